@@ -1,0 +1,90 @@
+r"""First, second and third derivatives of a loss by its parameters: the protocol that both engines follow.
+
+A *loss* is a sequence of terms, zero-argument functions that each return a scalar; the loss is their sum.
+A micro-batch is a term (its mean loss times its share of the batch), and every product below is linear in
+the terms, so terms are differentiated one after the other and added: memory is that of the largest term.
+
+    gradient          g = dL/dtheta
+    hvp(u)            H u                  = d/dt g(theta + t u)                at t = 0
+    third(u, v, w)    D3L[u, v] + H w      = d/dt H(theta + t v) (u + t w)      at t = 0
+
+``third`` is the derivative of ``hvp`` along a curve on which the point moves with v and the vector with w:
+the only third-order object that Hess(Phi) v needs (DESIGN.md, "the method in one box").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ofmu_pl.core.vectors import Combination, Vector, zeros_like
+
+Term = Callable[[], Tensor]
+Loss = Sequence[Term]
+
+
+class Expansion(Protocol):
+    """A loss differentiated at the parameters' values of now; moving the parameters makes it stale.
+
+    Attributes:
+        value: The loss.
+        gradient: g, one tensor a parameter.
+    """
+
+    value: float
+    gradient: Vector
+
+    def add_hvp(self, out: Vector, alpha: float, u: Combination) -> None:
+        """In place ``out += alpha H u``."""
+
+    def third(self, u: Combination, v: Vector, w: Combination) -> Vector:
+        """``D3L[u, v] + H w``."""
+
+
+class Engine(Protocol):
+    """A way to differentiate losses of given parameters.
+
+    Attributes:
+        parameters: Leaf tensors, in the order of all vectors.
+        first_order: Whether only gradients are taken, so that derivatives of a vector field are differences of it.
+        gradient_evaluations: Work done so far in gradients of a whole loss. A product of order n counts
+            3^(n-1) of them, its number of matrix products; recomputed graphs count again.
+    """
+
+    parameters: list[Tensor]
+    first_order: bool
+    gradient_evaluations: float
+
+    def expand(self, loss: Loss, order: int = 2) -> Expansion:
+        """Differentiate ``loss`` at the parameters' values of now.
+
+        Args:
+            loss: The terms whose sum is the loss.
+            order: The highest derivative that will be asked for; graphs above it are not kept.
+        """
+
+    def along(self, field: Callable[[], Vector], v: Vector, base: Vector) -> Vector:
+        """Derivative along ``v`` of a vector field of the parameters, where ``base`` is the field's value here.
+
+        Only engines with ``first_order`` have it.
+        """
+
+
+def hvp(expansion: Expansion, u: Combination) -> Vector:
+    """``H u`` as a new vector."""
+    out = zeros_like(expansion.gradient)
+    expansion.add_hvp(out, 1.0, u)
+    return out
+
+
+def weighted_sum(weights: Sequence[float], losses: Sequence[Callable[[], Tensor]]) -> list[Term]:
+    """The loss ``sum_i weights[i] * losses[i]()``, one term a micro-batch."""
+    return [lambda w=w, f=f: w * f() for w, f in zip(weights, losses, strict=True)]  # type: ignore[misc]
+
+
+def trainable(module: torch.nn.Module) -> list[Tensor]:
+    """The leaf tensors that unlearning may move, each once (tied weights count once)."""
+    return [p for p in module.parameters() if p.requires_grad]

@@ -1,0 +1,176 @@
+r"""The first-order engine: derivatives as differences of gradients, in place.
+
+Only ``term().backward()`` at displaced parameters is used, so fused attention, activation checkpointing and
+sharded parameters work, and no graph of a graph is ever alive.
+
+    forward    H u  ~ (g(theta + d u) - g(theta)) / d                  error O(d), one gradient more
+    central    H u  ~ (g(theta + d u) - g(theta - d u)) / (2 d)        error O(d^2), two gradients more
+
+Step rule: ``d |u| = step (1 + |theta|)``. ``step`` serves gradients (H u), ``field_step`` the derivative of a
+field that holds differences itself (Hess(Phi) v as a difference of grad Phi). Defaults by scheme and dtype:
+
+    float32   forward 3e-5 / 1e-5    central 1e-4 / 3e-5    (research/feasibility.md, section 5: on a memorised
+              tiny Llama relative error of the decorrelation part 1.5e-2 / 2e-3, of Hess(Phi) v cosine 0.998 and
+              7e-3; steps of 1e-2 are useless)
+    float64   forward 1e-8 / 1e-5    central 1e-5 / 1e-4    (relative error about 1e-7 / 1e-9 on smooth networks)
+
+Not for networks with kinks (ReLU): a difference sees the kinks that the Hessian does not.
+The parameters return bit for bit to their values, also when a term raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.core.vectors import Combination, Vector, add_, combination_norm, norm, zeros_like
+
+Scheme = Literal["forward", "central"]
+STEPS: dict[tuple[torch.dtype, str], tuple[float, float]] = {
+    (torch.float32, "forward"): (3e-5, 1e-5),
+    (torch.float32, "central"): (1e-4, 3e-5),
+    (torch.float64, "forward"): (1e-8, 1e-5),
+    (torch.float64, "central"): (1e-5, 1e-4),
+}
+
+
+class FiniteDifference:
+    """Differences of gradients of losses of ``parameters``.
+
+    Args:
+        parameters: Leaf tensors, float32 or float64.
+        scheme: ``forward`` (cheaper) or ``central`` (more exact).
+        step: Relative size of a displacement for H u; ``None`` is the table in the module's text.
+        field_step: The same for ``along``.
+
+    Raises:
+        TypeError: Parameters are neither float32 nor float64: a small displacement would round away.
+    """
+
+    first_order = True
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        scheme: Scheme = "forward",
+        step: float | None = None,
+        field_step: float | None = None,
+    ) -> None:
+        self.parameters = list(parameters)
+        dtype = self.parameters[0].dtype
+        if (dtype, scheme) not in STEPS:
+            raise TypeError(f"finite differences need float32 or float64 parameters, these are {dtype}")
+        self.scheme = scheme
+        self.step = STEPS[dtype, scheme][0] if step is None else step
+        self.field_step = STEPS[dtype, scheme][1] if field_step is None else field_step
+        self.gradient_evaluations = 0.0
+        self._origin: Vector = []
+        self._displacements: list[Combination] = []
+
+    def expand(self, loss: Loss, order: int = 2) -> DifferenceExpansion:
+        """Value and gradient; products are differences of further gradients, whatever ``order``."""
+        gradient = zeros_like(self.parameters)
+        value = self.add_gradient(gradient, 1.0, loss)
+        return DifferenceExpansion(self, loss, value, gradient)
+
+    def add_gradient(self, out: Vector, alpha: float, loss: Loss) -> float:
+        """In place ``out += alpha g`` at the displaced parameters, one backward a term; returns the loss.
+
+        ``out`` stands in for ``.grad`` meanwhile, so that nothing of a gradient's size is allocated.
+        """
+        kept = [p.grad for p in self.parameters]
+        for p, o in zip(self.parameters, out, strict=True):
+            p.grad = o
+        value = 0.0
+        try:
+            for term in loss:
+                x = term()
+                (alpha * x).backward()
+                value += x.item()
+        finally:
+            for p, g in zip(self.parameters, kept, strict=True):
+                p.grad = g
+        self.gradient_evaluations += 1
+        return value
+
+    def differences(self, direction: Combination, step: float) -> list[tuple[Combination, float]]:
+        """The displacements of the scheme and their weights: D f ~ sum_i weight_i f(theta + displacement_i).
+
+        With ``forward`` the weight of the undisplaced point is minus the sum. Empty for a zero direction.
+        """
+        size = combination_norm(direction)
+        if size == 0.0:
+            return []
+        d = step * (1 + norm(self._origin or self.parameters)) / size
+        ahead = [(c * d, x) for c, x in direction]
+        if self.scheme == "forward":
+            return [(ahead, 1 / d)]
+        return [(ahead, 0.5 / d), ([(-c, x) for c, x in ahead], -0.5 / d)]
+
+    @contextmanager
+    def displaced(self, displacement: Combination) -> Iterator[None]:
+        """Run with parameters moved by ``displacement`` (on top of those already in force), then move back."""
+        if not self._displacements:
+            self._origin = [p.detach().clone() for p in self.parameters]
+        self._displacements.append(displacement)
+        self._move()
+        try:
+            yield
+        finally:
+            self._displacements.pop()
+            self._move()
+            if not self._displacements:
+                self._origin = []
+
+    @torch.no_grad()
+    def _move(self) -> None:
+        """theta = origin + displacements, recomputed from the origin: the same sum gives the same bits."""
+        for p, o in zip(self.parameters, self._origin, strict=True):
+            p.copy_(o)
+        for displacement in self._displacements:
+            add_(self.parameters, displacement)
+
+    def along(self, field: Callable[[], Vector], v: Vector, base: Vector) -> Vector:
+        """Derivative of ``field`` along ``v`` by the scheme, with ``field_step``; ``base`` is its value here."""
+        out: Vector = []
+        for displacement, weight in self.differences([(1.0, v)], self.field_step):
+            with self.displaced(displacement):
+                value = field()
+            for x in value:
+                x.mul_(weight)
+            out = value if not out else [a.add_(b) for a, b in zip(out, value, strict=True)]
+            if self.scheme == "forward":
+                add_(out, [(-weight, base)])
+        return out or zeros_like(base)
+
+
+class DifferenceExpansion:
+    """A loss expanded by differences of gradients around the parameters' values of now."""
+
+    def __init__(self, engine: FiniteDifference, loss: Loss, value: float, gradient: Vector) -> None:
+        self.engine, self.loss, self.value, self.gradient = engine, loss, value, gradient
+
+    def add_hvp(self, out: Vector, alpha: float, u: Combination) -> None:
+        """In place ``out += alpha H u``: one more gradient (forward), or two (central)."""
+        for displacement, weight in self.engine.differences(u, self.engine.step):
+            with self.engine.displaced(displacement):
+                self.engine.add_gradient(out, alpha * weight, self.loss)
+            if self.engine.scheme == "forward":
+                add_(out, [(-alpha * weight, self.gradient)])
+
+    def third(self, u: Combination, v: Vector, w: Combination) -> Vector:
+        """``D3L[u, v] + H w``: the difference of H u along v, plus H w."""
+
+        def hvp() -> Vector:
+            out = zeros_like(self.gradient)
+            self.engine.expand(self.loss).add_hvp(out, 1.0, u)
+            return out
+
+        out = self.engine.along(hvp, v, base=hvp())
+        self.add_hvp(out, 1.0, w)
+        return out

@@ -1,0 +1,152 @@
+r"""The method in the paper's symbols: Phi, grad Phi, Hess(Phi) v and grad F. Read this file first.
+
+    s         = Sim(g_f, g_r)                       g_f, g_r: gradients of the mean losses on B_f, B_r
+    Phi       = L_f - beta s                                                        (paper, eq. for Phi)
+    grad Phi  = g_f - beta (H_f u_f + H_r u_r)       u_f = ds/dg_f, u_r = ds/dg_r
+    Hess(Phi) v = H_f v - beta ( D3L_f[u_f, v] + H_f w_f + D3L_r[u_r, v] + H_r w_r )
+                                                     (w_f, w_r) = D(u_f, u_r)[H_f v, H_r v]
+    F         = L_r + rho |grad Phi|^2               grad F = g_r + 2 rho Hess(Phi) grad Phi
+    inner     theta <- theta + eta_in grad Phi       T times, fresh (B_f, B_r)
+    outer     theta <- theta - eta_out grad F        at theta_in; B_r' serves the retain loss and Phi
+
+No autograd graph joins the two losses: s enters by inner products of finished gradients, so each line is a sum of
+products of one loss each, linear in its data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ofmu_pl.core.derivatives import Engine, Loss, hvp
+from ofmu_pl.core.similarity import Cosine
+from ofmu_pl.core.vectors import Vector, add_, clip_, norm, zeros_like
+
+
+class Phi:
+    """Phi at the parameters' values of now, for one pair of batches.
+
+    Args:
+        engine: Differentiates the losses.
+        forget: L_f as terms.
+        retain: L_r as terms.
+        beta: Weight of the similarity, > 0 in the paper; 0 leaves plain ascent on L_f.
+        floor: Floor of the gradient norms inside the similarity (``similarity.Cosine``).
+        order: 2 if only ``gradient`` will be asked for, 3 for ``hessian_vector`` too.
+
+    Attributes:
+        f: The forget loss's expansion (``f.value`` = L_f, ``f.gradient`` = g_f).
+        r: The retain loss's expansion.
+        sim: The similarity of the two gradients.
+    """
+
+    def __init__(
+        self, engine: Engine, forget: Loss, retain: Loss, beta: float, floor: float = 0.0, order: int = 2
+    ) -> None:
+        self.beta = beta
+        self.f = engine.expand(forget, order)
+        self.r = engine.expand(retain, order)
+        self.sim = Cosine(self.f.gradient, self.r.gradient, floor)
+        self.u_f, self.u_r = self.sim.gradient()
+
+    @property
+    def value(self) -> float:
+        """``L_f - beta s``."""
+        return self.f.value - self.beta * self.sim.value
+
+    def decorrelation(self) -> Vector:
+        """``-beta (H_f u_f + H_r u_r)``: the part of grad Phi that turns the two gradients apart."""
+        out = zeros_like(self.f.gradient)
+        self._add_decorrelation(out)
+        return out
+
+    def gradient(self) -> Vector:
+        """``grad Phi = g_f - beta (H_f u_f + H_r u_r)``."""
+        out = [g.clone() for g in self.f.gradient]
+        self._add_decorrelation(out)
+        return out
+
+    def _add_decorrelation(self, out: Vector) -> None:
+        if self.beta:
+            self.f.add_hvp(out, -self.beta, self.u_f)
+            self.r.add_hvp(out, -self.beta, self.u_r)
+
+    def hessian_vector(self, v: Vector) -> Vector:
+        """``Hess(Phi) v`` by the closed form above."""
+        out = hvp(self.f, [(1.0, v)])
+        if not self.beta:
+            return out
+        d_f, d_r = out, hvp(self.r, [(1.0, v)])
+        w_f, w_r = self.sim.directional(d_f, d_r)
+        third_f = self.f.third(self.u_f, v, w_f)
+        third_r = self.r.third(self.u_r, v, w_r)
+        add_(out, [(-self.beta, third_f), (-self.beta, third_r)])
+        return out
+
+
+@dataclass
+class OuterGradient:
+    """The parts of grad F at theta_in.
+
+    Attributes:
+        retain: g_r, the gradient of the retain loss on B_r'.
+        penalty: ``2 rho Hess(Phi) grad Phi``, clipped if asked.
+        loss_f: L_f on B_f'.
+        loss_r: L_r on B_r'.
+        similarity: s on (B_f', B_r').
+        grad_phi_norm: |grad Phi|.
+        penalty_norm: |2 rho Hess(Phi) grad Phi| before clipping.
+    """
+
+    retain: Vector
+    penalty: Vector
+    loss_f: float
+    loss_r: float
+    similarity: float
+    grad_phi_norm: float
+    penalty_norm: float
+
+    def total_(self) -> Vector:
+        """``grad F = g_r + penalty``, in place of ``retain``."""
+        add_(self.retain, [(1.0, self.penalty)])
+        return self.retain
+
+
+def outer_gradient(
+    engine: Engine,
+    forget: Loss,
+    retain: Loss,
+    rho: float,
+    beta: float,
+    floor: float = 0.0,
+    penalty_clip: float | None = None,
+) -> OuterGradient:
+    """The gradient of F at the parameters' values of now, with one g_r for both of its uses.
+
+    A first-order engine takes Hess(Phi) grad Phi as the difference of grad Phi along itself (four gradients more);
+    the exact engine as the closed form.
+
+    Args:
+        engine: Differentiates the losses.
+        forget: L_f on B_f' as terms.
+        retain: L_r on B_r' as terms.
+        rho: Penalty parameter rho_k.
+        beta: Weight of the similarity.
+        floor: Floor of the norms inside the similarity.
+        penalty_clip: The penalty's norm is kept at or below this multiple of |g_r|; ``None`` leaves it.
+    """
+    phi = Phi(engine, forget, retain, beta, floor, order=3 if rho else 2)
+    parts = phi.f.value, phi.r.value, phi.sim.value
+    g_r = phi.r.gradient
+    v = phi.gradient()
+    if not rho:
+        return OuterGradient(g_r, zeros_like(g_r), *parts, norm(v), 0.0)
+    if engine.first_order:
+        del phi  # its g_f is not needed again, and memory peaks in the next line
+        penalty = engine.along(lambda: Phi(engine, forget, retain, beta, floor).gradient(), v, base=v)
+    else:
+        penalty = phi.hessian_vector(v)
+    for x in penalty:
+        x.mul_(2 * rho)
+    limit = None if penalty_clip is None else penalty_clip * norm(g_r)
+    penalty_norm = clip_(penalty, limit)
+    return OuterGradient(g_r, penalty, *parts, norm(v), penalty_norm)

@@ -1,0 +1,77 @@
+"""Linear algebra on parameter-shaped vectors: a vector is a list with one tensor a parameter.
+
+Scalars come back as Python floats. Products are accumulated in float32 (float64 for float64 tensors), whatever
+the storage type, because norms of bfloat16 gradients lose digits otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+Vector = list[Tensor]
+Combination = Sequence[tuple[float, Sequence[Tensor]]]
+"""A linear combination ``sum_i c_i x_i`` that is never stored: pairs (c_i, x_i)."""
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(-1) if x.dtype == torch.float64 else x.reshape(-1).float()
+
+
+def dot(x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
+    """Inner product ``<x, y>``."""
+    return torch.stack([torch.dot(_flat(a), _flat(b)) for a, b in zip(x, y, strict=True)]).sum().item()
+
+
+def norm(x: Sequence[Tensor]) -> float:
+    """Euclidean norm ``|x|``."""
+    return math.sqrt(dot(x, x))
+
+
+def combination_norm(terms: Combination) -> float:
+    """``|sum_i c_i x_i|`` from the Gram matrix of the ``x_i``, without forming the sum.
+
+    Cancellation limits it to about 1e-4 of the largest term in float32: enough for the step rules that use it.
+    """
+    square = 0.0
+    for i, (a, x) in enumerate(terms):
+        square += a * a * dot(x, x)
+        square += sum(2 * a * b * dot(x, y) for b, y in terms[i + 1 :])
+    return math.sqrt(max(square, 0.0))
+
+
+def add_(out: Sequence[Tensor], terms: Combination) -> None:
+    """In place ``out += sum_i c_i x_i``."""
+    for c, x in terms:
+        for o, a in zip(out, x, strict=True):
+            o.add_(a, alpha=c)
+
+
+def combine(terms: Combination) -> Vector:
+    """The new vector ``sum_i c_i x_i``."""
+    (c, x), *rest = terms
+    out = [a * c for a in x]
+    add_(out, rest)
+    return out
+
+
+def zeros_like(x: Iterable[Tensor]) -> Vector:
+    """The zero vector of the shapes, types and devices of ``x`` (no autograd history)."""
+    return [torch.zeros_like(a, requires_grad=False) for a in x]
+
+
+def is_finite(x: Sequence[Tensor]) -> bool:
+    """Whether no entry is infinite or NaN (one pass: a sum of absolute values keeps both)."""
+    return math.isfinite(sum(a.abs().sum(dtype=torch.float64).item() for a in x))
+
+
+def clip_(x: Sequence[Tensor], max_norm: float | None, norm_of_x: float | None = None) -> float:
+    """Scale ``x`` in place to norm at most ``max_norm`` (``None``: leave it) and return the norm it had."""
+    size = norm(x) if norm_of_x is None else norm_of_x
+    if max_norm is not None and size > max_norm:
+        for a in x:
+            a.mul_(max_norm / size)
+    return size

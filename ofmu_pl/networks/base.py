@@ -1,0 +1,37 @@
+"""What a method needs to know of a network: how to make it, and what its per-sample losses are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+
+Batch = dict[str, Tensor]
+
+
+class Network(ABC):
+    """A recipe for a network: cheap to construct, so that the weights are made once, where the trainer wants them."""
+
+    tokenizer_source: str | None = None
+
+    @abstractmethod
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Make the network with float32 parameters.
+
+        Args:
+            datamodule: The data it will see (a random network takes its output size from it).
+            exact: Whether it must be differentiable three times by autograd.
+        """
+
+    @abstractmethod
+    def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
+        """Loss of each sample, (B,), in nats."""
+
+    @abstractmethod
+    def split(self, batch: Batch, size: int | None) -> list[Batch]:
+        """Cut a batch into micro-batches of at most ``size`` samples (``None``: one)."""
+
+    @abstractmethod
+    def uniform_loss(self, module: nn.Module) -> float:
+        """Loss of a uniform guess, ln(number of outputs): what a model that knows nothing scores."""

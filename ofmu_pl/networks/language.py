@@ -1,0 +1,111 @@
+"""Hugging Face causal language models as networks to unlearn."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import IGNORED, causal_lm_nll
+from ofmu_pl.networks.base import Batch, Network
+
+
+class CausalLM(Network):
+    """A causal language model from the hub, from a folder, or randomly initialised from a configuration.
+
+    Args:
+        path: Hub id or local folder of a model with its tokenizer; ``None`` needs ``config``.
+        config: Fields of a Hugging Face configuration for a random network, with ``model_type`` (for example
+            ``{model_type: llama, hidden_size: 128, ...}``); vocabulary and special ids come from the tokenizer.
+        tokenizer: Hub id or folder of the tokenizer, if it is not ``path``'s.
+        attention: Attention kernel; ``None`` takes ``eager`` for exact derivatives (fused kernels have no second
+            one) and torch's fused ``sdpa`` for gradients alone.
+        activation_checkpointing: Recompute activations in the backward pass (never reentrantly). It saves memory for
+            first-order gradients only.
+
+    Raises:
+        UserError: Neither or both of ``path`` and ``config`` are given.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        config: dict[str, Any] | None = None,
+        tokenizer: str | None = None,
+        attention: Literal["eager", "sdpa", "flash_attention_2"] | None = None,
+        activation_checkpointing: bool = False,
+    ) -> None:
+        if (path is None) == (config is None):
+            raise UserError(
+                "A language model needs either a path or a config: give --model.network.path FOLDER_OR_HUB_ID, "
+                "or the fields of a random one under model.network.config, not both."
+            )
+        self.path, self.config = path, config
+        self.tokenizer_source = tokenizer or path
+        self.attention = attention
+        self.activation_checkpointing = activation_checkpointing
+
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """The model with float32 parameters, in train mode only if activation checkpointing needs it."""
+        attention = self.attention or ("eager" if exact else "sdpa")
+        if self.path is None:
+            model = self._random(datamodule.tokenizer, attention)
+        else:
+            model = self._load(self.path, attention)
+        model.config.use_cache = False
+        if self.activation_checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return model.train(self.activation_checkpointing)
+
+    def _random(self, tokenizer: Any, attention: str) -> Any:
+        fields = dict(self.config or {})
+        model_type = fields.pop("model_type", None)
+        if model_type is None:
+            raise UserError("model.network.config has no model_type: name the architecture, for example 'llama'.")
+        config = AutoConfig.for_model(
+            model_type,
+            **{
+                "vocab_size": len(tokenizer),
+                "bos_token_id": tokenizer.bos_token_id,
+                "eos_token_id": tokenizer.eos_token_id,
+                "pad_token_id": tokenizer.pad_token_id,
+                **fields,
+            },
+        )
+        return AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+
+    @staticmethod
+    def _load(path: str, attention: str) -> Any:
+        try:
+            return AutoModelForCausalLM.from_pretrained(path, attn_implementation=attention, dtype=torch.float32)
+        except OSError as error:
+            what = "has no readable model" if Path(path).is_dir() else "is neither a local folder nor a reachable hub id"
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
+                "model.safetensors and the tokenizer's files."
+            ) from error
+
+    def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
+        """Mean negative log-likelihood of each answer, (B,), nats a token; prompt logits are never made."""
+        labels = batch["labels"]
+        first = int((labels != IGNORED).int().argmax(dim=1).min())
+        keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
+        output = module(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], logits_to_keep=keep)
+        return causal_lm_nll(output.logits, labels[:, -keep:])
+
+    def split(self, batch: Batch, size: int | None) -> list[Batch]:
+        """Micro-batches of rows of like length, each cut to its longest: less padding, the same mean."""
+        lengths = batch["attention_mask"].sum(1)
+        order = lengths.argsort(stable=True)
+        parts = order.split(size or len(order))
+        return [{k: x[i, : int(lengths[i].max())] if x.dim() == 2 else x[i] for k, x in batch.items()} for i in parts]
+
+    def uniform_loss(self, module: nn.Module) -> float:
+        """``ln V``."""
+        return math.log(module.config.vocab_size)  # type: ignore[union-attr,arg-type]
