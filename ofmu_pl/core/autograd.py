@@ -39,12 +39,18 @@ class Autograd:
     def grad(
         self, outputs: Sequence[Tensor], vectors: Sequence[Tensor] | None, cost: float, *, create: bool, retain: bool
     ) -> tuple[Tensor, ...]:
-        """Vector-Jacobian product by the parameters, counted as ``cost`` gradients; unused parameters give zeros."""
+        """Vector-Jacobian product by the parameters, counted as ``cost`` gradients; unused parameters give zeros.
+
+        So do constant outputs: the Hessian of a quadratic has no graph.
+        """
         self.gradient_evaluations += cost
+        live = [i for i, output in enumerate(outputs) if output.requires_grad]
+        if not live:
+            return tuple(zeros_like(self.parameters))
         return torch.autograd.grad(
-            outputs,
+            [outputs[i] for i in live],
             self.parameters,
-            vectors,
+            None if vectors is None else [vectors[i] for i in live],
             create_graph=create,
             retain_graph=create or retain,
             materialize_grads=True,

@@ -80,11 +80,6 @@ def hvp(expansion: Expansion, u: Combination) -> Vector:
     return out
 
 
-def weighted_sum(weights: Sequence[float], losses: Sequence[Callable[[], Tensor]]) -> list[Term]:
-    """The loss ``sum_i weights[i] * losses[i]()``, one term a micro-batch."""
-    return [lambda w=w, f=f: w * f() for w, f in zip(weights, losses, strict=True)]  # type: ignore[misc]
-
-
 def trainable(module: torch.nn.Module) -> list[Tensor]:
     """The leaf tensors that unlearning may move, each once (tied weights count once)."""
     return [p for p in module.parameters() if p.requires_grad]

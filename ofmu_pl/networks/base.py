@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
@@ -35,3 +36,7 @@ class Network(ABC):
     @abstractmethod
     def uniform_loss(self, module: nn.Module) -> float:
         """Loss of a uniform guess, ln(number of outputs): what a model that knows nothing scores."""
+
+    def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:
+        """A context in which autograd can differentiate the module three times, whatever ``build`` was told."""
+        return nullcontext()

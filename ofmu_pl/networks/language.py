@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,3 +111,13 @@ class CausalLM(Network):
     def uniform_loss(self, module: nn.Module) -> float:
         """``ln V``."""
         return math.log(module.config.vocab_size)  # type: ignore[union-attr,arg-type]
+
+    @contextmanager
+    def differentiable(self, module: Any) -> Iterator[None]:
+        """Eager attention meanwhile: fused kernels have no second derivative."""
+        kernel = module.config._attn_implementation
+        module.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            module.set_attn_implementation(kernel)

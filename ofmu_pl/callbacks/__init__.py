@@ -1,0 +1,1 @@
+"""What happens around training: measuring, exporting."""

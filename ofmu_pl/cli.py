@@ -1,0 +1,140 @@
+"""The command line: ``python -m ofmu_pl fit|validate|test --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
+
+Also ``python -m ofmu_pl report FOLDER``. What a user can mend is one sentence on stderr and exit code 1 (2 for options).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from jsonargparse import auto_cli
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import TensorBoardLogger
+
+import ofmu_pl.data
+import ofmu_pl.modules
+import ofmu_pl.networks  # noqa: F401  makes the short class names known
+from ofmu_pl.callbacks.evaluation import UnlearningEvaluation
+from ofmu_pl.callbacks.export import HuggingFaceExport
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.experiments.report import report
+from ofmu_pl.files import replacing
+from ofmu_pl.modules.base import UnlearningModule
+
+
+class Parser(LightningArgumentParser):
+    """A parser whose errors are one line, without pages of usage."""
+
+    def error(self, message: str, ex: Exception | None = None) -> Any:
+        """Print the message and exit with code 2."""
+        text = " ".join(message.split())
+        sys.stderr.write(f"ofmu_pl: error: {text} (see: python -m ofmu_pl fit --help)\n")
+        sys.exit(2)
+
+
+class UnlearningCLI(LightningCLI):
+    """LightningCLI with our callbacks, log folders and links from the method to its data."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Our arguments, forced callbacks and links."""
+        parser.add_argument("--logs", default="logs", help="Root of all outputs.")
+        parser.add_argument("--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name.")
+        parser.add_argument("--method", type=str | None, default=None, help="Folder under that; null: the method's name.")
+        parser.add_lightning_class_args(UnlearningEvaluation, "evaluation")
+        parser.add_lightning_class_args(HuggingFaceExport, "export")
+        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.set_defaults(
+            {
+                "checkpoint.filename": "{step}",
+                "checkpoint.monitor": "step",
+                "checkpoint.mode": "max",
+                "checkpoint.save_top_k": 2,
+                "checkpoint.every_n_train_steps": 10,
+            }
+        )
+        parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
+        for target, source in _FROM_MODEL.items():
+            parser.link_arguments("model", f"data.init_args.{target}", compute_fn=source, apply_on="instantiate")
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """The trainer, logging to ``logs/<benchmark>/<method>/version_N`` unless a logger was configured."""
+        trainer_config = self._get(self.config_init, "trainer", default={})
+        if trainer_config.get("logger") in (None, True) and not trainer_config.get("fast_dev_run"):
+            self.run_folder = (
+                Path(self._get(self.config_init, "logs"))
+                / (self._get(self.config_init, "benchmark") or self.datamodule.name)
+                / (self._get(self.config_init, "method") or type(self.model).__name__.lower())
+            )
+            kwargs["logger"] = TensorBoardLogger(
+                self.run_folder.parent, name=self.run_folder.name, default_hp_metric=False
+            )
+        return super().instantiate_trainer(**kwargs)
+
+    def after_fit(self) -> None:
+        """Point ``latest`` at the finished run."""
+        log_dir = self.trainer.log_dir
+        if log_dir is None or not self.trainer.is_global_zero or self.trainer.interrupted:
+            return
+        with replacing(Path(log_dir).parent / "latest") as temporary:
+            temporary.symlink_to(Path(log_dir).name)
+
+
+_FROM_MODEL: dict[str, Any] = {
+    "streams": lambda model: model.streams,
+    "pairs": lambda model: model.pairs,
+    "tokenizer": lambda model: model.recipe.tokenizer_source,
+}
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command.
+
+    Args:
+        args: Words after the program's name; ``None``: those of the process.
+    """
+    words = sys.argv[1:] if args is None else args
+    try:
+        if words[:1] == ["report"]:
+            auto_cli(report, args=words[1:])
+            return
+        UnlearningCLI(
+            UnlearningModule,
+            PairedDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            auto_configure_optimizers=False,
+            seed_everything_default=0,
+            save_config_callback=SaveConfigCallback,
+            trainer_defaults={
+                "use_distributed_sampler": False,
+                "log_every_n_steps": 1,
+                "num_sanity_val_steps": 0,
+                "enable_model_summary": False,
+                "max_epochs": -1,
+            },
+            parser_class=Parser,
+            parser_kwargs={"prog": "ofmu_pl"},
+            args=words,
+        )
+    except (UserError, DivergedError) as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail(
+            f"The disk is full ({error.filename or os.getcwd()}): free some space, then resume with --ckpt_path and the last "
+            "checkpoint in the run's folder, which is whole."
+        )
+
+
+def _fail(sentence: str) -> None:
+    sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
+    sys.exit(1)

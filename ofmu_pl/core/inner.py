@@ -1,0 +1,75 @@
+r"""Algorithm 1's inner loop: T steps of gradient ascent on Phi, in place.
+
+    theta'^{t+1} = theta'^t + eta_in clip(grad Phi(theta'^t; B_f^t, B_r^t))          (paper, eq. of the inner loop)
+
+``clip`` is ours (``None``: as printed): right after memorisation |grad Phi| spans six orders of magnitude, and a
+plain step is either nothing or the end of the model (research/feasibility.md, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from ofmu_pl.core.derivatives import Engine, Loss
+from ofmu_pl.core.objective import Phi
+from ofmu_pl.core.vectors import Vector, add_, clip_
+
+
+@dataclass
+class InnerStep:
+    """What one ascent step saw.
+
+    Attributes:
+        loss_f: L_f on B_f before the step.
+        grad_phi_norm: |grad Phi| before clipping.
+    """
+
+    loss_f: float
+    grad_phi_norm: float
+
+
+def ascend(
+    engine: Engine,
+    pairs: Iterable[tuple[Loss, Loss]],
+    lr: float,
+    beta: float,
+    floor: float = 0.0,
+    clip: float | None = None,
+    similarity_every: int = 1,
+) -> list[InnerStep]:
+    """Move the engine's parameters by one ascent step a pair.
+
+    Args:
+        engine: Differentiates the losses and holds the parameters.
+        pairs: (L_f, L_r) on fresh batches, one pair a step.
+        lr: eta_in.
+        beta: Weight of the similarity; 0 is plain ascent on L_f and leaves the retain losses untouched.
+        floor: Floor of the gradient norms inside the similarity.
+        clip: Largest norm of the step's direction; ``None`` leaves it.
+        similarity_every: The decorrelation part of grad Phi is computed anew every so many steps and reused between
+            (1: always, the algorithm as written). A reused one costs nothing, a new one two gradients and two
+            Hessian-vector products.
+
+    Returns:
+        One record a step.
+    """
+    steps = []
+    decorrelation: Vector | None = None
+    for t, (forget, retain) in enumerate(pairs):
+        if beta and t % similarity_every == 0:
+            decorrelation = None  # frees it before the next one is made
+            phi = Phi(engine, forget, retain, beta, floor)
+            decorrelation, loss_f, direction = phi.decorrelation(), phi.f.value, phi.f.gradient
+        else:
+            expansion = engine.expand(forget, order=1)
+            loss_f, direction = expansion.value, expansion.gradient
+        if decorrelation is not None:
+            add_(direction, [(1.0, decorrelation)])
+        size = clip_(direction, clip)
+        with torch.no_grad():
+            add_(engine.parameters, [(lr, direction)])
+        steps.append(InnerStep(loss_f, size))
+    return steps

@@ -1,0 +1,214 @@
+"""The base of every method: one ``training_step`` is one outer iteration and one counted optimizer step."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor, nn
+
+from ofmu_pl.core.derivatives import Loss, trainable
+from ofmu_pl.core.vectors import Vector, clip_, norm
+from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.networks.base import Batch, Network
+
+
+class UnlearningModule(pl.LightningModule):
+    """Manual optimization with the counting, clipping, guarding and logging that all methods share.
+
+    A subclass turns a macro-batch into a descent direction in ``iterate``; everything else happens here. The network
+    is kept in eval mode (dropout off, frozen statistics): unlearning differentiates a function, not a distribution.
+
+    Args:
+        network: Recipe of the network to train.
+        optimizer: Takes the parameters; the paper's experiments use AdamW at 1e-5. By ``class_path`` on the command line.
+        scheduler: Takes the optimizer and is stepped once an outer iteration; ``null``: constant rate.
+        gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
+        micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all.
+    """
+
+    unlearns: ClassVar[bool] = True
+    """Whether the method makes a model forget (and so is judged against a retrained one)."""
+
+    def __init__(
+        self,
+        network: Network,
+        optimizer: OptimizerCallable = lambda p: torch.optim.AdamW(p, lr=1e-5),
+        scheduler: LRSchedulerCallable | None = None,
+        gradient_clip: float | None = 1.0,
+        micro_batch_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.recipe = network
+        self.network: nn.Module | None = None
+        self.make_optimizer, self.make_scheduler = optimizer, scheduler
+        self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
+        self._parameter_norm = 0.0
+
+    # What a subclass says ------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def streams(self) -> tuple[str, ...]:
+        """The splits it draws batches from, the first of which sets the length of an epoch."""
+
+    @property
+    def pairs(self) -> int:
+        """Batches of each stream an outer iteration uses."""
+        return 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether the network must be differentiable three times by autograd."""
+        return False
+
+    @property
+    @abstractmethod
+    def gradient_evaluations(self) -> float:
+        """Work so far, in gradients of one batch's loss."""
+
+    @abstractmethod
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """One outer iteration up to the optimizer's step.
+
+        Args:
+            batch: ``pairs`` batches for each of ``streams``.
+
+        Returns:
+            The gradient to descend, and scalars to log (the retain loss, if there is one, as ``L_r``).
+        """
+
+    # Lightning's hooks ---------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Make the network, once, from the recipe."""
+        if self.network is None:
+            self.network = self.recipe.build(self.trainer.datamodule, exact=self.exact)  # type: ignore[attr-defined]
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer over the trainable parameters, with its scheduler if there is one."""
+        optimizer = self.make_optimizer(trainable(self.trained))
+        return optimizer if self.make_scheduler is None else ([optimizer], [self.make_scheduler(optimizer)])
+
+    def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
+        """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
+        started = time.perf_counter()
+        try:
+            gradient, scalars = self.iterate(batch)
+        except ZeroDivisionError as error:
+            raise self.diverged(f"a gradient vanished ({error}; set --model.norm_floor 1e-4)") from error
+        self._check_direction(gradient, scalars)
+        self._descend(gradient)
+        self._check_parameters()
+        scalars["gradient_evaluations"] = self.gradient_evaluations
+        scalars["seconds"] = time.perf_counter() - started
+        scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
+        shown = {"L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
+        self.log_dict({k: v for k, v in scalars.items() if k in shown}, prog_bar=True, batch_size=1)
+        self.log_dict({k: v for k, v in scalars.items() if k not in shown}, batch_size=1)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Nothing: the evaluation callback measures."""
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        """Nothing: the evaluation callback measures."""
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the hashes of the data that the weights have seen."""
+        checkpoint["data_hashes"] = dict(self.trainer.datamodule.hashes)  # type: ignore[attr-defined]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse to go on with other data.
+
+        Raises:
+            UserError: A split differs from the one the checkpoint was made with.
+        """
+        now = self.trainer.datamodule.hashes  # type: ignore[attr-defined]
+        for split, value in checkpoint.get("data_hashes", {}).items():
+            if now.get(split) != value:
+                raise UserError(
+                    f"The checkpoint was made with other data (split '{split}' has hash {now.get(split)}, "
+                    f"the checkpoint's has {value}): give the run the same --data options, or start without --ckpt_path."
+                )
+
+    # Helpers of subclasses -----------------------------------------------------------------------------------------
+
+    @property
+    def trained(self) -> nn.Module:
+        """The network, once it is made."""
+        assert self.network is not None, "configure_model has not run"
+        return self.network
+
+    def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
+        """The batch's mean loss as one term a micro-batch.
+
+        Args:
+            batch: One batch of a stream.
+            transform: Applied to each sample's loss, (b,) to (b,), before the mean.
+        """
+
+        def term(part: Batch, size: int) -> Tensor:
+            return transform(self.recipe.sample_losses(self.trained, part)).sum() / size
+
+        parts = self.recipe.split(batch, self.micro_batch_size)
+        size = sum(len(next(iter(part.values()))) for part in parts)
+        return [partial(term, part, size) for part in parts]
+
+    def lr_factor(self) -> float:
+        """The scheduler's current share of the full learning rate, 1 without one."""
+        optimizer: Any = self.optimizers()
+        return float(optimizer.param_groups[0]["lr"] / optimizer.optimizer.defaults["lr"])
+
+    def diverged(self, what: str) -> DivergedError:
+        """The error that stops the run in the present iteration."""
+        return DivergedError(f"{type(self).__name__} diverged in outer iteration {self.trainer.global_step + 1}: {what}")
+
+    # Guards ----------------------------------------------------------------------------------------------------------
+
+    def _check_direction(self, gradient: Vector, scalars: dict[str, float]) -> None:
+        """Before the step: finite losses and direction, and a retain loss that a model can still have."""
+        for name, value in scalars.items():
+            if not math.isfinite(value):
+                raise self.diverged(f"{name} is {value}")
+        hopeless = 3 * self.recipe.uniform_loss(self.trained)
+        if scalars.get("L_r", 0.0) > hopeless:
+            raise self.diverged(f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
+        scalars["gradient_norm"] = clip_(gradient, self.gradient_clip)
+        if not math.isfinite(scalars["gradient_norm"]):
+            raise self.diverged("the gradient is not finite")
+
+    def _descend(self, gradient: Vector) -> None:
+        optimizer: Any = self.optimizers()
+        parameters = trainable(self.trained)
+        self._parameter_norm = norm(parameters)
+        for p, g in zip(parameters, gradient, strict=True):
+            p.grad = g
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler: Any = self.lr_schedulers()
+        if scheduler is not None:
+            scheduler.step()
+
+    def _check_parameters(self) -> None:
+        """After the step and before any checkpoint of it: weights that did not run away."""
+        size = norm(trainable(self.trained))
+        if not size <= 2 * self._parameter_norm:  # also true for NaN
+            raise self.diverged(f"the norm of the weights went from {self._parameter_norm:.4g} to {size:.4g} in one step")
+
+
+def peak_memory(device: torch.device) -> float:
+    """Peak memory of this process so far, in bytes: allocated on the GPU, or resident on the CPU."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)

@@ -1,0 +1,48 @@
+"""Plain training on one split: makes the target model (full) and the retrained reference (retain)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.vectors import Vector
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.base import Batch, Network
+
+
+class FineTune(UnlearningModule):
+    """Minimises the mean loss of one split.
+
+    Args:
+        network: Recipe of the network to train.
+        split: ``full`` for the model that will have to forget, ``retain`` for the retrained reference.
+        optimizer: Takes the parameters.
+        scheduler: Takes the optimizer and is stepped once an iteration.
+        gradient_clip: Largest norm of the gradient; ``null``: as it is.
+        micro_batch_size: Samples differentiated at a time; ``null``: all.
+    """
+
+    unlearns: ClassVar[bool] = False
+
+    def __init__(self, network: Network, split: Literal["full", "retain"] = "full", **kwargs: Any) -> None:
+        super().__init__(network, **kwargs)
+        self.split = split
+        self._gradient_evaluations = 0.0
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The split that is trained on."""
+        return (self.split,)
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """One an iteration."""
+        return self._gradient_evaluations
+
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """The gradient of the batch's mean loss."""
+        (part,) = batch[self.split]
+        expansion = FiniteDifference(trainable(self.trained)).expand(self.loss(part), order=1)
+        self._gradient_evaluations += 1
+        return expansion.gradient, {"L": expansion.value}

@@ -1,0 +1,200 @@
+r"""OFMU (paper, Algorithm 1): T ascent steps on Phi, then one penalised descent step on the retain loss.
+
+    inner    theta <- theta + eta_in clip(grad Phi)                     T times, a fresh (B_f, B_r) each
+    outer    theta <- optimizer(theta, g_r + clip(2 rho_k Hess(Phi) grad Phi))         fresh (B_f', B_r')
+    rho_{k+1} = min(gamma rho_k, rho_max)
+
+Run as printed the algorithm diverges (research/feasibility.md, section 6; ``configs/methods/ofmu_literal.yaml`` shows
+it). Six arguments keep it stable, and ``null`` switches each off: ``rho_max``, ``penalty_clip``, ``forget_ceiling``,
+``norm_floor``, ``inner_clip`` and ``gradient_clip``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lightning.pytorch.utilities import rank_zero_info
+
+from ofmu_pl.core.audit import audit
+from ofmu_pl.core.autograd import Autograd
+from ofmu_pl.core.derivatives import Engine, trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.inner import ascend
+from ofmu_pl.core.objective import outer_gradient
+from ofmu_pl.core.penalty import Penalty
+from ofmu_pl.core.preflight import preflight
+from ofmu_pl.core.vectors import Vector
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import ceiling
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.base import Batch, Network
+
+AUDITED_SAMPLES = 4
+"""Samples a side that the audit differentiates: its cost is about a hundred gradients of them."""
+
+
+class OFMU(UnlearningModule):
+    """Penalty-based bi-level unlearning.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        inner_steps: T, ascent steps an outer iteration (paper: 5).
+        inner_lr: eta_in (the paper is silent; 0.02 with unit steps worked on tiny Llamas). A scheduler scales it too.
+        beta: Weight of the gradients' similarity in Phi (the paper is silent; 0.5 as in our prototype).
+        rho_0: First penalty parameter (paper: 0.3); 0 switches the penalty off.
+        gamma: Growth of rho (paper: between 1.5 and 2).
+        rho_unit: What gamma counts, an outer ``iteration`` (paper) or an ``epoch`` of the forget set.
+        rho_rule: ``geometric`` (paper), or ``adaptive``: rho grows only while |grad Phi| stalls.
+        engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a tenth of
+            the memory, any attention kernel).
+        scheme: Of finite differences: ``forward`` (28 gradients an outer iteration at T=5) or ``central`` (48).
+        similarity_every: Inner steps between two computations of the decorrelation direction (1: the paper; 5 saves
+            nearly half of the time at T=5).
+        stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
+        audit: Compare the engine with an independent one before the first iteration, on 4 samples a side.
+        rho_max: Cap of rho; ``null`` as printed (then rho overflows).
+        penalty_clip: Cap of the penalty's norm as a multiple of |g_r|; ``null`` as printed (then the penalty outgrows
+            the retain gradient a hundredfold at once).
+        forget_ceiling: Where a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln V of a
+            guess, beyond which nothing is left to forget; ``null`` as printed (then L_f grows without bound).
+        norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
+        inner_clip: Largest norm of an ascent direction; ``null`` as printed.
+        optimizer: Of the outer step (paper: AdamW at 1e-5).
+        scheduler: Of the outer and inner learning rates, stepped once an outer iteration.
+        gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
+        micro_batch_size: Samples differentiated at a time; ``null``: all.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        inner_steps: int = 5,
+        inner_lr: float = 0.02,
+        beta: float = 0.5,
+        rho_0: float = 0.3,
+        gamma: float = 1.5,
+        rho_unit: Literal["iteration", "epoch"] = "iteration",
+        rho_rule: Literal["geometric", "adaptive"] = "geometric",
+        engine: Literal["autograd", "finite_difference"] = "autograd",
+        scheme: Literal["forward", "central"] = "forward",
+        similarity_every: int = 1,
+        stationarity_tol: float | None = None,
+        audit: bool = False,
+        rho_max: float | None = 1.0,
+        penalty_clip: float | None = 0.1,
+        forget_ceiling: float | Literal["uniform"] | None = "uniform",
+        norm_floor: float | None = 1e-4,
+        inner_clip: float | None = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(network, **kwargs)
+        if inner_steps < 1 or similarity_every < 1 or beta < 0:
+            raise UserError(
+                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, beta={beta} is out of range: "
+                "set inner_steps and similarity_every to 1 or more, and beta to 0 or more."
+            )
+        self.inner_steps, self.inner_lr, self.inner_clip = inner_steps, inner_lr, inner_clip
+        self.beta, self.norm_floor = beta, norm_floor or 0.0
+        self.penalty = Penalty(rho_0, gamma, rho_unit, rho_max, rho_rule)
+        self.penalty_clip = penalty_clip
+        self.engine_name, self.scheme = engine, scheme
+        self.similarity_every, self.stationarity_tol, self.audited = similarity_every, stationarity_tol, not audit
+        self.forget_ceiling = forget_ceiling
+        self.engine: Engine | None = None
+        self._evaluations_before = 0.0
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Pairs of forget and retain batches; an epoch is one pass over the forget set."""
+        return ("forget", "retain")
+
+    @property
+    def pairs(self) -> int:
+        """T inner pairs and the outer one."""
+        return self.inner_steps + 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether graphs of graphs are needed."""
+        return self.engine_name == "autograd"
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """Work so far in gradients (``core.derivatives.Engine``), over all resumed parts of the run."""
+        return self._evaluations_before + (self.engine.gradient_evaluations if self.engine else 0.0)
+
+    def on_train_start(self) -> None:
+        """Refuse what the engine cannot differentiate, then make it."""
+        preflight(self.trained, first_order=not self.exact, precision=str(self.trainer.precision))
+        parameters = trainable(self.trained)
+        self.engine = Autograd(parameters) if self.exact else FiniteDifference(parameters, self.scheme)
+        self.level = (
+            self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
+        )
+
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """Algorithm 1 up to the outer optimizer's step; the parameters are then theta_in."""
+        assert self.engine is not None, "on_train_start has not run"
+        scalars = {}
+        if not self.audited:
+            scalars = self._audit(batch["forget"][0], batch["retain"][0])
+            self.audited = True
+        # One pair of losses at a time: the terms hold their batches, not graphs.
+        losses = [
+            (self.loss(f, self._bend), self.loss(r))
+            for f, r in zip(batch["forget"], batch["retain"], strict=True)
+        ]
+        lr = self.inner_lr * self.lr_factor()
+        steps = ascend(
+            self.engine, losses[:-1], lr, self.beta, self.norm_floor, self.inner_clip, self.similarity_every
+        )
+        outer = outer_gradient(
+            self.engine, *losses[-1], self.penalty.rho, self.beta, self.norm_floor, self.penalty_clip
+        )
+        scalars |= {
+            "L_f": outer.loss_f,
+            "L_r": outer.loss_r,
+            "Sim": outer.similarity,
+            "grad_Phi": outer.grad_phi_norm,
+            "rho": self.penalty.rho,
+            "penalty": outer.penalty_norm,
+            "inner/L_f": steps[0].loss_f,
+            "inner/grad_Phi": steps[0].grad_phi_norm,
+        }
+        self.penalty.update(outer.grad_phi_norm, epoch_ends=self.trainer.is_last_batch)
+        if self.stationarity_tol is not None and outer.grad_phi_norm <= self.stationarity_tol:
+            rank_zero_info(
+                f"Stopping: |grad Phi| = {outer.grad_phi_norm:.3g} is at most stationarity_tol = {self.stationarity_tol}."
+            )
+            self.trainer.should_stop = True
+        return outer.total_(), scalars
+
+    def _bend(self, losses: Any) -> Any:
+        return ceiling(losses, self.level)
+
+    def _audit(self, forget: Batch, retain: Batch) -> dict[str, float]:
+        """Cosine and relative error of the engine's second- and third-order parts to the other kind of engine's."""
+        assert self.engine is not None
+        forget, retain = ({k: v[:AUDITED_SAMPLES] for k, v in b.items()} for b in (forget, retain))
+        parameters = trainable(self.trained)
+        with self.recipe.differentiable(self.trained):
+            reference: Engine = FiniteDifference(parameters, "central") if self.exact else Autograd(parameters)
+            before = self.engine.gradient_evaluations
+            result = audit(
+                self.engine, reference, self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor
+            )
+            self.engine.gradient_evaluations = before
+        rank_zero_info("Audit: " + ", ".join(f"{k.removeprefix('audit/')} {v:.3g}" for k, v in result.items()))
+        return result
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the penalty schedule's state."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["ofmu"] = {"penalty": self.penalty.state_dict(), "gradient_evaluations": self.gradient_evaluations}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the penalty schedule where the checkpoint left it."""
+        super().on_load_checkpoint(checkpoint)
+        self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
+        self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"]
+        self.audited = True

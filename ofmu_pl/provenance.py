@@ -1,0 +1,58 @@
+"""Where a result comes from: code, data, versions. Written beside every output, compared before numbers are."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl import __version__
+
+PACKAGES = ("torch", "lightning", "transformers", "torchmetrics", "datasets", "scipy", "rouge-score", "tokenizers")
+
+
+def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
+    """What produced a result.
+
+    Args:
+        datamodule: Its ``name``, split ``hashes`` and the encoder's ``template_hash`` are kept.
+        more: Facts of the run (method, seed, what the weights were trained on).
+    """
+    return {
+        **more,
+        "benchmark": datamodule.name,
+        "hashes": dict(datamodule.hashes),
+        "template_hash": datamodule.encoder.template_hash,
+        "git": _git_commit(),
+        "ofmu_pl": __version__,
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of the code, with ``+`` if files differ from it; ``None`` outside a clone."""
+    here = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=5
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "-C", here, "status", "--porcelain", "--untracked-files=no", "."],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("+" if changed else "")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

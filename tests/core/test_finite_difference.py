@@ -1,0 +1,48 @@
+"""The first-order engine's handling of the parameters."""
+
+import pytest
+import torch
+from core.cases import mlp
+
+from ofmu_pl.core.audit import audit
+from ofmu_pl.core.autograd import Autograd
+from ofmu_pl.core.finite_difference import FiniteDifference
+
+
+def test_parameters_return_bit_for_bit_when_a_term_raises():
+    case = mlp()
+    case.network.float()
+    engine = FiniteDifference(case.parameters)
+    before = [p.detach().clone() for p in case.parameters]
+
+    def broken():
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"), engine.displaced([(1.0, before)]):
+        assert not torch.equal(case.parameters[0], before[0])
+        engine.expand([broken])
+    assert all(torch.equal(a, b) for a, b in zip(before, case.parameters, strict=True))
+
+
+def test_bfloat16_parameters_are_refused():
+    with pytest.raises(TypeError, match="bfloat16"):
+        FiniteDifference([torch.zeros(2, dtype=torch.bfloat16, requires_grad=True)])
+
+
+def test_gradients_of_the_module_are_left_alone():
+    case = mlp()
+    case.parameters[0].grad = torch.ones_like(case.parameters[0])
+    FiniteDifference(case.parameters).expand(case.loss("forget"))
+    assert torch.equal(case.parameters[0].grad, torch.ones_like(case.parameters[0]))
+    assert case.parameters[1].grad is None
+
+
+def test_audit_sees_a_right_and_a_wrong_engine():
+    case = mlp()
+    losses = case.loss("forget"), case.loss("retain")
+    exact = Autograd(case.parameters)
+    right = audit(FiniteDifference(case.parameters, "central"), exact, *losses, 0.7, 1e-3)
+    assert right["audit/penalty_cosine"] > 1 - 1e-6
+    assert right["audit/decorrelation_error"] < 1e-5
+    wrong = audit(FiniteDifference(case.parameters, "forward", step=1.0), exact, *losses, 0.7, 1e-3)
+    assert wrong["audit/decorrelation_error"] > 0.1
