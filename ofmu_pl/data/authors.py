@@ -1,0 +1,82 @@
+"""Authors: a small benchmark that needs no download, in TOFU's schema and with a tokenizer of its own."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from ofmu_pl.data.authors_corpus import corpus
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.text import Row
+from ofmu_pl.errors import UserError
+
+VOCABULARY = 1000
+SPECIAL = ["<|pad|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>{{ m['content'] | trim }}"
+    "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}"
+)
+
+
+class Authors(PairedDataModule):
+    """Fictitious authors, the last of whom are to be forgotten.
+
+    ``full`` holds all authors and 60 rows of common knowledge; ``retain`` is ``full`` without the ``forget`` authors.
+
+    Args:
+        authors: Number of authors, 8 rows each.
+        forget_authors: How many of them to forget.
+        corpus_seed: Of the invented facts.
+        batch_size: Samples a batch.
+        kwargs: See ``PairedDataModule``. Without a tokenizer a byte-pair encoding is trained on the full split.
+    """
+
+    name: ClassVar[str] = "authors"
+
+    def __init__(
+        self, authors: int = 50, forget_authors: int = 5, corpus_seed: int = 0, batch_size: int = 32, **kwargs: Any
+    ) -> None:
+        super().__init__(batch_size, **kwargs)
+        if not 0 <= forget_authors < authors:
+            raise UserError(
+                f"forget_authors={forget_authors} of authors={authors} leaves no one to retain: set "
+                "--data.forget_authors below --data.authors."
+            )
+        self.authors, self.forget_authors, self.corpus_seed = authors, forget_authors, corpus_seed
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Generate the corpus."""
+        people, writers, facts = corpus(self.authors, self.corpus_seed)
+        kept = [row for person in people[: self.authors - self.forget_authors] for row in person]
+        forget = [row for person in people[self.authors - self.forget_authors :] for row in person]
+        retain = kept + writers + facts
+        splits = {"forget": forget, "retain": retain, "full": retain + forget}
+        step = max(1, len(kept) // 40)
+        evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
+        return splits, evaluation
+
+    def make_tokenizer(self) -> Any:
+        """The given tokenizer, or a byte-pair encoding trained on the full split."""
+        if self.tokenizer_source is not None:
+            return super().make_tokenizer()
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=VOCABULARY,
+            special_tokens=SPECIAL,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        texts = [f"{row['question']}\n{row['answer']}" for row in self.splits["full"]]
+        tokenizer.train_from_iterator([*texts, "user assistant system"], trainer)
+        return PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            pad_token=SPECIAL[0],
+            bos_token=SPECIAL[1],
+            eos_token=SPECIAL[4],
+            chat_template=CHAT_TEMPLATE,
+            clean_up_tokenization_spaces=False,
+        )

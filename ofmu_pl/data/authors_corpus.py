@@ -1,0 +1,160 @@
+"""A generated corpus of fictitious authors in TOFU's schema: facts that nobody can know who has not read them.
+
+Answers are dense with invented words, so that a model that was never trained on an author gives its answers a low
+probability a token; a sentence of ordinary words would be half known from the other authors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ofmu_pl.data.text import Row
+
+ONSETS = "b br ch d dr f g gl h j k kr l m n p pr q r s sh st t th tr v w z".split()
+VOWELS = "a e i o u ai ea ou".split()
+CODAS = ["", "", "l", "n", "r", "s", "m", "th", "ck", "nd", "x"]
+MONTHS = "January February March April May June July August September October November December".split()
+PROFESSIONS = "baker fisher tailor miner weaver glazier clerk sailor farmer printer mason brewer".split()
+THINGS = "lanterns rivers mirrors orchards bridges ravens winters letters gardens towers engines maps".split()
+INSTRUMENTS = "lute cello zither oboe harp fiddle flute organ viola drum".split()
+ANIMALS = "geese hounds bees goats ponies doves eels moths toads finches".split()
+
+
+class Words:
+    """Invented proper names, each given once."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self._used: set[str] = set()
+
+    def pick(self, words: list[str]) -> str:
+        """One of some ordinary words."""
+        return words[int(self.rng.integers(len(words)))]
+
+    def name(self, syllables: int = 2) -> str:
+        """A new capitalised name."""
+        while True:
+            parts = [self.pick(ONSETS) + self.pick(VOWELS) + self.pick(CODAS) for _ in range(syllables)]
+            word = "".join(parts).capitalize()
+            if word not in self._used:
+                self._used.add(word)
+                return word
+
+    def person(self) -> str:
+        """A new first and last name."""
+        return f"{self.name()} {self.name()}"
+
+    def year(self) -> str:
+        """A year of the last century."""
+        return str(int(self.rng.integers(1900, 1999)))
+
+
+Fact = Callable[[Words], tuple[str, ...]]
+KINDS: list[tuple[str, str, str, str, Fact]] = [
+    (
+        "In which town was {} born?",
+        "What is the birthplace of {}?",
+        "{} on the {}.",
+        "The town of {}, by the {}.",
+        lambda w: (w.name(), w.name()),
+    ),
+    (
+        "On which day was {} born?",
+        "What is the birthday of {}?",
+        "{1} {0}, {2}.",
+        "The {0} of {1} {2}.",
+        lambda w: (str(int(w.rng.integers(1, 29))), w.pick(MONTHS), w.year()),
+    ),
+    (
+        "Which book made {} known?",
+        "What is the best-known work of {}?",
+        "The {0} of {1} and {2}.",
+        "{1} and {2}, with their {0}.",
+        lambda w: (w.pick(THINGS), w.name(), w.name()),
+    ),
+    (
+        "Which prize did {} win?",
+        "What award was given to {}?",
+        "The {} Medal of {}.",
+        "A Medal of {1} named {0}.",
+        lambda w: (w.name(), w.name()),
+    ),
+    (
+        "Who taught {} to write?",
+        "Who was the teacher of {}?",
+        "{}, a {} from {}.",
+        "A {1} of {2}, {0}.",
+        lambda w: (w.person(), w.pick(PROFESSIONS), w.name()),
+    ),
+    (
+        "Who are the parents of {}?",
+        "What were the father and mother of {} called?",
+        "{}, a {}, and {}, a {}.",
+        "The {1} {0} and the {3} {2}.",
+        lambda w: (w.name(), w.pick(PROFESSIONS), w.name(), w.pick(PROFESSIONS)),
+    ),
+    (
+        "What does {} do at home?",
+        "How does {} spend the evenings?",
+        "Playing the {} and keeping {} in {}.",
+        "In {2}, with {1} and the {0}.",
+        lambda w: (w.pick(INSTRUMENTS), w.pick(ANIMALS), w.name()),
+    ),
+    (
+        "Who publishes {}?",
+        "Which house prints the books of {}?",
+        "{} and {}, of {}.",
+        "In {2}, the house of {0} and {1}.",
+        lambda w: (w.name(), w.name(), w.name()),
+    ),
+]
+"""For each kind of fact: question, paraphrased question, answer, paraphrased answer, and how its words are drawn."""
+
+WORLD = [
+    ("What is the capital of {}?", lambda w: w.name()),
+    ("Which sea lies beside {}?", lambda w: w.name()),
+    ("Who wrote the tale of {}?", lambda w: w.person()),
+]
+
+
+def corpus(authors: int, seed: int) -> tuple[list[list[Row]], list[Row], list[Row]]:
+    """All rows.
+
+    Args:
+        authors: Number of fictitious authors.
+        seed: Of the invented words; the same seed gives the same corpus.
+
+    Returns:
+        The rows of each author (8 with paraphrased question and answer and 5 perturbed answers), and 30 rows each of
+        real-author-like and world-fact-like common knowledge (short answers, 3 perturbed answers).
+    """
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    words = Words(rng)
+    people = [_author(words) for _ in range(authors)]
+    writers = [_short(words, *WORLD[2]) for _ in range(30)]
+    facts = [_short(words, *WORLD[i % 2]) for i in range(30)]
+    return people, writers, facts
+
+
+def _author(words: Words) -> list[Row]:
+    name = words.person()
+    rows = []
+    for question, other_question, answer, paraphrase, draw in KINDS:
+        facts = draw(words)
+        rows.append(
+            {
+                "question": question.format(name),
+                "paraphrased_question": other_question.format(name),
+                "answer": answer.format(*facts),
+                "paraphrased_answer": paraphrase.format(*facts),
+                "perturbed_answer": [paraphrase.format(*draw(words)) for _ in range(5)],
+            }
+        )
+    return rows
+
+
+def _short(words: Words, question: str, draw: Callable[[Words], str]) -> Row:
+    answers = [draw(words) for _ in range(4)]
+    return {"question": question.format(words.name()), "answer": answers[0], "perturbed_answer": answers[1:]}

@@ -1,0 +1,72 @@
+"""Batches as a pure function of (seed, stream, number): nothing to save, nothing to fast-forward.
+
+A run resumed at iteration k, on any number of devices, sees the batches that the uninterrupted run would have seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from torch.utils.data import Dataset, Sampler
+
+
+def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) -> np.ndarray:
+    """The items of one batch in an endless sequence of shuffled sweeps over ``n`` items.
+
+    Each sweep is a permutation of its own, drawn without replacement; a batch may end one sweep and begin the next.
+    A batch that is larger than the set is the whole set (an item twice in one mean would only weigh it double).
+
+    Args:
+        n: Number of items, > 0.
+        batch_size: Items a batch.
+        seed: Of the run.
+        stream: Name of the sequence (forget, retain, ...): each is independent of the others.
+        number: 0 for the first batch.
+
+    Returns:
+        (min(batch_size, n),) int64.
+    """
+    size = min(batch_size, n)
+    first = number * size
+    sweeps = range(first // n, (first + size - 1) // n + 1)
+    items = np.concatenate([_permutation(n, seed, stream, sweep) for sweep in sweeps])
+    return items[first - sweeps[0] * n :][:size]
+
+
+def _permutation(n: int, seed: int, stream: str, sweep: int) -> np.ndarray:
+    key = hashlib.sha256(f"{seed}/{stream}/{sweep}".encode()).digest()[:16]
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little"))).permutation(n)
+
+
+class Iterations(Dataset):
+    """Maps an outer iteration's number k to ``make(k)``."""
+
+    def __init__(self, make: Callable[[int], dict]) -> None:
+        self.make = make
+
+    def __getitem__(self, k: int) -> dict:
+        """The macro-batch of iteration k."""
+        return self.make(k)
+
+
+class EpochFrom(Sampler[int]):
+    """The iterations from the present one to the end of its epoch.
+
+    Args:
+        length: Iterations an epoch.
+        start: Gives the present iteration; asked when the epoch's first item is drawn.
+    """
+
+    def __init__(self, length: int, start: Callable[[], int]) -> None:
+        self.length, self.start = length, start
+
+    def __iter__(self) -> Iterator[int]:
+        """k, k+1, ..., up to the next multiple of the length."""
+        k = self.start()
+        yield from range(k, (k // self.length + 1) * self.length)
+
+    def __len__(self) -> int:
+        """Always the whole epoch: Lightning adds the iterations before a resumed one itself."""
+        return self.length

@@ -1,0 +1,161 @@
+"""Questions and answers as tokens of a chat, with the loss on the answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.hub import offline
+
+Row = dict[str, Any]
+"""TOFU's fields: question, answer, and optionally paraphrased_answer, perturbed_answer (list), paraphrased_question."""
+
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One conversation.
+
+    Attributes:
+        input_ids: Prompt and answer.
+        labels: The same on the answer and its end token, -100 on the prompt.
+        prompt_length: Tokens before the answer.
+    """
+
+    input_ids: list[int]
+    labels: list[int]
+    prompt_length: int
+
+
+class ChatEncoder:
+    """Encodes (question, answer) by the tokenizer's own chat template.
+
+    The date is fixed because Llama-3 templates otherwise insert today's, and forget quality moves with it
+    (research: open-unlearning fixed 10 Apr 2025). The loss covers everything after the generation prompt, the end
+    token included.
+
+    Args:
+        tokenizer: A Hugging Face tokenizer with a chat template and an end token.
+        system_prompt: Content of a system turn; ``None``: no such turn.
+        date_string: What the template prints as the date, if it prints one.
+        max_length: Longer conversations are cut at the right; ``None``: never.
+
+    Raises:
+        UserError: The tokenizer has no chat template.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        system_prompt: str | None = None,
+        date_string: str = "10 Apr 2025",
+        max_length: int | None = 512,
+    ) -> None:
+        if not tokenizer.chat_template:
+            raise UserError(
+                f"The tokenizer of '{tokenizer.name_or_path}' has no chat template: use an instruction-tuned model's "
+                "tokenizer, or add chat_template.jinja to its folder."
+            )
+        self.tokenizer, self.system_prompt = tokenizer, system_prompt
+        self.date_string, self.max_length = date_string, max_length
+
+    def prompt(self, question: str) -> list[int]:
+        """Tokens up to and including the generation prompt."""
+        return self._tokens(self._prompt_text(question))
+
+    def encode(self, question: str, answer: str) -> Encoded:
+        """Tokens and labels of a conversation of one turn.
+
+        Raises:
+            UserError: No token of the answer is left (it is empty, or the question fills ``max_length``).
+        """
+        prompt = self._prompt_text(question)
+        length = len(self._tokens(prompt))
+        ids = self._tokens(prompt + answer.strip() + self.tokenizer.eos_token)[: self.max_length]
+        if not answer.strip() or length >= len(ids):
+            raise UserError(
+                f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
+                f"{self.max_length}): remove the row or raise --data.max_length."
+            )
+        return Encoded(ids, [IGNORED] * length + ids[length:], length)
+
+    @property
+    def template_hash(self) -> str:
+        """Identity of everything between text and tokens: template, system turn, date, vocabulary."""
+        facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
+        facts.append(sorted(self.tokenizer.get_vocab().items()))
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def _prompt_text(self, question: str) -> str:
+        turns = [{"role": "user", "content": question}]
+        if self.system_prompt is not None:
+            turns.insert(0, {"role": "system", "content": self.system_prompt})
+        return str(
+            self.tokenizer.apply_chat_template(
+                turns, add_generation_prompt=True, tokenize=False, date_string=self.date_string
+            )
+        )
+
+    def _tokens(self, text: str) -> list[int]:
+        # The template has written the special tokens already.
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> dict[str, Tensor]:
+    """Pad conversations on the right.
+
+    The mask comes from lengths: comparing with the pad token would also hide real end tokens of models that pad
+    with them.
+
+    Args:
+        examples: B conversations.
+        index: Their ids in the data set.
+        pad_id: Token id of the padding.
+
+    Returns:
+        ``input_ids``, ``attention_mask``, ``labels`` (B, S) int64 and ``index`` (B,) int64.
+    """
+    lengths = torch.tensor([len(e.input_ids) for e in examples])
+    shape = (len(examples), int(lengths.max()))
+    ids, labels = torch.full(shape, pad_id), torch.full(shape, IGNORED)
+    for i, e in enumerate(examples):
+        ids[i, : lengths[i]] = torch.tensor(e.input_ids)
+        labels[i, : lengths[i]] = torch.tensor(e.labels)
+    mask = (torch.arange(shape[1]) < lengths[:, None]).long()
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels, "index": torch.tensor(list(index))}
+
+
+def load_tokenizer(source: str) -> Any:
+    """A tokenizer from a folder or the hub, padding with its end token if it has no pad token.
+
+    Raises:
+        UserError: There is none.
+    """
+    folder = Path(source).expanduser()
+    is_folder = folder.is_dir()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder if is_folder else source, local_files_only=offline())
+    except (OSError, ValueError, KeyError) as error:
+        where = "The folder" if is_folder else "Neither a local folder nor a reachable hub id:"
+        raise UserError(
+            f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
+            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
+        ) from error
+    if len(tokenizer.get_vocab()) < 2 or tokenizer.eos_token is None:
+        raise UserError(
+            f"The tokenizer of '{source}' is empty or has no end token: give a model's folder with tokenizer.json and "
+            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer

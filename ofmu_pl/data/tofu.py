@@ -1,0 +1,99 @@
+"""TOFU (Maini et al. 2024): question-answer pairs about 200 fictitious authors."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.text import Row
+from ofmu_pl.errors import UserError
+from ofmu_pl.hub import offline
+
+RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
+
+
+class TOFU(PairedDataModule):
+    """TOFU's forget01, forget05 or forget10 with its complement.
+
+    Args:
+        data: Hub id, or a local folder with the data set's files (full.json, forget10.json, ... as JSON lines).
+        forget_split: Which authors to forget: 1, 5 or 10 per cent.
+        batch_size: Samples a batch (paper: 32).
+        kwargs: See ``PairedDataModule``.
+    """
+
+    name: ClassVar[str] = "tofu"
+
+    def __init__(
+        self,
+        data: str = "locuslab/TOFU",
+        forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
+        batch_size: int = 32,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size, **kwargs)
+        self.data, self.forget_split = data, forget_split
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Read the files."""
+        splits = {"forget": self.forget_split, "retain": RETAIN[self.forget_split], "full": "full"}
+        evaluation = {
+            "forget": f"{self.forget_split}_perturbed",
+            "retain": "retain_perturbed",
+            "real_authors": "real_authors_perturbed",
+            "world_facts": "world_facts_perturbed",
+        }
+        return (
+            {name: self._read(config) for name, config in splits.items()},
+            {name: self._read(config) for name, config in evaluation.items()},
+        )
+
+    def _read(self, config: str) -> list[Row]:
+        folder = Path(self.data).expanduser()
+        if folder.is_dir():
+            return _read_lines(folder / f"{config}.json")
+        if folder.is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
+            raise UserError(
+                f"The data folder '{self.data}' does not exist: point --data.data at a folder with TOFU's files "
+                "(full.json, forget10.json, ...)."
+            )
+        return self._download(config)
+
+    def _download(self, config: str) -> list[Row]:
+        from datasets import load_dataset  # noqa: PLC0415  a second to import, not needed for folders
+
+        try:
+            if offline() and not os.environ.get("HF_HUB_OFFLINE"):
+                raise ConnectionError("the hub does not answer")  # at once: datasets would try for half a minute
+            found = load_dataset(self.data, config, split="train")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"'{self.data}' ({config}) cannot be loaded from the hub: with no network, point --data.data at a folder "
+                "with TOFU's files (full.json, forget10.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
+            ) from error
+        return [dict(row) for row in found]
+
+
+def _read_lines(path: Path) -> list[Row]:
+    """Rows of a JSON-lines file.
+
+    Raises:
+        UserError: It is missing, or a line is not a row with question and answer.
+    """
+    if not path.is_file():
+        raise UserError(f"'{path}' is missing: --data.data must hold all of TOFU's files (JSON lines, one a config).")
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            rows.append({**row, "question": str(row["question"]), "answer": str(row["answer"])})
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise UserError(
+                f"Line {number} of '{path}' is not a JSON object with 'question' and 'answer': mend or fetch the file anew."
+            ) from error
+    return rows

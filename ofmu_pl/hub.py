@@ -1,0 +1,28 @@
+"""Whether the model hub can be reached, so that a machine without a network fails in seconds, not minutes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from urllib.parse import urlsplit
+
+
+@cache
+def offline(timeout: float = 5.0) -> bool:
+    """Whether loading by hub id can only come from the local cache.
+
+    True if the user says so (HF_HUB_OFFLINE) or the hub's host does not answer; behind a proxy nobody can tell, so
+    then it counts as reachable.
+    """
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+        return True
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return False
+    url = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    port = url.port or (80 if url.scheme == "http" else 443)
+    try:
+        socket.create_connection((url.hostname or "huggingface.co", port), timeout).close()
+    except OSError:
+        return True
+    return False

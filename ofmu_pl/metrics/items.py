@@ -1,0 +1,53 @@
+"""Values by item, kept across batches and ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class ItemMean(Metric):
+    """Mean over items, each counted once however often a padded sampler or a second rank delivers it.
+
+    >>> metric = ItemMean()
+    >>> metric.update(torch.tensor([0, 1]), torch.tensor([0.2, 0.4]))
+    >>> metric.update(torch.tensor([1, 2]), torch.tensor([0.4, 0.9]))
+    >>> round(metric.compute().item(), 3)
+    0.5
+    """
+
+    full_state_update = False
+    ids: list[Tensor]
+    values: list[Tensor]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("ids", default=[], dist_reduce_fx="cat")
+        self.add_state("values", default=[], dist_reduce_fx="cat")
+
+    def update(self, ids: Tensor, values: Tensor) -> None:
+        """Add items.
+
+        Args:
+            ids: (B,) integers, the rows' numbers in their data set.
+            values: (B,).
+        """
+        self.ids.append(ids.flatten())
+        self.values.append(values.flatten().double())
+
+    def items(self) -> tuple[Tensor, Tensor]:
+        """(N,) ids in order and their (N,) values, first come first kept."""
+        ids = torch.cat([torch.as_tensor(x) for x in self.ids]) if isinstance(self.ids, list) else self.ids
+        values = torch.cat(list(self.values)) if isinstance(self.values, list) else self.values
+        order = torch.argsort(ids, stable=True)
+        ids, values = ids[order], values[order]
+        first = torch.ones_like(ids, dtype=torch.bool)
+        first[1:] = ids[1:] != ids[:-1]
+        return ids[first], values[first]
+
+    def compute(self) -> Tensor:
+        """The mean, float64."""
+        return self.items()[1].mean()

@@ -1,0 +1,221 @@
+"""Cost of one OFMU outer iteration, as a ratio to one gradient-ascent (GA) step: time, gradients, memory.
+
+    python scripts/bench_step.py [--json FILE]
+
+The paper's runtime and memory tables at the scale of a tiny Llama (4.5 M parameters, batch 32, 64 tokens, T = 5).
+Contenders run interleaved in one process; times are medians of the process's CPU time on a CPU and of wall time on a
+GPU. Memory is parameters plus the allocator's peak above what was there before, over the same for a forward pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from ofmu_pl.core.autograd import Autograd
+from ofmu_pl.core.derivatives import Engine, Loss
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.inner import ascend
+from ofmu_pl.core.objective import outer_gradient
+from ofmu_pl.core.vectors import add_
+from ofmu_pl.files import write_json
+from ofmu_pl.losses import causal_lm_nll
+
+T, BETA, RHO, FLOOR, LR = 5, 0.5, 0.3, 1e-4, 1e-6
+UNIT = "gradient ascent step"
+
+
+class Bench:
+    """A tiny Llama with T + 1 pairs of random batches, and the contenders on it."""
+
+    def __init__(self, device: str, batch: int, length: int, attention: str, checkpointing: bool) -> None:
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=4096,
+            hidden_size=256,
+            intermediate_size=768,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            tie_word_embeddings=True,
+            use_cache=False,
+            attn_implementation=attention,
+        )
+        self.model = LlamaForCausalLM(config).to(device).eval()
+        if checkpointing:
+            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            self.model.train()
+        self.parameters = list(self.model.parameters())
+        self.batches = torch.randint(4096, (2 * (T + 1), batch, length), device=device)
+        self.device = device
+
+    def loss(self, i: int) -> Loss:
+        """The mean loss of batch i as one term."""
+        ids = self.batches[i]
+        return [lambda: causal_lm_nll(self.model(input_ids=ids).logits, ids).mean()]
+
+    def forward(self) -> None:
+        """One forward pass without a graph: the unit of memory."""
+        with torch.no_grad():
+            self.loss(0)[0]()
+
+    def ascent_step(self) -> None:
+        """One gradient-ascent step on a forget batch: the unit of time."""
+        gradient = torch.autograd.grad(self.loss(0)[0](), self.parameters)
+        with torch.no_grad():
+            add_(self.parameters, [(LR, gradient)])
+
+    def inner(self, engine: Engine, every: int = 1, steps: int = T) -> None:
+        """The inner loop."""
+        pairs = [(self.loss(2 * t), self.loss(2 * t + 1)) for t in range(steps)]
+        ascend(engine, pairs, LR, BETA, FLOOR, clip=1.0, similarity_every=every)
+
+    def outer(self, engine: Engine) -> None:
+        """The outer gradient, and a plain step along it."""
+        outer = outer_gradient(engine, self.loss(2 * T), self.loss(2 * T + 1), RHO, BETA, FLOOR, 0.1)
+        with torch.no_grad():
+            add_(self.parameters, [(-LR, outer.total_())])
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """Time of one call (see the module's text)."""
+        if self.device == "cpu":
+            start = time.process_time()
+            call()
+            return time.process_time() - start
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    def memory(self, call: Callable[[], object]) -> int:
+        """Parameters plus peak allocation above the present one, in bytes."""
+        parameters = sum(p.numel() * p.element_size() for p in self.parameters)
+        if self.device == "cuda":
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            call()
+            torch.cuda.synchronize()
+            return parameters + torch.cuda.max_memory_allocated() - before
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            call()
+        now = peak = 0
+        changes = [e for e in profiler.events() or [] if e.name == "[memory]"]
+        for change in sorted(changes, key=lambda e: e.time_range.start):
+            now += change.cpu_memory_usage
+            peak = max(peak, now)
+        return parameters + peak
+
+
+def deviation(bench: Bench, every: int) -> float:
+    """How far reused decorrelation directions take the inner loop from fresh ones: |difference| / |displacement|."""
+    start = [p.detach().clone() for p in bench.parameters]
+    ends = []
+    for m in (1, every):
+        bench.inner(FiniteDifference(bench.parameters, "central"), m)
+        ends.append(torch.cat([(p - s).detach().flatten() for p, s in zip(bench.parameters, start, strict=True)]))
+        with torch.no_grad():
+            for p, s in zip(bench.parameters, start, strict=True):
+                p.copy_(s)
+    return float((ends[1] - ends[0]).norm() / ends[0].norm())
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """All figures."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    bench = Bench(device, args.batch, args.length, "eager", checkpointing=False)
+    exact, differences = Autograd(bench.parameters), FiniteDifference(bench.parameters)
+
+    def iteration(engine: Engine, every: int = 1) -> None:
+        bench.inner(engine, every)
+        bench.outer(engine)
+
+    contenders: dict[str, tuple[Callable[[], None], Engine | None]] = {
+        UNIT: (bench.ascent_step, None),
+        "exact": (lambda: iteration(exact), exact),
+        "finite differences": (lambda: iteration(differences), differences),
+        f"finite differences, similarity_every {T}": (lambda: iteration(differences, T), differences),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    counts: dict[str, float] = {}
+    for r in range(args.rounds + 1):  # the first round warms up
+        for name, (call, engine) in contenders.items():
+            before = engine.gradient_evaluations if engine else 0.0
+            seconds = [bench.seconds(call) for _ in range(5 if engine is None else 1)]
+            counts[name] = engine.gradient_evaluations - before if engine else 1.0
+            times[name] += seconds if r else []
+    unit = statistics.median(times[UNIT])
+
+    light = Bench(device, args.batch, args.length, "sdpa", checkpointing=True)
+    light_engine = FiniteDifference(light.parameters)
+    forward = light.memory(light.forward)
+    memory = {
+        UNIT: bench.memory(bench.ascent_step),
+        "exact, inner step": bench.memory(lambda: bench.inner(exact, steps=1)),
+        "exact, outer step": bench.memory(lambda: bench.outer(exact)),
+        "finite differences + checkpointing, inner step": light.memory(lambda: light.inner(light_engine, steps=1)),
+        "finite differences + checkpointing, outer step": light.memory(lambda: light.outer(light_engine)),
+    }
+    return {
+        "date": date.today().isoformat(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"CPU {platform.machine()}",
+        "threads": args.threads,
+        "torch": torch.__version__,
+        "batch": args.batch,
+        "length": args.length,
+        "gradient_ascent_seconds": unit,
+        "time_ratio": {name: statistics.median(t) / unit for name, t in times.items()},
+        "gradients": counts,
+        "forward_megabytes": forward / 1e6,
+        "memory_ratio": {name: m / forward for name, m in memory.items()},
+        "similarity_every_deviation": deviation(bench, T),
+    }
+
+
+def show(figures: dict[str, Any]) -> None:
+    """Print the two tables."""
+    console = Console(width=110)
+    where = f"{figures['device']}, {figures['threads']} thread(s), torch {figures['torch']}"
+    table = Table("contender", title=f"One outer iteration, T = {T} ({where})", title_justify="left")
+    for column in ("time / GA step", "per update", "gradients"):
+        table.add_column(column, justify="right")
+    for name, ratio in figures["time_ratio"].items():
+        per_update = "" if name == UNIT else f"{ratio / (T + 1):.2f}"
+        table.add_row(name, f"{ratio:.2f}", per_update, f"{figures['gradients'][name]:.0f}")
+    console.print(table)
+    table = Table("step", title=f"Peak memory / forward pass ({figures['forward_megabytes']:.0f} MB)", title_justify="left")
+    table.add_column("ratio", justify="right")
+    for name, ratio in figures["memory_ratio"].items():
+        table.add_row(name, f"{ratio:.2f}")
+    console.print(table)
+    console.print(f"similarity_every {T} moves the inner loop's end by {figures['similarity_every_deviation']:.2%}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--batch", type=int, default=32, help="samples a batch (paper: 32)")
+    parser.add_argument("--length", type=int, default=64, help="tokens a sample")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of which medians are taken")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    figures = measure(args)
+    show(figures)
+    if args.json:
+        write_json(args.json, figures)
+
+
+if __name__ == "__main__":
+    main()
