@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from jsonargparse import auto_cli
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -34,9 +34,15 @@ class Parser(LightningArgumentParser):
     """A parser whose errors are one line, without pages of usage."""
 
     def error(self, message: str, ex: Exception | None = None) -> Any:
-        """Print the message and exit with code 2."""
+        """Print the message and exit with code 2 (or raise, where jsonargparse asks for that to try alternatives)."""
+        if not self.exit_on_error:
+            super().error(message, ex)
         text = " ".join(message.split())
-        sys.stderr.write(f"ofmu_pl: error: {text} (see: python -m ofmu_pl fit --help)\n")
+        # jsonargparse lists every alternative of a union; what a user wants to know is which word was wrong.
+        unknown = re.search(r"class_path '[\w.]*?(\w+)'[^']*Option '([^']+)' is not accepted", text)
+        if unknown:
+            text = f"{unknown[1]} has no option '{unknown[2]}'"
+        sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl fit --help, or --model.help CLASS).\n")
         sys.exit(2)
 
 
@@ -119,10 +125,11 @@ def main(args: list[str] | None = None) -> None:
                 "num_sanity_val_steps": 0,
                 "enable_model_summary": False,
                 "max_epochs": -1,
+                "callbacks": TQDMProgressBar(leave=True),  # rich's bar allows no second bar, and evaluations have one
             },
             parser_class=Parser,
             parser_kwargs={"prog": "ofmu_pl"},
-            args=words,
+            args=args,
         )
     except (UserError, DivergedError) as error:
         _fail(str(error))

@@ -113,7 +113,7 @@ class UnlearningModule(pl.LightningModule):
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
-        shown = {"L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
+        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, batch_size=1)
 

@@ -1,0 +1,44 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ofmu_pl.metrics import MetricResult
+
+Metrics = dict[str, MetricResult]
+
+
+def print_table(title: str, columns: dict[str, Metrics]) -> None:
+    """Print metrics side by side.
+
+    Args:
+        title: Above the table.
+        columns: For example before, after and retrained, in this order; the last but ``retrained`` is what is judged.
+    """
+    judged = [metrics for name, metrics in columns.items() if name != "retrained"][-1]
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table.add_column("metric")
+    table.add_column("better", justify="center")
+    for name in columns:
+        table.add_column(name, justify="right", style="bold" if columns[name] is judged else None)
+    table.add_column("target", justify="right")
+    table.add_column("n", justify="right", style="dim")
+    for metric, result in judged.items():
+        values = [_number(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
+        # With a target, nearer is better, and the arrow says on which side of it the value lies.
+        arrow = "↑" if result.higher_is_better else "↓"
+        target = "" if result.target is None else _number(result.target)
+        table.add_row(metric, arrow if result.target is None else f"{arrow} to target", *values, target, str(result.n))
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=110)
+    console.print(table)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2e}" if value != 0 and abs(value) < 1e-3 else f"{value:.4f}"
