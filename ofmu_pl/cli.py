@@ -82,6 +82,8 @@ class UnlearningCLI(LightningCLI):
             kwargs["logger"] = TensorBoardLogger(
                 self.run_folder.parent, name=self.run_folder.name, default_hp_metric=False
             )
+        if self.subcommand == "fit":
+            kwargs["limit_val_batches"] = 0  # the evaluation callback measures
         return super().instantiate_trainer(**kwargs)
 
     def after_fit(self) -> None:

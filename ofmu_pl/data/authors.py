@@ -30,7 +30,7 @@ class Authors(PairedDataModule):
         forget_authors: How many of them to forget.
         corpus_seed: Of the invented facts.
         batch_size: Samples a batch.
-        kwargs: See ``PairedDataModule``. Without a tokenizer a byte-pair encoding is trained on the full split.
+        kwargs: See ``PairedDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
     """
 
     name: ClassVar[str] = "authors"
@@ -58,7 +58,7 @@ class Authors(PairedDataModule):
         return splits, evaluation
 
     def make_tokenizer(self) -> Any:
-        """The given tokenizer, or a byte-pair encoding trained on the full split."""
+        """The given tokenizer, or a byte-pair encoding, trained on an independent corpus."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
         tokenizer = Tokenizer(models.BPE())
@@ -70,7 +70,10 @@ class Authors(PairedDataModule):
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        texts = [f"{row['question']}\n{row['answer']}" for row in self.splits["full"]]
+        # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
+        people, *common = corpus(self.authors, self.corpus_seed + 1_000_003)
+        rows = [row for group in (*people, *common) for row in group]
+        texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
         tokenizer.train_from_iterator([*texts, "user assistant system"], trainer)
         return PreTrainedTokenizerFast(
             tokenizer_object=tokenizer,

@@ -123,14 +123,13 @@ class PairedDataModule(pl.LightningDataModule):
             Iterations(self.iteration), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, start)
         )
 
-    def val_dataloader(self) -> Any:
-        """One empty step: the evaluation callback reads ``evaluation_sets`` itself, and never while fitting."""
-        fitting = self.trainer is not None and self.trainer.state.fn == "fit"
-        return [] if fitting else DataLoader([0], batch_size=None)
+    def val_dataloader(self) -> DataLoader:
+        """One empty step, so that ``validate`` runs: the evaluation callback reads ``evaluation_sets`` itself."""
+        return DataLoader([0], batch_size=None)  # type: ignore[arg-type]
 
-    def test_dataloader(self) -> Any:
-        """The same."""
-        return DataLoader([0], batch_size=None)
+    def test_dataloader(self) -> DataLoader:
+        """The same for ``test``."""
+        return DataLoader([0], batch_size=None)  # type: ignore[arg-type]
 
 
 def content_hash(rows: list[Row]) -> str:

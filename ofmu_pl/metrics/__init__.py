@@ -1,5 +1,9 @@
 """Unlearning metrics: pure functions, and their state across ranks. Needs neither lightning nor transformers."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ofmu_pl.metrics.functional import (
     closer_to_one,
     forget_quality,
@@ -10,8 +14,10 @@ from ofmu_pl.metrics.functional import (
     rouge_l_recall,
     true_better,
 )
-from ofmu_pl.metrics.items import ItemMean
 from ofmu_pl.metrics.tofu import MetricResult, Scores, SetScores, tofu_metrics
+
+if TYPE_CHECKING:
+    from ofmu_pl.metrics.items import ItemMean
 
 __all__ = [
     "ItemMean",
@@ -28,3 +34,12 @@ __all__ = [
     "tofu_metrics",
     "true_better",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``ItemMean`` when it is asked for: torchmetrics imports transformers wherever that is installed."""
+    if name == "ItemMean":
+        from ofmu_pl.metrics.items import ItemMean  # noqa: PLC0415
+
+        return ItemMean
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

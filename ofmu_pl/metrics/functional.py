@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from rouge_score import rouge_scorer
-from scipy import stats
+from scipy import special, stats
 
 Array = np.ndarray
 
@@ -48,18 +48,21 @@ def closer_to_one(log_ratio: Array) -> Array:
 
 def true_better(log_ratio: Array) -> Array:
     """``max(0, 1 - TR)``: 1 where the right answer is far likelier (truth ratio of sets to be kept)."""
-    return np.maximum(0.0, -np.expm1(np.minimum(log_ratio, 0.0)))
+    return np.abs(np.expm1(np.minimum(log_ratio, 0.0)))
 
 
 def normalised_probability(correct_loss: Array, wrong_losses: Array) -> Array:
-    """``p / (p + sum_k p_k)`` of length-normalised probabilities.
+    """``p / (p + sum_k p_k)`` of length-normalised probabilities: a softmax over minus the losses.
 
     Args:
         correct_loss: (N,).
         wrong_losses: (N, K).
+
+    >>> normalised_probability(np.array([900.0]), np.array([[900.0, 900.0, 900.0]])).tolist()
+    [0.25]
     """
-    gaps = np.asarray(correct_loss, dtype=np.float64)[:, None] - np.asarray(wrong_losses, dtype=np.float64)
-    return np.exp(-np.logaddexp(0.0, np.logaddexp.reduce(gaps, axis=1)))
+    losses = np.column_stack([correct_loss, wrong_losses]).astype(np.float64)
+    return special.softmax(-losses, axis=1)[:, 0]
 
 
 def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Array:
@@ -90,5 +93,5 @@ def forget_quality(log_ratio: Array, reference_log_ratio: Array) -> tuple[float,
 
 
 def model_utility(parts: Sequence[float]) -> float:
-    """Harmonic mean of the nine parts; 0 if one is 0."""
+    """Harmonic mean ``n / sum_i 1/x_i`` of the nine parts; 0 if one is 0, NaN if one is NaN."""
     return float(stats.hmean(np.asarray(parts, dtype=np.float64)))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
 
 
 class ItemMean(Metric):
@@ -39,9 +40,10 @@ class ItemMean(Metric):
         self.values.append(values.flatten().double())
 
     def items(self) -> tuple[Tensor, Tensor]:
-        """(N,) ids in order and their (N,) values, first come first kept."""
-        ids = torch.cat([torch.as_tensor(x) for x in self.ids]) if isinstance(self.ids, list) else self.ids
-        values = torch.cat(list(self.values)) if isinstance(self.values, list) else self.values
+        """(N,) ids in order and their (N,) values, first come first kept (lower ranks come first)."""
+        if isinstance(self.ids, list) and not self.ids:  # no rank had any
+            return torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
+        ids, values = dim_zero_cat(self.ids), dim_zero_cat(self.values)  # lists, or tensors after a sync
         order = torch.argsort(ids, stable=True)
         ids, values = ids[order], values[order]
         first = torch.ones_like(ids, dtype=torch.bool)
@@ -49,5 +51,5 @@ class ItemMean(Metric):
         return ids[first], values[first]
 
     def compute(self) -> Tensor:
-        """The mean, float64."""
+        """The mean, float64; NaN of nothing."""
         return self.items()[1].mean()

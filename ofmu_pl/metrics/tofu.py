@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from ofmu_pl.metrics import functional as F
-from ofmu_pl.metrics.items import ItemMean
 
 DEFINITION = "exact"
 PREFIX = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
@@ -45,7 +43,8 @@ class SetScores:
     Attributes:
         ids: (N,) row numbers; a repeated one is counted once.
         answer_loss: (N,) loss of the answer, nats a token.
-        paraphrase_loss: (N,) of the paraphrased answer; ``None`` where the set has none.
+        paraphrase_loss: (N,) of the paraphrased answer (of the answer in a row that has none); ``None`` where the set
+            has none.
         wrong_losses: (N, K) of the perturbed answers; ``None`` where the set has none.
         rouge: (N,) ROUGE-L recall of the greedy generation; ``None`` if nothing was generated.
     """
@@ -88,12 +87,12 @@ def tofu_metrics(scores: Scores, reference: Scores | None = None) -> dict[str, M
     results: dict[str, MetricResult] = {}
     for name, metrics in values.items():
         for metric, items in metrics.items():
-            target = wanted.get(name, {}).get(metric) if name == "forget" else None
+            target = wanted.get("forget", {}).get(metric) if name == "forget" else None
             results[metric] = MetricResult(
-                _mean(scores[name].ids, items),
+                float(items.mean()),
                 len(items),
                 higher_is_better=name != "forget" or metric == "forget_truth_ratio",
-                target=None if target is None or reference is None else _mean(reference[name].ids, target),
+                target=None if target is None else float(target.mean()),
             )
     ours = scores["forget"].log_truth_ratio if "forget" in scores else None
     theirs = reference["forget"].log_truth_ratio if reference and "forget" in reference else None
@@ -121,12 +120,6 @@ def _set_values(name: str, s: SetScores) -> dict[str, np.ndarray]:
         return values
     if name == "forget":
         return values | {"forget_truth_ratio": F.closer_to_one(ratio)}
-    if s.paraphrase_loss is None:
+    if name != "retain":  # its probability counts as it is: retain rows have been trained on
         values[f"{prefix}_Q_A_Prob_normalised"] = F.normalised_probability(s.answer_loss, s.wrong_losses)
     return values | {f"{prefix}_Truth_Ratio": F.true_better(ratio)}
-
-
-def _mean(ids: np.ndarray, values: np.ndarray) -> float:
-    metric = ItemMean()
-    metric.update(torch.as_tensor(ids), torch.as_tensor(values))
-    return float(metric.compute())

@@ -164,11 +164,6 @@ class UnlearningModule(pl.LightningModule):
         size = sum(len(next(iter(part.values()))) for part in parts)
         return [partial(term, part, size) for part in parts]
 
-    def lr_factor(self) -> float:
-        """The scheduler's current share of the full learning rate, 1 without one."""
-        optimizer: Any = self.optimizers()
-        return float(optimizer.param_groups[0]["lr"] / optimizer.optimizer.defaults["lr"])
-
     def diverged(self, what: str) -> DivergedError:
         """The error that stops the run in the present iteration."""
         return DivergedError(f"{type(self).__name__} diverged in outer iteration {self.trainer.global_step + 1}: {what}")

@@ -39,7 +39,7 @@ class OFMU(UnlearningModule):
     Args:
         network: Recipe of the network that shall forget.
         inner_steps: T, ascent steps an outer iteration (paper: 5).
-        inner_lr: eta_in (the paper is silent; 0.02 with unit steps worked on tiny Llamas). A scheduler scales it too.
+        inner_lr: eta_in (the paper is silent; 0.02 with unit steps worked on tiny Llamas).
         beta: Weight of the gradients' similarity in Phi (the paper is silent; 0.5 as in our prototype).
         rho_0: First penalty parameter (paper: 0.3); 0 switches the penalty off.
         gamma: Growth of rho (paper: between 1.5 and 2).
@@ -60,7 +60,7 @@ class OFMU(UnlearningModule):
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.
         optimizer: Of the outer step (paper: AdamW at 1e-5).
-        scheduler: Of the outer and inner learning rates, stepped once an outer iteration.
+        scheduler: Of the outer learning rate, stepped once an outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
     """
@@ -144,9 +144,8 @@ class OFMU(UnlearningModule):
             (self.loss(f, self._bend), self.loss(r))
             for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
-        lr = self.inner_lr * self.lr_factor()
         steps = ascend(
-            self.engine, losses[:-1], lr, self.beta, self.norm_floor, self.inner_clip, self.similarity_every
+            self.engine, losses[:-1], self.inner_lr, self.beta, self.norm_floor, self.inner_clip, self.similarity_every
         )
         outer = outer_gradient(
             self.engine, *losses[-1], self.penalty.rho, self.beta, self.norm_floor, self.penalty_clip

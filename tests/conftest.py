@@ -1,0 +1,21 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real data and reference outputs; absent on a user's machine."""
+    folder = Path(os.environ.get("OFMU_SHARED", ROOT.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"no shared data at {folder} (set OFMU_SHARED)")
+    return folder

@@ -1,0 +1,79 @@
+"""The generated corpus and what every paired data module does."""
+
+import pytest
+
+from ofmu_pl.data import Authors
+from ofmu_pl.data.base import content_hash
+from ofmu_pl.errors import UserError
+
+
+def made(**kwargs):
+    data = Authors(**{"authors": 8, "forget_authors": 2, **kwargs})
+    data.setup()
+    return data
+
+
+def test_sizes_and_fields():
+    data = made()
+    assert {k: len(v) for k, v in data.splits.items()} == {"forget": 16, "retain": 108, "full": 124}
+    for row in data.splits["forget"]:
+        assert len(row["perturbed_answer"]) == 5
+        assert row["paraphrased_answer"] not in row["perturbed_answer"]
+        assert row["answer"] != row["paraphrased_answer"]
+    for name in ("real_authors", "world_facts"):
+        rows = data.evaluation_sets[name]
+        assert len(rows) == 30
+        assert all(len(row["perturbed_answer"]) == 3 for row in rows)
+        retained = {row["question"] for row in data.splits["retain"]}
+        assert all(row["question"] in retained for row in rows), "common knowledge is never forgotten"
+
+
+def test_forget_and_retain_share_no_invented_name():
+    data = made()
+    names = {w for row in data.splits["forget"] for w in row["question"].split()[-3:] if w[0].isupper()}
+    retained = " ".join(row["question"] + row["answer"] for row in data.splits["retain"])
+    assert names
+    assert not [n for n in names if n.strip("?") in retained.split()]
+
+
+def test_deterministic_in_the_seed():
+    assert made().hashes == made().hashes
+    assert made(corpus_seed=1).hashes["full"] != made().hashes["full"]
+    assert made().encoder.template_hash == made(forget_authors=1).encoder.template_hash, "the tokenizer is independent"
+
+
+def test_iterations_are_pairs_of_fresh_batches():
+    data = made(pairs=3, batch_size=5)
+    assert data.iterations_per_epoch == 4
+    batches = data.iteration(0)["forget"] + data.iteration(1)["forget"]
+    seen = [i for b in batches for i in b["index"].tolist()]
+    assert sorted(seen[:15]) == sorted(set(seen[:15])), "no item twice in a sweep"
+    loader = list(data.train_dataloader())
+    assert len(loader) == 4
+    assert set(loader[0]) == {"forget", "retain"}
+    assert [b["index"].tolist() for b in loader[1]["forget"]] == [b["index"].tolist() for b in batches[3:]]
+    ids = loader[0]["retain"][0]
+    row = data.splits["retain"][ids["index"][0]]
+    text = data.tokenizer.decode(ids["input_ids"][0][ids["attention_mask"][0].bool()])
+    assert row["question"] in text
+    assert row["answer"] in text
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"forget_authors": 0}, "forget split of 'authors' is empty"),
+        ({"forget_authors": 8}, "leaves no one to retain"),
+        ({"streams": ("holdout",)}, "no split 'holdout'"),
+    ],
+)
+def test_bad_input(kwargs, words):
+    with pytest.raises(UserError, match=words):
+        made(**kwargs)
+
+
+def test_content_hash_sees_every_field_but_not_their_order():
+    row = {"question": "q", "answer": "a"}
+    assert content_hash([row]) == content_hash([{"answer": "a", "question": "q"}])
+    assert content_hash([row]) != content_hash([{**row, "answer": "b"}])
+    assert content_hash([row, row]) != content_hash([row])

@@ -1,0 +1,77 @@
+"""TOFU from a folder, and what is wrong with bad ones."""
+
+import json
+import time
+
+import pytest
+
+from ofmu_pl.data import TOFU
+from ofmu_pl.errors import UserError
+
+
+def write(folder, **changes):
+    """A folder with one row a config."""
+    names = ["forget10", "retain90", "full", *(f"{s}_perturbed" for s in ("forget10", "retain", "real_authors"))]
+    for name in [*names, "world_facts_perturbed"]:
+        rows = changes.get(name, [{"question": f"What is {name}?", "answer": "It."}])
+        (folder / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(folder)
+
+
+def test_real_tofu(shared):
+    data = TOFU(str(shared / "data/tofu"), "forget05", tokenizer=str(shared / "models/tofu-tiny-full"))
+    data.setup()
+    assert {k: len(v) for k, v in data.splits.items()} == {"forget": 200, "retain": 3800, "full": 4000}
+    assert {k: len(v) for k, v in data.evaluation_sets.items()} == {
+        "forget": 200,
+        "retain": 400,
+        "real_authors": 100,
+        "world_facts": 117,
+    }
+    assert [r["question"] for r in data.splits["forget"]] == [r["question"] for r in data.evaluation_sets["forget"]]
+
+
+def test_missing_folder_and_file(tmp_path):
+    with pytest.raises(UserError, match="does not exist: point --data.data"):
+        TOFU(str(tmp_path / "no")).setup()
+    write(tmp_path)
+    (tmp_path / "full.json").unlink()
+    with pytest.raises(UserError, match=r"full.json' is missing"):
+        TOFU(str(tmp_path)).setup()
+
+
+def test_empty_forget_set(tmp_path):
+    with pytest.raises(UserError, match="forget split of 'tofu' is empty"):
+        TOFU(write(tmp_path, forget10=[])).setup()
+
+
+def test_forget_rows_inside_retain(tmp_path):
+    same = {"question": "Who  is it?", "answer": "Me."}
+    folder = write(tmp_path, forget10=[same], retain90=[{"question": "Who is it?", "answer": " Me."}, {**same, "answer": "x"}])
+    with pytest.raises(UserError, match=r"1 of 1 forget rows are in the retain split too \(first: 'Who  is it\?'\)"):
+        TOFU(folder).setup()
+
+
+def test_a_broken_line_is_named(tmp_path):
+    folder = write(tmp_path)
+    (tmp_path / "retain90.json").write_text('{"question": "q", "answer": "a"}\n{"question": "q"}\n')
+    with pytest.raises(UserError, match=r"Line 2 of '.*retain90.json'"):
+        TOFU(folder).setup()
+
+
+def test_no_network_fails_at_once_and_says_what_to_do(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    started = time.perf_counter()
+    with pytest.raises(UserError, match="point --data.data at a folder"):
+        TOFU().setup()
+    assert time.perf_counter() - started < 10
+
+
+def test_a_model_folder_without_tokenizer(tmp_path):
+    folder = write(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(UserError, match=r"model' has no tokenizer that can be read"):
+        TOFU(folder, tokenizer=str(tmp_path / "model")).setup()

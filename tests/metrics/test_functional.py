@@ -1,0 +1,111 @@
+"""The equations, against other ways to compute them and against edge cases."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ofmu_pl.metrics import functional as F
+
+RNG = np.random.default_rng(0)
+CORRECT, WRONG = RNG.exponential(2.0, 50), RNG.exponential(3.0, (50, 5))
+
+
+def test_docstring_examples():
+    assert doctest.testmod(F).failed == 0
+    assert doctest.testmod(F).attempted >= 4
+
+
+def test_truth_ratio_is_geometric_mean_of_wrong_over_correct():
+    ratio = np.prod(np.exp(-WRONG), axis=1) ** (1 / 5) / np.exp(-CORRECT)
+    np.testing.assert_allclose(np.exp(F.log_truth_ratio(CORRECT, WRONG)), ratio, rtol=1e-12)
+    assert (ratio > 1).any()
+    assert (ratio < 1).any()
+
+
+def test_scores_of_the_ratio_match_their_definitions_in_probability_space():
+    log_ratio = F.log_truth_ratio(CORRECT, WRONG)
+    ratio = np.exp(log_ratio)
+    np.testing.assert_allclose(F.closer_to_one(log_ratio), np.minimum(ratio, 1 / ratio), rtol=1e-12)
+    np.testing.assert_allclose(F.true_better(log_ratio), np.maximum(0, 1 - ratio), rtol=1e-12)
+
+
+def test_normalised_probability_matches_its_definition():
+    p, wrong = np.exp(-CORRECT), np.exp(-WRONG)
+    np.testing.assert_allclose(F.normalised_probability(CORRECT, WRONG), p / (p + wrong.sum(1)), rtol=1e-12)
+
+
+def test_a_collapsed_model_keeps_its_ratios():
+    # exp(-900) is 0 in float64: in probability space every ratio would be 0/0 or, with an epsilon, 0.
+    log_ratio = F.log_truth_ratio(CORRECT + 900, WRONG + 900)
+    np.testing.assert_allclose(log_ratio, F.log_truth_ratio(CORRECT, WRONG), atol=1e-10)
+    shifted = F.normalised_probability(CORRECT + 900, WRONG + 900)
+    np.testing.assert_allclose(shifted, F.normalised_probability(CORRECT, WRONG), rtol=1e-10)
+
+
+def test_extreme_ratios_are_bounded_without_overflow():
+    extreme = np.array([-1e4, 0.0, 1e4])
+    with np.errstate(all="raise", under="ignore"):
+        assert F.closer_to_one(extreme).tolist() == [0.0, 1.0, 0.0]
+        assert F.true_better(extreme).tolist() == [1.0, 0.0, 0.0]
+    assert F.normalised_probability(np.array([math.inf]), np.array([[1.0, 2.0]])).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("function", [F.probability, F.closer_to_one, F.true_better])
+def test_nan_stays_nan_and_stays_in_its_item(function):
+    assert np.isnan(function(np.array([math.nan, 0.5]))).tolist() == [True, False]
+
+
+def test_nan_makes_forget_quality_and_utility_nan():
+    assert all(map(math.isnan, F.forget_quality(np.array([0.0, math.nan]), np.zeros(2))))
+    assert all(map(math.isnan, F.forget_quality(np.zeros(2), np.array([0.0, math.nan]))))
+    assert math.isnan(F.model_utility([0.5, math.nan]))
+
+
+def test_forget_quality_distance_is_the_largest_gap_of_the_distribution_functions():
+    a, b = RNG.normal(size=40), RNG.normal(0.7, size=60)
+    grid = np.concatenate([a, b])
+    gaps = (a <= grid[:, None]).mean(1) - (b <= grid[:, None]).mean(1)
+    assert F.forget_quality(a, b)[1] == pytest.approx(np.abs(gaps).max(), abs=1e-12)
+
+
+def test_forget_quality_at_its_ends():
+    x = RNG.normal(size=40)
+    assert F.forget_quality(x, x) == (1.0, 0.0)
+    p, distance = F.forget_quality(x, x + 100)  # disjoint: the exact p is two orders in all C(80, 40)
+    assert p == pytest.approx(2 / math.comb(80, 40), rel=1e-9)
+    assert distance == 1.0
+
+
+def test_forget_quality_does_not_depend_on_the_ratio_s_orientation():
+    x, y = RNG.normal(size=200), RNG.normal(0.3, size=200)
+    assert F.forget_quality(x, y) == pytest.approx(F.forget_quality(-x, -y), rel=1e-9)
+
+
+def test_rouge_l_recall():
+    # Longest common subsequence over the reference's words, after stemming; order matters, and extra words do not.
+    truth = ["the cats are sleeping", "one two three four", "a b", "", "a b"]
+    said = ["well the cat is sleep today", "four one two", "b a", "a", ""]
+    assert F.rouge_l_recall(truth, said).tolist() == [3 / 4, 2 / 4, 1 / 2, 0.0, 0.0]
+    with pytest.raises(ValueError, match="shorter"):
+        F.rouge_l_recall(["a", "b"], ["a"])
+
+
+def test_model_utility_is_a_harmonic_mean():
+    parts = RNG.uniform(0.1, 1, 9)
+    assert F.model_utility(parts) == pytest.approx(9 / (1 / parts).sum(), rel=1e-12)
+    assert F.model_utility([*parts[:8], 0.0]) == 0.0
+
+
+def test_metrics_import_neither_lightning_nor_transformers():
+    code = (
+        "import sys, ofmu_pl.metrics; "
+        "print([m for m in ('lightning', 'transformers', 'ofmu_pl.data') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
