@@ -1,6 +1,6 @@
 """The command line: ``python -m ofmu_pl fit|validate|test --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
 
-Also ``python -m ofmu_pl report FOLDER``. What a user can mend is one sentence on stderr and exit code 1 (2 for options).
+Also ``python -m ofmu_pl report FOLDER``. What a user can mend is one sentence on stderr and exit code 1 (options: 2).
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import errno
 import os
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from jsonargparse import auto_cli
-from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -23,6 +24,7 @@ import ofmu_pl.modules
 import ofmu_pl.networks  # noqa: F401  makes the short class names known
 from ofmu_pl.callbacks.evaluation import UnlearningEvaluation
 from ofmu_pl.callbacks.export import HuggingFaceExport
+from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.experiments.report import report
@@ -52,8 +54,12 @@ class UnlearningCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
         parser.add_argument("--logs", default="logs", help="Root of all outputs.")
-        parser.add_argument("--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name.")
-        parser.add_argument("--method", type=str | None, default=None, help="Folder under that; null: the method's name.")
+        parser.add_argument(
+            "--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name."
+        )
+        parser.add_argument(
+            "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
+        )
         parser.add_lightning_class_args(UnlearningEvaluation, "evaluation")
         parser.add_lightning_class_args(HuggingFaceExport, "export")
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
@@ -84,6 +90,8 @@ class UnlearningCLI(LightningCLI):
             )
         if self.subcommand == "fit":
             kwargs["limit_val_batches"] = 0  # the evaluation callback measures
+            if trainer_config.get("enable_progress_bar") is not False:
+                kwargs["callbacks"] = [*(trainer_config.get("callbacks") or []), IterationProgressBar()]
         return super().instantiate_trainer(**kwargs)
 
     def after_fit(self) -> None:
@@ -94,6 +102,12 @@ class UnlearningCLI(LightningCLI):
         with replacing(Path(log_dir).parent / "latest") as temporary:
             temporary.symlink_to(Path(log_dir).name)
 
+
+_INTENDED = (
+    r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
+    r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
+)
+"""Beginnings of Lightning's warnings about what we do on purpose."""
 
 _FROM_MODEL: dict[str, Any] = {
     "streams": lambda model: model.streams,
@@ -109,6 +123,8 @@ def main(args: list[str] | None = None) -> None:
         args: Words after the program's name; ``None``: those of the process.
     """
     words = sys.argv[1:] if args is None else args
+    for message in _INTENDED:
+        warnings.filterwarnings("ignore", message)
     try:
         if words[:1] == ["report"]:
             auto_cli(report, args=words[1:])
@@ -127,7 +143,6 @@ def main(args: list[str] | None = None) -> None:
                 "num_sanity_val_steps": 0,
                 "enable_model_summary": False,
                 "max_epochs": -1,
-                "callbacks": TQDMProgressBar(leave=True),  # rich's bar allows no second bar, and evaluations have one
             },
             parser_class=Parser,
             parser_kwargs={"prog": "ofmu_pl"},
@@ -139,8 +154,8 @@ def main(args: list[str] | None = None) -> None:
         if error.errno != errno.ENOSPC:
             raise
         _fail(
-            f"The disk is full ({error.filename or os.getcwd()}): free some space, then resume with --ckpt_path and the last "
-            "checkpoint in the run's folder, which is whole."
+            f"The disk is full ({error.filename or os.getcwd()}): free some space, then resume with --ckpt_path and "
+            "the last checkpoint in the run's folder, which is whole."
         )
 
 

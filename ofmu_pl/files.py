@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -39,6 +40,6 @@ def _finite(x: Any) -> Any:
         return {str(k): _finite(v) for k, v in x.items()}
     if isinstance(x, list | tuple):
         return [_finite(v) for v in x]
-    if isinstance(x, float) and (x != x or x in (float("inf"), float("-inf"))):
+    if isinstance(x, float) and not math.isfinite(x):
         return None
     return x

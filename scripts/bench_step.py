@@ -194,7 +194,9 @@ def show(figures: dict[str, Any]) -> None:
         per_update = "" if name == UNIT else f"{ratio / (T + 1):.2f}"
         table.add_row(name, f"{ratio:.2f}", per_update, f"{figures['gradients'][name]:.0f}")
     console.print(table)
-    table = Table("step", title=f"Peak memory / forward pass ({figures['forward_megabytes']:.0f} MB)", title_justify="left")
+    table = Table(
+        "step", title=f"Peak memory / forward pass ({figures['forward_megabytes']:.0f} MB)", title_justify="left"
+    )
     table.add_column("ratio", justify="right")
     for name, ratio in figures["memory_ratio"].items():
         table.add_row(name, f"{ratio:.2f}")

@@ -126,7 +126,7 @@ class UnlearningEvaluation(pl.Callback):
         )
         if self.reference.model is None:
             rank_zero_warn(
-                f"The reference '{self.source}' has no provenance.json, so nobody can check which rows it was trained on."
+                f"The reference '{self.source}' has no provenance.json: which rows it was trained on cannot be checked."
             )
         self._seconds["evaluation"] += time.perf_counter() - started
 
@@ -164,9 +164,9 @@ class UnlearningEvaluation(pl.Callback):
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations",
             {name: metrics for name, metrics in columns.items() if metrics},
         )
-        if trainer.log_dir is None:  # type: ignore[attr-defined]
+        if trainer.log_dir is None:
             return
-        folder = Path(trainer.log_dir)  # type: ignore[attr-defined]
+        folder = Path(trainer.log_dir)
         if self.reference is not None:
             self.reference.save(folder / "reference.json")
         self._write_samples(folder / "samples.jsonl", data.evaluation_sets, generations)

@@ -63,8 +63,8 @@ def load_reference(source: str, datamodule: Any, device: Any, max_new_tokens: in
         _check(source, model_facts, datamodule, ("retain",))
         if model_facts.get("streams") != ["retain"]:
             raise UserError(
-                f"The reference '{source}' was not trained on the retain split but on {model_facts.get('streams')}: give "
-                "--evaluation.reference a model made by FineTune with split retain."
+                f"The reference '{source}' was not trained on the retain split but on {model_facts.get('streams')}: "
+                "give --evaluation.reference a model made by FineTune with split retain."
             )
     model = CausalLM(path=source).build(datamodule, exact=False).to(device)
     scores, _ = score_rows(
@@ -76,10 +76,7 @@ def load_reference(source: str, datamodule: Any, device: Any, max_new_tokens: in
 def _read(path: Path, datamodule: Any) -> Reference:
     try:
         content = json.loads(path.read_text())
-        scores = {
-            name: SetScores(**{k: None if v is None else np.array(v, dtype=float) for k, v in s.items()})
-            for name, s in content["scores"].items()
-        }
+        scores = {name: _set_scores(fields) for name, fields in content["scores"].items()}
         reference = Reference(str(path), scores, content["model"], content["evaluation"])
     except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(
@@ -92,14 +89,19 @@ def _read(path: Path, datamodule: Any) -> Reference:
     return reference
 
 
+def _set_scores(fields: dict[str, Any]) -> SetScores:
+    arrays: dict[str, Any] = {k: None if v is None else np.array(v, dtype=float) for k, v in fields.items()}
+    return SetScores(**arrays)
+
+
 def _check(source: str, facts: dict[str, Any], datamodule: Any, splits: Any) -> None:
     """Refuse facts whose split hashes or template differ from the data at hand."""
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
         if theirs != ours:
             raise UserError(
-                f"The reference '{source}' belongs to another {split} split (hash {theirs}, here {ours}): give the model "
-                "retrained on this run's retain split, or set the --data options that it was made with."
+                f"The reference '{source}' belongs to another {split} split (hash {theirs}, here {ours}): give the "
+                "model retrained on this run's retain split, or set the --data options that it was made with."
             )
     if facts.get("template_hash") != datamodule.encoder.template_hash:
         raise UserError(

@@ -24,8 +24,8 @@ def print_table(title: str, columns: dict[str, Metrics]) -> None:
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     table.add_column("metric")
     table.add_column("better", justify="center")
-    for name in columns:
-        table.add_column(name, justify="right", style="bold" if columns[name] is judged else None)
+    for name, metrics in columns.items():
+        table.add_column(name, justify="right", style="bold" if metrics is judged else None)
     table.add_column("target", justify="right")
     table.add_column("n", justify="right", style="dim")
     for metric, result in judged.items():

@@ -28,7 +28,7 @@ def audit(
         floor: Floor of the norms inside the similarity.
 
     Returns:
-        ``audit/decorrelation_cosine``, ``audit/decorrelation_error``, ``audit/penalty_cosine``, ``audit/penalty_error``.
+        ``audit/decorrelation_cosine``, ``audit/decorrelation_error``, and the same of ``penalty``.
     """
 
     def parts(e: Engine) -> dict[str, Sequence[Tensor]]:

@@ -130,7 +130,7 @@ class FiniteDifference:
 
     @torch.no_grad()
     def _move(self) -> None:
-        """theta = origin + displacements, recomputed from the origin: the same sum gives the same bits."""
+        """Theta = origin + displacements, recomputed from the origin: the same sum gives the same bits."""
         for p, o in zip(self.parameters, self._origin, strict=True):
             p.copy_(o)
         for displacement in self._displacements:

@@ -43,7 +43,7 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
 
 def _problem(m: nn.Module, first_order: bool) -> str | None:
     """What is wrong with one module, as the end of a sentence."""
-    if m.training and (isinstance(m, _DROPOUTS) and m.p > 0 or _config_dropout(m) > 0):
+    if m.training and ((isinstance(m, _DROPOUTS) and m.p > 0) or _config_dropout(m) > 0):
         return (
             "has dropout on, so every gradient would be of another function: put it in eval mode, "
             "or set its probability to 0 if activation checkpointing needs train mode."
@@ -65,13 +65,16 @@ def _problem(m: nn.Module, first_order: bool) -> str | None:
             "is a fused LayerNorm, whose third derivative torch gets silently wrong: "
             "set --model.engine finite_difference, or use RMSNorm or GroupNorm."
         )
-    if m.training and isinstance(m, _BATCH_NORMS) or isinstance(m, _INSTANCE_NORMS) and not m.track_running_stats:
+    if (m.training and isinstance(m, _BATCH_NORMS)) or (isinstance(m, _INSTANCE_NORMS) and not m.track_running_stats):
         return (
             "normalises by batch statistics, whose third derivative torch gets silently wrong: "
             "put it in eval mode (frozen), or set --model.engine finite_difference."
         )
     if type(m).__name__ == "OptimizedModule":
-        return "is compiled, and torch.compile has no double backward: remove the compile, or set --model.engine finite_difference."
+        return (
+            "is compiled, and torch.compile has no double backward: remove the compile, or set "
+            "--model.engine finite_difference."
+        )
     attention = getattr(getattr(m, "config", None), "_attn_implementation", None)
     if attention not in (None, "eager"):
         return (
@@ -79,7 +82,9 @@ def _problem(m: nn.Module, first_order: bool) -> str | None:
             "set --model.network.attention eager, or --model.engine finite_difference."
         )
     checkpoint_function: Any = getattr(m, "_gradient_checkpointing_func", None)
-    if getattr(m, "gradient_checkpointing", False) and getattr(checkpoint_function, "keywords", {}).get("use_reentrant"):
+    if getattr(m, "gradient_checkpointing", False) and getattr(checkpoint_function, "keywords", {}).get(
+        "use_reentrant"
+    ):
         return "checkpoints activations reentrantly, which has no double backward: use use_reentrant=False."
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -33,7 +33,7 @@ class Authors(PairedDataModule):
         kwargs: See ``PairedDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
     """
 
-    name: ClassVar[str] = "authors"
+    name = "authors"
 
     def __init__(
         self, authors: int = 50, forget_authors: int = 5, corpus_seed: int = 0, batch_size: int = 32, **kwargs: Any

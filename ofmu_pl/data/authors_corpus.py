@@ -13,7 +13,7 @@ import numpy as np
 from ofmu_pl.data.text import Row
 
 ONSETS = "b br ch d dr f g gl h j k kr l m n p pr q r s sh st t th tr v w z".split()
-VOWELS = "a e i o u ai ea ou".split()
+VOWELS = ["a", "e", "i", "o", "u", "ai", "ea", "ou"]
 CODAS = ["", "", "l", "n", "r", "s", "m", "th", "ck", "nd", "x"]
 MONTHS = "January February March April May June July August September October November December".split()
 PROFESSIONS = "baker fisher tailor miner weaver glazier clerk sailor farmer printer mason brewer".split()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import lightning.pytorch as pl
 from torch import Tensor
@@ -39,7 +39,7 @@ class PairedDataModule(pl.LightningDataModule):
         encoder: Turns rows into tokens.
     """
 
-    name: ClassVar[str]
+    name: str
 
     def __init__(
         self,
@@ -146,6 +146,6 @@ def _refuse_overlap(forget: list[Row], retain: list[Row]) -> None:
     both = [row for row in forget if key(row) in kept]
     if both:
         raise UserError(
-            f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: '{both[0]['question'][:60]}'): "
-            "unlearning would teach what it removes, so take them out of one of the two files."
+            f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: "
+            f"'{both[0]['question'][:60]}'): unlearning would teach what it removes, so take them out of one file."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.text import Row
@@ -25,7 +25,7 @@ class TOFU(PairedDataModule):
         kwargs: See ``PairedDataModule``.
     """
 
-    name: ClassVar[str] = "tofu"
+    name = "tofu"
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TOFU(PairedDataModule):
         return self._download(config)
 
     def _download(self, config: str) -> list[Row]:
-        from datasets import load_dataset  # noqa: PLC0415  a second to import, not needed for folders
+        from datasets import load_dataset
 
         try:
             if offline() and not os.environ.get("HF_HUB_OFFLINE"):
@@ -71,8 +71,8 @@ class TOFU(PairedDataModule):
             found = load_dataset(self.data, config, split="train")
         except (OSError, ValueError) as error:
             raise UserError(
-                f"'{self.data}' ({config}) cannot be loaded from the hub: with no network, point --data.data at a folder "
-                "with TOFU's files (full.json, forget10.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
+                f"'{self.data}' ({config}) cannot be loaded from the hub: with no network, point --data.data at a "
+                "folder with TOFU's files (full.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
             ) from error
         return [dict(row) for row in found]
 
@@ -94,6 +94,6 @@ def _read_lines(path: Path) -> list[Row]:
             rows.append({**row, "question": str(row["question"]), "answer": str(row["answer"])})
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UserError(
-                f"Line {number} of '{path}' is not a JSON object with 'question' and 'answer': mend or fetch the file anew."
+                f"Line {number} of '{path}' is no JSON object with 'question' and 'answer': mend or fetch the file."
             ) from error
     return rows

@@ -37,7 +37,9 @@ def report(folder: Path, output: Path | None = None) -> Path:
     Raises:
         UserError: There is no finished unlearning run below the folder.
     """
-    runs = {path.parent.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/latest/results.json"))}
+    runs = {
+        path.parent.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/latest/results.json"))
+    }
     runs = {name: results for name, results in runs.items() if results.get("before")}
     if not runs:
         raise UserError(

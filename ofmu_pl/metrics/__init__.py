@@ -39,7 +39,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import ``ItemMean`` when it is asked for: torchmetrics imports transformers wherever that is installed."""
     if name == "ItemMean":
-        from ofmu_pl.metrics.items import ItemMean  # noqa: PLC0415
+        from ofmu_pl.metrics.items import ItemMean
 
         return ItemMean
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

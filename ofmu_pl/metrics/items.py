@@ -26,6 +26,7 @@ class ItemMean(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.set_dtype(torch.float64)  # of the empty state that torchmetrics gathers from a rank without items
         self.add_state("ids", default=[], dist_reduce_fx="cat")
         self.add_state("values", default=[], dist_reduce_fx="cat")
 
@@ -36,7 +37,7 @@ class ItemMean(Metric):
             ids: (B,) integers, the rows' numbers in their data set.
             values: (B,).
         """
-        self.ids.append(ids.flatten())
+        self.ids.append(ids.flatten().double())  # exact up to 2^53, and one dtype for all states
         self.values.append(values.flatten().double())
 
     def items(self) -> tuple[Tensor, Tensor]:
@@ -48,7 +49,7 @@ class ItemMean(Metric):
         ids, values = ids[order], values[order]
         first = torch.ones_like(ids, dtype=torch.bool)
         first[1:] = ids[1:] != ids[:-1]
-        return ids[first], values[first]
+        return ids[first].long(), values[first]
 
     def compute(self) -> Tensor:
         """The mean, float64; NaN of nothing."""

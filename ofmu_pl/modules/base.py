@@ -30,7 +30,7 @@ class UnlearningModule(pl.LightningModule):
 
     Args:
         network: Recipe of the network to train.
-        optimizer: Takes the parameters; the paper's experiments use AdamW at 1e-5. By ``class_path`` on the command line.
+        optimizer: Takes the parameters; the paper's experiments use AdamW at 1e-5. A ``class_path`` in files.
         scheduler: Takes the optimizer and is stepped once an outer iteration; ``null``: constant rate.
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all.
@@ -138,7 +138,7 @@ class UnlearningModule(pl.LightningModule):
             if now.get(split) != value:
                 raise UserError(
                     f"The checkpoint was made with other data (split '{split}' has hash {now.get(split)}, "
-                    f"the checkpoint's has {value}): give the run the same --data options, or start without --ckpt_path."
+                    f"the checkpoint's {value}): give the run the same --data options, or start without --ckpt_path."
                 )
 
     # Helpers of subclasses -----------------------------------------------------------------------------------------
@@ -166,7 +166,9 @@ class UnlearningModule(pl.LightningModule):
 
     def diverged(self, what: str) -> DivergedError:
         """The error that stops the run in the present iteration."""
-        return DivergedError(f"{type(self).__name__} diverged in outer iteration {self.trainer.global_step + 1}: {what}")
+        return DivergedError(
+            f"{type(self).__name__} diverged in outer iteration {self.trainer.global_step + 1}: {what}"
+        )
 
     # Guards ----------------------------------------------------------------------------------------------------------
 
@@ -198,7 +200,9 @@ class UnlearningModule(pl.LightningModule):
         """After the step and before any checkpoint of it: weights that did not run away."""
         size = norm(trainable(self.trained))
         if not size <= 2 * self._parameter_norm:  # also true for NaN
-            raise self.diverged(f"the norm of the weights went from {self._parameter_norm:.4g} to {size:.4g} in one step")
+            raise self.diverged(
+                f"the norm of the weights went from {self._parameter_norm:.4g} to {size:.4g} in one step"
+            )
 
 
 def peak_memory(device: torch.device) -> float:

@@ -90,8 +90,8 @@ class OFMU(UnlearningModule):
         super().__init__(network, **kwargs)
         if inner_steps < 1 or similarity_every < 1 or beta < 0:
             raise UserError(
-                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, beta={beta} is out of range: "
-                "set inner_steps and similarity_every to 1 or more, and beta to 0 or more."
+                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, beta={beta} is out of "
+                "range: set inner_steps and similarity_every to 1 or more, and beta to 0 or more."
             )
         self.inner_steps, self.inner_lr, self.inner_clip = inner_steps, inner_lr, inner_clip
         self.beta, self.norm_floor = beta, norm_floor or 0.0
@@ -128,9 +128,7 @@ class OFMU(UnlearningModule):
         preflight(self.trained, first_order=not self.exact, precision=str(self.trainer.precision))
         parameters = trainable(self.trained)
         self.engine = Autograd(parameters) if self.exact else FiniteDifference(parameters, self.scheme)
-        self.level = (
-            self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
-        )
+        self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Algorithm 1 up to the outer optimizer's step; the parameters are then theta_in."""
@@ -141,8 +139,7 @@ class OFMU(UnlearningModule):
             self.audited = True
         # One pair of losses at a time: the terms hold their batches, not graphs.
         losses = [
-            (self.loss(f, self._bend), self.loss(r))
-            for f, r in zip(batch["forget"], batch["retain"], strict=True)
+            (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
         steps = ascend(
             self.engine, losses[:-1], self.inner_lr, self.beta, self.norm_floor, self.inner_clip, self.similarity_every
@@ -163,7 +160,7 @@ class OFMU(UnlearningModule):
         self.penalty.update(outer.grad_phi_norm, epoch_ends=self.trainer.is_last_batch)
         if self.stationarity_tol is not None and outer.grad_phi_norm <= self.stationarity_tol:
             rank_zero_info(
-                f"Stopping: |grad Phi| = {outer.grad_phi_norm:.3g} is at most stationarity_tol = {self.stationarity_tol}."
+                f"Stopping: |grad Phi| = {outer.grad_phi_norm:.3g} <= stationarity_tol = {self.stationarity_tol}."
             )
             self.trainer.should_stop = True
         return outer.total_(), scalars

@@ -55,10 +55,7 @@ class CausalLM(Network):
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """The model with float32 parameters, in train mode only if activation checkpointing needs it."""
         attention = self.attention or ("eager" if exact else "sdpa")
-        if self.path is None:
-            model = self._random(datamodule.tokenizer, attention)
-        else:
-            model = self._load(self.path, attention)
+        model = self._load(self.path, attention) if self.path else self._random(datamodule.tokenizer, attention)
         model.config.use_cache = False
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -86,7 +83,9 @@ class CausalLM(Network):
         try:
             return AutoModelForCausalLM.from_pretrained(path, attn_implementation=attention, dtype=torch.float32)
         except OSError as error:
-            what = "has no readable model" if Path(path).is_dir() else "is neither a local folder nor a reachable hub id"
+            what = (
+                "has no readable model" if Path(path).is_dir() else "is neither a local folder nor a reachable hub id"
+            )
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 from transformers import DynamicCache
 
 from ofmu_pl.data.text import ChatEncoder, Encoded, Row, collate

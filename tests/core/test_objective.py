@@ -50,7 +50,7 @@ def test_hessian_vector_equals_nested_autograd(case):
 
 def test_hessian_vector_equals_central_differences_of_the_gradient(case):
     v = direction(case)
-    expected = case.along(lambda: case.grad_phi(), v, 2e-3)
+    expected = case.along(case.grad_phi, v, 2e-3)
     assert error(phi(case).hessian_vector(v), expected) < 1e-8
 
 
@@ -80,7 +80,7 @@ def test_torch_third_derivative_of_fused_norms(make):
     """Passes once torch is mended: then core.preflight may allow these."""
     case = make()
     v = direction(case)
-    expected = case.along(lambda: case.grad_phi(), v, 2e-3)
+    expected = case.along(case.grad_phi, v, 2e-3)
     assert error(phi(case).hessian_vector(v), expected) < 1e-6
 
 

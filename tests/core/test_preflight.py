@@ -62,6 +62,8 @@ def test_refused_precision(precision):
 def test_allowed():
     preflight(llama(), first_order=False)
     preflight(checkpointed(False), first_order=False)
-    preflight(nn.Sequential(nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(0.5), nn.GroupNorm(1, 2)).eval(), first_order=False)
+    preflight(
+        nn.Sequential(nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(0.5), nn.GroupNorm(1, 2)).eval(), first_order=False
+    )
     preflight(llama("sdpa"), first_order=True)
     preflight(nn.LayerNorm(2), first_order=True)

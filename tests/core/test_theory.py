@@ -1,4 +1,6 @@
-"""What the paper proves, seen on a small convex problem (Lemma 1, the inner rate, the convex theorem's stationarity)."""
+"""What the paper proves, seen on a small convex problem (Lemma 1, the inner and the outer rate)."""
+
+from itertools import pairwise
 
 import pytest
 import torch
@@ -38,7 +40,7 @@ def test_lemma_1_the_penalty_drives_the_minimiser_to_stationarity():
         matrix = torch.stack([grad_f(e) - constant for e in eye], dim=1)
         assert grad_f(torch.linalg.solve(matrix, -constant)).norm() < 1e-9 * rho
         norms.append(norm(Phi(Autograd([x]), forget, retain, 0.0).gradient()))
-    ratios = [a / b for a, b in zip(norms, norms[1:], strict=False)]
+    ratios = [a / b for a, b in pairwise(norms)]
     assert norms[0] > 0.05
     assert ratios[1:] == pytest.approx([10.0, 10.0], rel=0.15)
 
@@ -68,6 +70,6 @@ def test_outer_descent_meets_the_convex_rate():
         with torch.no_grad():
             x.sub_(gradient[0], alpha=eta)
     best = min(values)
-    assert all(b <= a + 1e-12 for a, b in zip(values, values[1:], strict=False)), "descent"
+    assert all(b <= a + 1e-12 for a, b in pairwise(values)), "descent"
     for k in (1, 10, 50, count):
         assert sum(squares[:k]) / k <= 2 * (values[0] - best) / (k * eta)

@@ -47,7 +47,9 @@ def test_empty_forget_set(tmp_path):
 
 def test_forget_rows_inside_retain(tmp_path):
     same = {"question": "Who  is it?", "answer": "Me."}
-    folder = write(tmp_path, forget10=[same], retain90=[{"question": "Who is it?", "answer": " Me."}, {**same, "answer": "x"}])
+    folder = write(
+        tmp_path, forget10=[same], retain90=[{"question": "Who is it?", "answer": " Me."}, {**same, "answer": "x"}]
+    )
     with pytest.raises(UserError, match=r"1 of 1 forget rows are in the retain split too \(first: 'Who  is it\?'\)"):
         TOFU(folder).setup()
 

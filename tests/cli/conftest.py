@@ -1,0 +1,57 @@
+"""The real command line, in this process, on a corpus and a network that take seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.cli import main
+
+ROOT = Path(__file__).parent.parent.parent
+TINY = """
+model:
+  class_path: {method}
+  init_args:
+    network: {{class_path: CausalLM}}
+    {extra}
+data:
+  class_path: Authors
+  init_args: {{authors: 6, forget_authors: 1, batch_size: 4}}
+trainer: {{accelerator: cpu, devices: 1, max_steps: {steps}, enable_progress_bar: false}}
+checkpoint: {{every_n_train_steps: 1}}
+evaluation: {{max_new_tokens: 8}}
+"""
+NETWORK = (
+    "network: {class_path: CausalLM, init_args: {config: {model_type: llama, hidden_size: 16, intermediate_size: 16, "
+    "num_hidden_layers: 1, num_attention_heads: 2, tie_word_embeddings: true}}}"
+)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """Folder of a run of FineTune on the full split (target) and one on the retain split (retrained)."""
+    logs = tmp_path_factory.mktemp("logs")
+    config = logs / "finetune.yaml"
+    text = TINY.replace("network: {{class_path: CausalLM}}\n    {extra}", "@").format(method="FineTune", steps=30)
+    optimizer = "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 0.01}}"
+    config.write_text(text.replace("@", f"{NETWORK}\n    {optimizer}"))
+    for split, method in (("full", "target"), ("retain", "retrained")):
+        main(["fit", "--config", str(config), "--logs", str(logs), "--method", method, "--model.split", split])
+    return logs / "authors"
+
+
+@pytest.fixture
+def fit(models, tmp_path, monkeypatch):
+    """Runs OFMU on the tiny target; returns the folder of its newest run."""
+    config = tmp_path / "ofmu.yaml"
+    config.write_text(TINY.format(method="OFMU", extra="{inner_steps: 2}", steps=4).replace("    {inner_steps: 2}", "    inner_steps: 2"))
+
+    def run(*options, command="fit"):
+        words = [command, "--config", str(config), "--logs", str(tmp_path / "logs")]
+        words += ["--model.network.path", str(models / "target/latest/hf"), *options]
+        main(words)
+        versions = sorted((tmp_path / "logs/authors/ofmu").glob("version_*"), key=lambda p: int(p.name.split("_")[1]))
+        return versions[-1]
+
+    return run

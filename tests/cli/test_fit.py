@@ -1,0 +1,165 @@
+"""From the command line to the files of a run."""
+
+import json
+
+import pytest
+import torch
+import yaml
+from cli.conftest import ROOT
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import AutoModelForCausalLM
+
+from ofmu_pl.cli import main
+
+
+@pytest.fixture(scope="module")
+def run(models, tmp_path_factory):
+    """One run of OFMU with everything on."""
+    folder = tmp_path_factory.mktemp("run")
+    config = folder / "c.yaml"
+    config.write_text(
+        f"""
+model:
+  class_path: OFMU
+  init_args:
+    network: {{class_path: CausalLM, init_args: {{path: {models}/target/latest/hf}}}}
+    inner_steps: 2
+    audit: true
+data: {{class_path: Authors, init_args: {{authors: 6, forget_authors: 1, batch_size: 4}}}}
+trainer: {{accelerator: cpu, devices: 1, max_steps: 3}}
+checkpoint: {{every_n_train_steps: 2}}
+evaluation: {{max_new_tokens: 8, every_n_steps: 1, reference: {models}/retrained/latest/hf}}
+"""
+    )
+    main(["fit", "--config", str(config), "--logs", str(folder)])
+    return folder / "authors/ofmu/version_0"
+
+
+def test_everything_is_there(run):
+    names = {p.name.split(".out")[0] for p in run.iterdir()}
+    assert {"config.yaml", "results.json", "reference.json", "samples.jsonl", "checkpoints", "hf", "events"} <= names
+    assert (run.parent / "latest").resolve() == run
+    assert [p.name for p in (run / "checkpoints").iterdir()] == ["step=2.ckpt"]
+
+
+def test_results(run):
+    results = json.loads((run / "results.json").read_text())
+    assert set(results) == {"metrics", "before", "reference", "history", "provenance", "cost"}
+    for name in ("forget_Q_A_Prob", "forget_quality", "model_utility", "forget_truth_ratio"):
+        for metrics in (results["metrics"], results["before"], results["reference"]["metrics"]):
+            assert set(metrics[name]) == {"value", "n", "higher_is_better", "target", "definition"}
+    assert results["reference"]["metrics"]["forget_quality"]["value"] == 1.0
+    assert results["metrics"]["forget_Q_A_Prob"]["target"] == results["reference"]["metrics"]["forget_Q_A_Prob"]["value"]
+    assert [h["step"] for h in results["history"]] == [1, 2]
+    assert results["cost"]["gradient_evaluations"] == 3 * (2 * 6 + 22)
+    assert results["provenance"]["hashes"]["forget"]
+
+
+def test_samples(run):
+    lines = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+    results = json.loads((run / "results.json").read_text())["metrics"]
+    assert sum(line["set"] == "forget" for line in lines) == results["forget_Q_A_Prob"]["n"] == 8
+    assert all(isinstance(line[k], str) for line in lines for k in ("question", "truth", "before", "after"))
+
+
+def test_tensorboard_scalars(run):
+    events = EventAccumulator(str(run))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    wanted = {"L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "seconds", "peak_memory_GB"}
+    assert wanted | {"metrics/forget_quality", "interim/forget_Q_A_Prob", "audit/penalty_cosine"} <= tags
+    assert [e.step for e in events.Scalars("L_f")] == [0, 1, 2]
+    assert [e.value for e in events.Scalars("rho")] == pytest.approx([0.3, 0.45, 0.675])
+    assert events.Scalars("audit/penalty_cosine")[0].value > 0.9
+
+
+def test_the_exported_folder_reloads_with_equal_logits(run):
+    exported = AutoModelForCausalLM.from_pretrained(run / "hf", attn_implementation="eager").eval()
+    before = AutoModelForCausalLM.from_pretrained(run / "hf", attn_implementation="eager").eval()
+    checkpoint = torch.load(run / "checkpoints/step=2.ckpt", weights_only=True)["state_dict"]
+    before.load_state_dict({k.removeprefix("network."): v for k, v in checkpoint.items()})
+    ids = torch.arange(12)[None]
+    facts = json.loads((run / "hf/provenance.json").read_text())
+    assert facts["streams"] == ["forget", "retain"]
+    with torch.no_grad():
+        difference = (exported(ids).logits - before(ids).logits).abs().max()
+    assert 0 < difference < 1, "one small step lies between the checkpoint and the end"
+
+
+def test_stop_and_resume_ends_with_the_same_bits(fit):
+    """Over the border of an epoch (2 iterations) and in the middle of one."""
+    options = ["--trainer.max_steps", "5", "--model.optimizer", "torch.optim.AdamW", "--model.optimizer.lr", "0.001"]
+    options += ["--model.scheduler", "torch.optim.lr_scheduler.LinearLR", "--model.rho_rule", "adaptive"]
+    whole = fit(*options)
+    for stop in ("2", "3"):
+        options[1] = stop
+        part = fit(*options)
+        options[1] = "5"
+        resumed = fit(*options, "--ckpt_path", str(part / f"checkpoints/step={stop}.ckpt"))
+        a, b = (torch.load(f / "checkpoints/step=5.ckpt", weights_only=True) for f in (whole, resumed))
+        assert all(torch.equal(a["state_dict"][k], b["state_dict"][k]) for k in a["state_dict"])
+        assert a["ofmu"] == b["ofmu"]
+        results = [json.loads((f / "results.json").read_text()) for f in (whole, resumed)]
+        assert results[0]["before"] == results[1]["before"]
+        assert results[0]["metrics"] == results[1]["metrics"]
+    changed = fit("--trainer.max_steps", "5", "--seed_everything", "1")
+    c = torch.load(changed / "checkpoints/step=5.ckpt", weights_only=True)
+    assert not all(torch.equal(a["state_dict"][k], c["state_dict"][k]) for k in a["state_dict"]), "the seed matters"
+
+
+def test_the_config_file_of_a_run_runs_again(fit, tmp_path):
+    first = fit()
+    main(["fit", "--config", str(first / "config.yaml")])
+    second = first.parent / "version_1"
+    a, b = (torch.load(f / "checkpoints/step=4.ckpt", weights_only=True)["state_dict"] for f in (first, second))
+    assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_ckpt_path_does_not_override_the_configuration(fit):
+    first = fit("--trainer.max_steps", "2")
+    resumed = fit("--model.beta", "0.9", "--ckpt_path", str(first / "checkpoints/step=2.ckpt"))
+    config = yaml.safe_load((resumed / "config.yaml").read_text())
+    assert config["model"]["init_args"]["beta"] == 0.9
+
+
+def test_engines_and_micro_batches_agree(fit):
+    """Three ways to the same outer iterations; the weights differ by rounding only."""
+    ends = []
+    for options in (
+        [],
+        ["--model.micro_batch_size", "2"],
+        ["--model.engine", "finite_difference", "--model.scheme", "central", "--model.micro_batch_size", "3"],
+    ):
+        folder = fit("--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.1", *options)
+        state = torch.load(folder / "checkpoints/step=4.ckpt", weights_only=True)["state_dict"]
+        ends.append(torch.cat([v.flatten() for v in state.values()]))
+    for end in ends[1:]:
+        assert (end - ends[0]).norm() < 2e-3 * ends[0].norm()
+
+
+def test_stationarity_stop(fit):
+    folder = fit("--model.stationarity_tol", "1e6")
+    assert json.loads((folder / "results.json").read_text())["provenance"]["steps"] == 1
+
+
+def test_validate_measures_without_training(fit, models):
+    folder = fit("--evaluation.reference", str(models / "retrained/latest/hf"), command="validate")
+    results = json.loads((folder / "results.json").read_text())
+    target = json.loads((models / "target/latest/results.json").read_text())
+    assert results["metrics"]["model_utility"] == target["metrics"]["model_utility"]
+    again = fit("--evaluation.reference", str(folder / "reference.json"), command="test")
+    assert json.loads((again / "results.json").read_text())["metrics"] == results["metrics"]
+
+
+def test_report(run, tmp_path):
+    main(["report", str(run.parent.parent), "--output", str(tmp_path / "r.png")])
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.yaml")), ids=lambda p: p.name)
+def test_every_shipped_config_parses(path, capsys):
+    base = [] if path.parent.name == "configs" else ["--config", str(ROOT / "configs/tofu.yaml")]
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", *base, "--config", str(path), "--print_config"])
+    assert stop.value.code == 0
+    assert yaml.safe_load(capsys.readouterr().out)["model"]["class_path"].startswith("ofmu_pl.modules.")
