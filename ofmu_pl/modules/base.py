@@ -54,6 +54,7 @@ class UnlearningModule(pl.LightningModule):
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
         self._parameter_norm = 0.0
+        self._iteration = 0
 
     # What a subclass says ------------------------------------------------------------------------------------------
 
@@ -103,10 +104,11 @@ class UnlearningModule(pl.LightningModule):
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         started = time.perf_counter()
+        self._iteration = self.trainer.global_step + 1
         try:
             gradient, scalars = self.iterate(batch)
         except ZeroDivisionError as error:
-            raise self.diverged(f"a gradient vanished ({error}; set --model.norm_floor 1e-4)") from error
+            raise self.diverged("a gradient vanished, so the similarity does not exist") from error
         self._check_direction(gradient, scalars)
         self._descend(gradient)
         self._check_parameters()
@@ -164,11 +166,25 @@ class UnlearningModule(pl.LightningModule):
         size = sum(len(next(iter(part.values()))) for part in parts)
         return [partial(term, part, size) for part in parts]
 
+    @property
+    def remedy(self) -> str:
+        """What to try after a divergence."""
+        return "lower the learning rate or set --model.gradient_clip"
+
     def diverged(self, what: str) -> DivergedError:
-        """The error that stops the run in the present iteration."""
-        return DivergedError(
-            f"{type(self).__name__} diverged in outer iteration {self.trainer.global_step + 1}: {what}"
-        )
+        """The error that stops the run in the present iteration and names the last checkpoint before the trouble.
+
+        A checkpoint of the present weights is not trusted: they are what the trouble was seen with.
+        """
+        k = self._iteration
+        good = {
+            float(step): path
+            for callback in self.trainer.checkpoint_callbacks
+            for path, step in getattr(callback, "best_k_models", {}).items()
+            if step < k - 1
+        }
+        where = f"the last good checkpoint is '{good[max(good)]}'" if good else "there is no good checkpoint yet"
+        return DivergedError(f"{type(self).__name__} diverged in outer iteration {k} ({what}); {where}; {self.remedy}.")
 
     # Guards ----------------------------------------------------------------------------------------------------------
 

@@ -123,6 +123,22 @@ class OFMU(UnlearningModule):
         """Work so far in gradients (``core.derivatives.Engine``), over all resumed parts of the run."""
         return self._evaluations_before + (self.engine.gradient_evaluations if self.engine else 0.0)
 
+    @property
+    def remedy(self) -> str:
+        """Name the safeguards that are switched off."""
+        safeguards = {
+            "rho_max": self.penalty.cap,
+            "penalty_clip": self.penalty_clip,
+            "forget_ceiling": self.forget_ceiling,
+            "norm_floor": self.norm_floor or None,
+            "inner_clip": self.inner_clip,
+            "gradient_clip": self.gradient_clip,
+        }
+        off = [name for name, value in safeguards.items() if value is None]
+        if off:
+            return f"switch the safeguards on that are null here ({', '.join(off)})"
+        return "lower --model.inner_lr or the optimizer's rate"
+
     def on_train_start(self) -> None:
         """Refuse what the engine cannot differentiate, then make it."""
         preflight(self.trained, first_order=not self.exact, precision=str(self.trainer.precision))

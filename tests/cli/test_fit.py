@@ -49,7 +49,9 @@ def test_results(run):
         for metrics in (results["metrics"], results["before"], results["reference"]["metrics"]):
             assert set(metrics[name]) == {"value", "n", "higher_is_better", "target", "definition"}
     assert results["reference"]["metrics"]["forget_quality"]["value"] == 1.0
-    assert results["metrics"]["forget_Q_A_Prob"]["target"] == results["reference"]["metrics"]["forget_Q_A_Prob"]["value"]
+    assert (
+        results["metrics"]["forget_Q_A_Prob"]["target"] == results["reference"]["metrics"]["forget_Q_A_Prob"]["value"]
+    )
     assert [h["step"] for h in results["history"]] == [1, 2]
     assert results["cost"]["gradient_evaluations"] == 3 * (2 * 6 + 22)
     assert results["provenance"]["hashes"]["forget"]

@@ -225,9 +225,9 @@ def test_float32_losses_of_real_rows_are_those_of_float64(tiny):
 def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
     scores, generations = score_rows(*tiny, max_new_tokens=200, items=24)
     log = json.loads((shared / "reference/open-unlearning-tiny/full/TOFU_EVAL.json").read_text())
-    # The stored losses lie a constant 1e-5 nats below float64's (the test above: ours do not), whatever their size, so
-    # the small ones cannot be met to 1e-4 relative.
-    close = {"rtol": 1e-4, "atol": 1.5e-5}
+    # The stored losses lie about 1e-5 nats below float64's, whatever their size (the test above: ours lie within
+    # 3e-6 of it), so that losses of 0.01 cannot be met to 1e-4 relative.
+    close = {"rtol": 1e-4, "atol": 2.5e-5}
     for name, p in SETS.items():
         s = scores[name]
         assert 20 <= len(s.ids) <= 24

@@ -1,0 +1,146 @@
+"""Bad input and bad luck: one sentence on stderr, exit code 1 or 2, nothing overwritten."""
+
+import errno
+import json
+
+import pytest
+import torch
+
+from ofmu_pl.networks import CausalLM
+
+
+@pytest.fixture
+def fails(fit, capsys):
+    """Runs fit, expects it to fail, and returns the exit code and the one sentence."""
+
+    def run(*options):
+        with pytest.raises(SystemExit) as stop:
+            fit(*options)
+        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
+        assert len(lines) == 1
+        assert lines[0].endswith(".")
+        return stop.value.code, lines[0]
+
+    return run
+
+
+def tofu_folder(folder, **changes):
+    names = ["forget10", "retain90", "full", "forget10_perturbed", "retain_perturbed"]
+    for name in [*names, "real_authors_perturbed", "world_facts_perturbed"]:
+        rows = changes.get(name, [{"question": f"What is {name}?", "answer": "It."}])
+        (folder / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ["--data", "TOFU", "--data.data", str(folder)]
+
+
+def test_unknown_key(fails):
+    assert fails("--model.bta", "0.5") == (2, fails("--model.bta", "0.5")[1])
+    assert "OFMU has no option 'bta'" in fails("--model.bta", "0.5")[1]
+
+
+def test_missing_data_folder(fails, tmp_path):
+    code, text = fails("--data", "TOFU", "--data.data", str(tmp_path / "nowhere"))
+    assert code == 1
+    assert "nowhere' does not exist: point --data.data" in text
+
+
+def test_empty_forget_set(fails, tmp_path):
+    code, text = fails(*tofu_folder(tmp_path, forget10=[]))
+    assert code == 1
+    assert "forget split of 'tofu' is empty" in text
+
+
+def test_forget_rows_inside_retain(fails, tmp_path):
+    row = {"question": "Who?", "answer": "Me."}
+    code, text = fails(*tofu_folder(tmp_path, forget10=[row], retain90=[row, {**row, "answer": "You."}]))
+    assert code == 1
+    assert "1 of 1 forget rows are in the retain split too" in text
+
+
+def test_reference_of_another_split(fails, models, tmp_path):
+    reference = models / "retrained/latest/hf"
+    code, text = fails("--evaluation.reference", str(reference), "--data.forget_authors", "2")
+    assert code == 1
+    assert "belongs to another retain split" in text
+    code, text = fails("--evaluation.reference", str(models / "target/latest/hf"))
+    assert code == 1
+    assert "was not trained on the retain split but on ['full']" in text
+    code, text = fails("--evaluation.reference", str(tmp_path / "reference.json"))
+    assert code == 1
+    assert "is missing or is no file that a run wrote" in text
+
+
+def test_model_folder_without_tokenizer(fails, models, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (bare / name).write_bytes((models / "target/latest/hf" / name).read_bytes())
+    code, text = fails("--model.network.path", str(bare))
+    assert code == 1
+    assert "has no tokenizer that can be read" in text
+
+
+def test_missing_model_folder(fails, tmp_path):
+    code, text = fails("--model.network.path", str(tmp_path / "model"), "--model.network.tokenizer", "x/y")
+    assert code == 1
+    assert "'x/y' has no tokenizer" in text
+
+
+def test_precision_that_loses_updates(fails):
+    code, text = fails("--trainer.precision", "16-true")
+    assert code == 1
+    assert "16-true" in text
+
+
+def test_nan_loss_at_step_3(fails, monkeypatch, tmp_path):
+    losses, calls = CausalLM.sample_losses, []
+
+    def poisoned(self, module, batch):
+        calls.append(1)
+        return losses(self, module, batch) * (float("nan") if len(calls) == 15 else 1.0)
+
+    monkeypatch.setattr(CausalLM, "sample_losses", poisoned)  # 6 losses an outer iteration at T = 2
+    code, text = fails()
+    assert code == 1
+    assert "OFMU diverged in outer iteration 3" in text
+    assert "nan" in text
+    run = tmp_path / "logs/authors/ofmu/version_0"
+    good = run / "checkpoints/step=1.ckpt"
+    assert f"last good checkpoint is '{good}'" in text
+    weights = torch.load(good, weights_only=True)["state_dict"].values()
+    assert all(torch.isfinite(w).all() for w in weights)
+    assert not (run / "results.json").exists()
+    assert not (run.parent / "latest").exists()
+
+
+def test_disk_full_at_checkpoint_time(fails, fit, monkeypatch):
+    finished = fit("--trainer.max_steps", "2")
+    before = {p: p.stat().st_mtime_ns for p in finished.parent.rglob("*") if p.is_file()}
+
+    def full(checkpoint, filepath, *_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(filepath))
+
+    monkeypatch.setattr("lightning.fabric.plugins.io.torch_io._atomic_save", full)
+    code, text = fails()
+    assert code == 1
+    assert "The disk is full" in text
+    assert "step=1.ckpt" in text
+    assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "nothing overwritten"
+    assert (finished.parent / "latest").resolve() == finished
+
+
+def test_a_checkpoint_of_other_data(fails, fit):
+    first = fit("--trainer.max_steps", "2")
+    code, text = fails("--ckpt_path", str(first / "checkpoints/step=2.ckpt"), "--data.corpus_seed", "1")
+    assert code == 1
+    assert "made with other data" in text
+
+
+def test_the_literal_algorithm_diverges_and_is_stopped(fails):
+    """Uncapped rho and raw gradients: the message lists the safeguards that were off."""
+    safeguards = ["rho_max", "penalty_clip", "forget_ceiling", "norm_floor", "inner_clip", "gradient_clip"]
+    off = [word for name in safeguards for word in (f"--model.{name}", "null")]
+    sgd = ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.01", "--model.inner_lr", "0.01"]
+    code, text = fails(*off, *sgd, "--model.gamma", "2", "--trainer.max_steps", "60")
+    assert code == 1
+    assert "OFMU diverged in outer iteration" in text
+    assert ", ".join(safeguards) in text
