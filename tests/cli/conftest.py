@@ -42,14 +42,10 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture
-def fit(models, tmp_path, monkeypatch):
+def fit(models, tmp_path):
     """Runs OFMU on the tiny target; returns the folder of its newest run."""
     config = tmp_path / "ofmu.yaml"
-    config.write_text(
-        TINY.format(method="OFMU", extra="{inner_steps: 2}", steps=4).replace(
-            "    {inner_steps: 2}", "    inner_steps: 2"
-        )
-    )
+    config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=4))
 
     def run(*options, command="fit"):
         words = [command, "--config", str(config), "--logs", str(tmp_path / "logs")]
