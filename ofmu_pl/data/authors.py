@@ -53,7 +53,7 @@ class Authors(PairedDataModule):
         forget = [row for person in people[self.authors - self.forget_authors :] for row in person]
         retain = kept + writers + facts
         splits = {"forget": forget, "retain": retain, "full": retain + forget}
-        step = max(1, len(kept) // 40)
+        step = max(1, len(kept) // 40) | 1  # odd, so that it meets all 8 kinds of question evenly
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
         return splits, evaluation
 

@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ofmu_pl.data.sampler import EpochFrom, Iterations, batch_indices
+from ofmu_pl.data.sampler import EpochFrom, Iterations, Resumable, batch_indices
 from ofmu_pl.data.text import ChatEncoder, Encoded, Row, collate, load_tokenizer
 from ofmu_pl.errors import UserError
 
@@ -52,6 +52,8 @@ class PairedDataModule(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if batch_size < 1 or pairs < 1:
+            raise UserError(f"batch_size={batch_size} and pairs={pairs} must be 1 or more: set --data.batch_size.")
         self.batch_size, self.streams, self.pairs, self.seed = batch_size, tuple(streams), pairs, seed
         self.tokenizer_source, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
         self.splits: dict[str, list[Row]] = {}
@@ -84,18 +86,18 @@ class PairedDataModule(pl.LightningDataModule):
         """
         if self.splits:
             return
-        splits, self.evaluation_sets = self.load()
+        splits, evaluation_sets = self.load()
         for split in ("forget", "retain", *self.streams):
             if split not in splits:
                 raise UserError(f"The data '{self.name}' has no split '{split}': choose from {', '.join(splits)}.")
             if not splits[split]:
                 raise UserError(f"The {split} split of '{self.name}' is empty: point the data at files that hold rows.")
         _refuse_overlap(splits["forget"], splits["retain"])
-        self.splits = splits
-        self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
-        self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in self.evaluation_sets.items()}
         self.tokenizer = self.make_tokenizer()
         self.encoder = ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+        self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
+        self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
+        self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
 
     @property
     def iterations_per_epoch(self) -> int:
@@ -119,7 +121,7 @@ class PairedDataModule(pl.LightningDataModule):
         def start() -> int:
             return self.trainer.global_step if self.trainer else 0
 
-        return DataLoader(
+        return Resumable(
             Iterations(self.iteration), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, start)
         )
 

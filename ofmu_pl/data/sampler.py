@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 
 def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) -> np.ndarray:
@@ -70,3 +70,14 @@ class EpochFrom(Sampler[int]):
     def __len__(self) -> int:
         """Always the whole epoch: Lightning adds the iterations before a resumed one itself."""
         return self.length
+
+
+class Resumable(DataLoader):
+    """Tells Lightning that it resumes in mid-epoch: the sampler knows where, so there is nothing to store."""
+
+    def state_dict(self) -> dict:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Nothing."""

@@ -91,9 +91,10 @@ class ChatEncoder:
 
     @property
     def template_hash(self) -> str:
-        """Identity of everything between text and tokens: template, system turn, date, vocabulary."""
+        """Identity of everything between text and tokens: template, system turn, date, tokenizer."""
         facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
-        facts.append(sorted(self.tokenizer.get_vocab().items()))
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
+        facts.append(json.loads(backend.to_str()) if backend else sorted(self.tokenizer.get_vocab().items()))
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def _prompt_text(self, question: str) -> str:

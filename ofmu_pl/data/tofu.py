@@ -35,6 +35,8 @@ class TOFU(PairedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
+        if forget_split not in RETAIN:
+            raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
         self.data, self.forget_split = data, forget_split
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
@@ -86,14 +88,18 @@ def _read_lines(path: Path) -> list[Row]:
     if not path.is_file():
         raise UserError(f"'{path}' is missing: --data.data must hold all of TOFU's files (JSON lines, one a config).")
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-            rows.append({**row, "question": str(row["question"]), "answer": str(row["answer"])})
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            sound = isinstance(row["question"], str) and isinstance(row["answer"], str)
+        except (ValueError, KeyError, TypeError):  # JSON and UTF-8 errors are ValueErrors
+            sound = False
+        if not sound:
             raise UserError(
-                f"Line {number} of '{path}' is no JSON object with 'question' and 'answer': mend or fetch the file."
-            ) from error
+                f"Line {number} of '{path}' is no JSON object with texts 'question' and 'answer': mend the file."
+            )
+        rows.append(row)
     return rows

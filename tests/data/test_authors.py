@@ -77,3 +77,24 @@ def test_content_hash_sees_every_field_but_not_their_order():
     assert content_hash([row]) == content_hash([{"answer": "a", "question": "q"}])
     assert content_hash([row]) != content_hash([{**row, "answer": "b"}])
     assert content_hash([row, row]) != content_hash([row])
+
+
+@pytest.mark.parametrize("authors", [10, 45, 50, 100])
+def test_the_retain_set_holds_every_kind_of_question(authors):
+    data = made(authors=authors, forget_authors=authors // 10)
+    kinds = [data.splits["retain"].index(row) % 8 for row in data.evaluation_sets["retain"]]
+    counts = [kinds.count(kind) for kind in range(8)]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_a_set_up_that_failed_fails_again():
+    data = Authors(authors=4, forget_authors=1, tokenizer="/nowhere/at/all")
+    for _ in range(2):
+        with pytest.raises(UserError, match="/nowhere/at/all"):
+            data.setup()
+
+
+@pytest.mark.parametrize("kwargs", [{"batch_size": 0}, {"pairs": 0}])
+def test_batches_of_nothing_are_refused(kwargs):
+    with pytest.raises(UserError, match="must be 1 or more"):
+        made(**kwargs)
