@@ -1,0 +1,134 @@
+"""The module's own logic, without a command line."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+
+from ofmu_pl.data import Authors
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import causal_lm_nll, ceiling
+from ofmu_pl.modules import OFMU, FineTune
+from ofmu_pl.networks import CausalLM
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+
+
+def train(module, steps=2, **data):
+    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs, **data)
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_steps=steps,
+        max_epochs=-1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+    )
+    torch.manual_seed(0)
+    trainer.fit(module, datamodule=data)
+    return trainer
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.network.parameters()])
+
+
+def test_one_training_step_is_one_counted_step():
+    module = OFMU(CausalLM(config=TINY), inner_steps=3)
+    trainer = train(module, steps=3)
+    assert trainer.global_step == 3
+
+
+def test_inner_ascent_raises_the_forget_loss_and_outer_descent_lowers_the_retain_loss():
+    def loss(module, split):
+        data = Authors(authors=4, forget_authors=1, batch_size=8, streams=(split,))
+        data.setup()
+        (batch,) = data.iteration(0)[split]
+        with torch.no_grad():
+            return float(module.recipe.sample_losses(module.network, batch).mean())
+
+    start = OFMU(CausalLM(config=TINY))
+    train(start, steps=0)
+    up = OFMU(CausalLM(config=TINY), inner_lr=0.5, optimizer=lambda p: torch.optim.SGD(p, lr=0.0))
+    train(up)
+    down = OFMU(CausalLM(config=TINY), inner_lr=0.0, optimizer=lambda p: torch.optim.SGD(p, lr=0.5))
+    train(down, steps=6)
+    assert loss(up, "forget") > loss(start, "forget") + 0.1
+    assert loss(down, "retain") < loss(start, "retain") - 0.1
+
+
+@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
+def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
+    """Independent arithmetic: T clipped SGD ascents on L_f, one SGD descent on L_r."""
+    settings = {"inner_steps": 2, "inner_lr": 0.1, "beta": 0.0, "rho_0": 0.0, "forget_ceiling": None}
+    sgd = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.2), "gradient_clip": None}
+    module = OFMU(CausalLM(config=TINY), engine=engine, inner_clip=1.0, **settings, **sgd)
+    train(module, steps=1)
+    plain = OFMU(CausalLM(config=TINY), **settings)
+    trainer = train(plain, steps=0)
+    network, batch = plain.network, trainer.datamodule.iteration(0)
+    for b, sign in [(batch["forget"][0], 1), (batch["forget"][1], 1), (batch["retain"][2], -1)]:
+        logits = network(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
+        gradient = torch.autograd.grad(causal_lm_nll(logits, b["labels"]).mean(), list(network.parameters()))
+        size = torch.cat([g.flatten() for g in gradient]).norm()
+        factor = 0.1 * min(1.0, 1 / float(size)) if sign > 0 else -0.2
+        with torch.no_grad():
+            for p, g in zip(network.parameters(), gradient, strict=True):
+                p.add_(g, alpha=factor)
+    torch.testing.assert_close(weights(module), weights(plain), rtol=1e-4, atol=1e-6)
+
+
+def test_the_ceiling_is_smooth_and_stops_the_pull():
+    losses = torch.tensor([0.5, 2.0, 4.0, 9.0], dtype=torch.float64, requires_grad=True)
+    bent = ceiling(losses, 4.0)
+    (slope,) = torch.autograd.grad(bent.sum(), losses)
+    assert torch.all(bent <= 4.0)
+    assert slope[0] == pytest.approx(1.0, abs=1e-5)
+    assert slope[2] == pytest.approx(0.5)
+    assert slope[3] < 1e-8
+    assert torch.equal(ceiling(losses, None), losses)
+
+
+def test_finetune_learns():
+    module = FineTune(CausalLM(config=TINY), split="retain", optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
+    trainer = train(module, steps=1)
+    first = float(trainer.logged_metrics["L"])
+    module = FineTune(CausalLM(config=TINY), split="retain", optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
+    trainer = train(module, steps=40)
+    assert float(trainer.logged_metrics["L"]) < first - 1.0
+    assert module.streams == ("retain",)
+    assert module.gradient_evaluations == 40
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (CausalLM, "needs either a path or a config"),
+        (lambda: CausalLM(path="x", config=TINY), "not both"),
+        (lambda: OFMU(CausalLM(config=TINY), inner_steps=0), "out of range"),
+        (lambda: OFMU(CausalLM(config=TINY), gamma=0.5), "out of range"),
+    ],
+)
+def test_bad_arguments(make, words):
+    with pytest.raises(UserError, match=words):
+        make()
+
+
+def test_preflight_runs_before_the_first_step():
+    with pytest.raises(UserError, match="fused attention kernel 'sdpa'"):
+        train(OFMU(CausalLM(config=TINY, attention="sdpa")))
+
+
+def test_dropout_is_refused_only_where_it_would_be_active():
+    train(OFMU(CausalLM(config={**TINY, "attention_dropout": 0.5})), steps=1)
+    checkpointed = CausalLM(config={**TINY, "attention_dropout": 0.5}, activation_checkpointing=True)
+    with pytest.raises(UserError, match="dropout on"):
+        train(OFMU(checkpointed, engine="finite_difference"))
