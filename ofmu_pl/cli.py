@@ -51,6 +51,11 @@ class Parser(LightningArgumentParser):
 class UnlearningCLI(LightningCLI):
     """LightningCLI with our callbacks, log folders and links from the method to its data."""
 
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Lightning's without ``predict``, which has no meaning here."""
+        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
         parser.add_argument("--logs", default="logs", help="Root of all outputs.")
@@ -145,7 +150,10 @@ def main(args: list[str] | None = None) -> None:
                 "max_epochs": -1,
             },
             parser_class=Parser,
-            parser_kwargs={"prog": "ofmu_pl"},
+            parser_kwargs={
+                "prog": "ofmu_pl",
+                "description": "Machine unlearning. Besides these commands: report FOLDER draws the runs of a benchmark.",
+            },
             args=args,
         )
     except (UserError, DivergedError) as error:

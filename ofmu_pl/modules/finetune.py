@@ -43,6 +43,7 @@ class FineTune(UnlearningModule):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of the batch's mean loss."""
         (part,) = batch[self.split]
+        # This engine's gradient is a plain backward pass, which every kernel and checkpointing supports.
         expansion = FiniteDifference(trainable(self.trained)).expand(self.loss(part), order=1)
         self._gradient_evaluations += 1
         return expansion.gradient, {"L": expansion.value}
