@@ -152,7 +152,7 @@ def main(args: list[str] | None = None) -> None:
             parser_class=Parser,
             parser_kwargs={
                 "prog": "ofmu_pl",
-                "description": "Machine unlearning. Besides these commands: report FOLDER draws the runs of a benchmark.",
+                "description": "Machine unlearning. One more command: report FOLDER draws the runs of a benchmark.",
             },
             args=args,
         )
