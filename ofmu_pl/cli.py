@@ -108,11 +108,12 @@ class UnlearningCLI(LightningCLI):
             temporary.symlink_to(Path(log_dir).name)
 
 
-_INTENDED = (
+_NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
-"""Beginnings of Lightning's warnings about what we do on purpose."""
+"""Beginnings of warnings that a user can do nothing about, each with its reason."""
 
 _FROM_MODEL: dict[str, Any] = {
     "streams": lambda model: model.streams,
@@ -128,7 +129,7 @@ def main(args: list[str] | None = None) -> None:
         args: Words after the program's name; ``None``: those of the process.
     """
     words = sys.argv[1:] if args is None else args
-    for message in _INTENDED:
+    for message in _NOISE:
         warnings.filterwarnings("ignore", message)
     try:
         if words[:1] == ["report"]:
