@@ -160,6 +160,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             times[name] += seconds if r else []
     unit = statistics.median(times[UNIT])
 
+    if device == "cpu":
+        # glibc keeps freed blocks for reuse, which hides peaks (and is faster, so only now): map and unmap each tensor.
+        mmap_threshold = -3
+        ctypes.CDLL(None).mallopt(mmap_threshold, 65536)
     light = Bench(device, args.batch, args.length, "sdpa", checkpointing=True)
     light_engine = FiniteDifference(light.parameters)
     forward = light.memory(light.forward)
@@ -213,12 +217,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32, help="samples a batch (paper: 32)")
     parser.add_argument("--length", type=int, default=64, help="tokens a sample")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of which medians are taken")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    # glibc keeps freed blocks for reuse, which hides peaks: let every tensor be mapped, and unmapped when freed.
-    MMAP_THRESHOLD = -3
-    ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 65536)
     figures = measure(args)
     show(figures)
     if args.json:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ofmu_pl.errors import UserError
+from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, causal_lm_nll
 from ofmu_pl.networks.base import Batch, Network
 
@@ -80,12 +81,16 @@ class CausalLM(Network):
 
     @staticmethod
     def _load(path: str, attention: str) -> Any:
+        folder = Path(path).expanduser()
         try:
-            return AutoModelForCausalLM.from_pretrained(path, attn_implementation=attention, dtype=torch.float32)
-        except OSError as error:
-            what = (
-                "has no readable model" if Path(path).is_dir() else "is neither a local folder nor a reachable hub id"
+            return AutoModelForCausalLM.from_pretrained(
+                folder if folder.is_dir() else path,
+                attn_implementation=attention,
+                dtype=torch.float32,
+                local_files_only=folder.is_dir() or offline(),
             )
+        except OSError as error:
+            what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
