@@ -26,8 +26,12 @@ class IterationProgressBar(ProgressBar):
         """Show the bar."""
         self._enabled = True
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Open the bar where a resumed run stands."""
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Open the bar where the run stands, after the first evaluation, so that its clock is the training's."""
+        if self._bar is not None:
+            return
         total = trainer.max_steps if trainer.max_steps > 0 else None
         self._bar = tqdm(
             total=total,
