@@ -23,9 +23,9 @@ def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         (B,) float32 (float64 for float64 logits).
     """
-    targets = labels[:, 1:]
-    scores = logits[:, :-1]
-    scores = scores if scores.dtype == torch.float64 else scores.float()
+    # The labels are shifted, not the logits: a slice of these would be copied in every derivative.
+    targets = F.pad(labels[:, 1:], (0, 1), value=IGNORED)
+    scores = logits if logits.dtype == torch.float64 else logits.float()
     nll = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
     return nll.view(targets.shape).sum(1) / (targets != IGNORED).sum(1)
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import multiprocessing
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -134,6 +136,30 @@ def keep_freed_memory(keep: bool) -> None:
     libc.malloc_trim(0)
 
 
+MEMORY: dict[str, tuple[str, bool, Callable[[Bench], object]]] = {
+    "forward": ("sdpa", False, Bench.forward),
+    UNIT: ("eager", False, Bench.ascent_step),
+    "exact, inner step": ("eager", False, lambda b: b.inner(Autograd(b.parameters), steps=1)),
+    "exact, outer step": ("eager", False, lambda b: b.outer(Autograd(b.parameters))),
+    "finite differences + checkpointing, inner step": (
+        "sdpa",
+        True,
+        lambda b: b.inner(FiniteDifference(b.parameters), steps=1),
+    ),
+    "finite differences + checkpointing, outer step": ("sdpa", True, lambda b: b.outer(FiniteDifference(b.parameters))),
+}
+"""Attention kernel, activation checkpointing and the call, by name."""
+
+
+def peak_memory(name: str, batch: int, length: int) -> int:
+    """Memory of one contender, in bytes; in a process of its own, so that no other's leftovers hide its peak."""
+    keep_freed_memory(False)
+    attention, checkpointing, call = MEMORY[name]
+    bench = Bench("cuda" if torch.cuda.is_available() else "cpu", batch, length, attention, checkpointing)
+    call(bench)  # the first call also makes thread pools and workspaces
+    return bench.memory(lambda: call(bench))
+
+
 def deviation(bench: Bench, every: int) -> float:
     """How far reused decorrelation directions take the inner loop from fresh ones: |difference| / |displacement|."""
     start = [p.detach().clone() for p in bench.parameters]
@@ -175,18 +201,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             times[name] += seconds if r else []
     unit = statistics.median(times[UNIT])
 
-    if device == "cpu":
-        keep_freed_memory(False)
-    light = Bench(device, args.batch, args.length, "sdpa", checkpointing=True)
-    light_engine = FiniteDifference(light.parameters)
-    forward = light.memory(light.forward)
-    memory = {
-        UNIT: bench.memory(bench.ascent_step),
-        "exact, inner step": bench.memory(lambda: bench.inner(exact, steps=1)),
-        "exact, outer step": bench.memory(lambda: bench.outer(exact)),
-        "finite differences + checkpointing, inner step": light.memory(lambda: light.inner(light_engine, steps=1)),
-        "finite differences + checkpointing, outer step": light.memory(lambda: light.outer(light_engine)),
-    }
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        memory = {name: pool.submit(peak_memory, name, args.batch, args.length).result() for name in MEMORY}
+    forward = memory.pop("forward")
     return {
         "date": date.today().isoformat(),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"CPU {platform.machine()}",

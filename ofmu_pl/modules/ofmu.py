@@ -45,7 +45,7 @@ class OFMU(UnlearningModule):
         gamma: Growth of rho (paper: between 1.5 and 2).
         rho_unit: What gamma counts, an outer ``iteration`` (paper) or an ``epoch`` of the forget set.
         rho_rule: ``geometric`` (paper), or ``adaptive``: rho grows only while |grad Phi| stalls.
-        engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a tenth of
+        engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a fifteenth of
             the memory, any attention kernel).
         scheme: Of finite differences: ``forward`` (28 gradients an outer iteration at T=5) or ``central`` (48).
         similarity_every: Inner steps between two computations of the decorrelation direction (1: the paper; 5 saves
