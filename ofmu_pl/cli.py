@@ -16,7 +16,7 @@ from typing import Any
 import lightning.pytorch as pl
 from jsonargparse import auto_cli
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
 import ofmu_pl.data
@@ -85,14 +85,12 @@ class UnlearningCLI(LightningCLI):
         """The trainer, logging to ``logs/<benchmark>/<method>/version_N`` unless a logger was configured."""
         trainer_config = self._get(self.config_init, "trainer", default={})
         if trainer_config.get("logger") in (None, True) and not trainer_config.get("fast_dev_run"):
-            self.run_folder = (
+            run_folder = (
                 Path(self._get(self.config_init, "logs"))
                 / (self._get(self.config_init, "benchmark") or self.datamodule.name)
                 / (self._get(self.config_init, "method") or type(self.model).__name__.lower())
             )
-            kwargs["logger"] = TensorBoardLogger(
-                self.run_folder.parent, name=self.run_folder.name, default_hp_metric=False
-            )
+            kwargs["logger"] = TensorBoardLogger(run_folder.parent, name=run_folder.name, default_hp_metric=False)
         if self.subcommand == "fit":
             kwargs["limit_val_batches"] = 0  # the evaluation callback measures
             if trainer_config.get("enable_progress_bar") is not False:
@@ -142,7 +140,6 @@ def main(args: list[str] | None = None) -> None:
             subclass_mode_data=True,
             auto_configure_optimizers=False,
             seed_everything_default=0,
-            save_config_callback=SaveConfigCallback,
             trainer_defaults={
                 "use_distributed_sampler": False,
                 "log_every_n_steps": 1,

@@ -13,8 +13,7 @@ def offline(timeout: float = 2.0) -> bool:
     """Whether loading by hub id can only come from the local cache.
 
     True if the user says so (HF_HUB_OFFLINE) or the hub's host does not answer (each of its addresses gets
-    ``timeout`` seconds); behind a proxy nobody can tell, so
-    then it counts as reachable.
+    ``timeout`` seconds); behind a proxy nobody can tell, so then it counts as reachable.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         return True

@@ -11,14 +11,12 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.callbacks.reference import Reference, load_reference
-from ofmu_pl.callbacks.table import print_table
+from ofmu_pl.callbacks.table import Metrics, print_table
 from ofmu_pl.files import replacing, write_json
 from ofmu_pl.metrics import MetricResult, tofu_metrics
 from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.networks.scoring import score_rows
 from ofmu_pl.provenance import provenance
-
-Metrics = dict[str, MetricResult]
 
 
 class UnlearningEvaluation(pl.Callback):

@@ -15,11 +15,10 @@ from transformers import AutoTokenizer
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.hub import offline
+from ofmu_pl.losses import IGNORED
 
 Row = dict[str, Any]
 """TOFU's fields: question, answer, and optionally paraphrased_answer, perturbed_answer (list), paraphrased_question."""
-
-IGNORED = -100
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ class UnlearningModule(pl.LightningModule):
         self.network: nn.Module | None = None
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
-        self._parameter_norm = 0.0
         self._iteration = 0
 
     # What a subclass says ------------------------------------------------------------------------------------------
@@ -111,7 +110,6 @@ class UnlearningModule(pl.LightningModule):
             raise self.diverged("a gradient vanished, so the similarity does not exist") from error
         self._check_direction(gradient, scalars)
         self._descend(gradient)
-        self._check_parameters()
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
@@ -201,9 +199,10 @@ class UnlearningModule(pl.LightningModule):
             raise self.diverged("the gradient is not finite")
 
     def _descend(self, gradient: Vector) -> None:
+        """One counted step, and before any checkpoint of it: weights that did not run away."""
         optimizer: Any = self.optimizers()
         parameters = trainable(self.trained)
-        self._parameter_norm = norm(parameters)
+        before = norm(parameters)
         for p, g in zip(parameters, gradient, strict=True):
             p.grad = g
         optimizer.step()
@@ -211,14 +210,9 @@ class UnlearningModule(pl.LightningModule):
         scheduler: Any = self.lr_schedulers()
         if scheduler is not None:
             scheduler.step()
-
-    def _check_parameters(self) -> None:
-        """After the step and before any checkpoint of it: weights that did not run away."""
-        size = norm(trainable(self.trained))
-        if not size <= 2 * self._parameter_norm:  # also true for NaN
-            raise self.diverged(
-                f"the norm of the weights went from {self._parameter_norm:.4g} to {size:.4g} in one step"
-            )
+        after = norm(parameters)
+        if not after <= 2 * before:  # also true for NaN
+            raise self.diverged(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
 
 
 def peak_memory(device: torch.device) -> float:

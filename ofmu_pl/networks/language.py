@@ -98,12 +98,8 @@ class CausalLM(Network):
             ) from error
 
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Mean negative log-likelihood of each answer, (B,), nats a token; prompt logits are never made."""
-        labels = batch["labels"]
-        first = int((labels != IGNORED).int().argmax(dim=1).min())
-        keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
-        output = module(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], logits_to_keep=keep)
-        return causal_lm_nll(output.logits, labels[:, -keep:])
+        """Mean negative log-likelihood of each answer, (B,), nats a token."""
+        return answer_nll(module, batch)
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Micro-batches of rows of like length, each cut to its longest: less padding, the same mean."""
@@ -125,3 +121,14 @@ class CausalLM(Network):
             yield
         finally:
             module.set_attn_implementation(kernel)
+
+
+def answer_nll(model: nn.Module, batch: Batch) -> Tensor:
+    """Mean negative log-likelihood of each labelled answer, (B,), nats a token; prompt logits are never made."""
+    labels = batch["labels"]
+    first = int((labels != IGNORED).int().argmax(dim=1).min())
+    keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
+    output = model(
+        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], logits_to_keep=keep, use_cache=False
+    )
+    return causal_lm_nll(output.logits, labels[:, -keep:])

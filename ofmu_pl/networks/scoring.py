@@ -13,8 +13,8 @@ from transformers import DynamicCache
 
 from ofmu_pl.data.text import ChatEncoder, Encoded, Row, collate
 from ofmu_pl.errors import UserError
-from ofmu_pl.losses import IGNORED, causal_lm_nll
 from ofmu_pl.metrics import Scores, SetScores, rouge_l_recall
+from ofmu_pl.networks.language import answer_nll
 
 Progress = Callable[[Sequence[Any], str], Iterator[Any]]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
@@ -37,7 +37,7 @@ def inference(model: Any) -> Iterator[None]:
 def answer_losses(model: Any, encoded: Sequence[Encoded], progress: Progress | None = None) -> np.ndarray:
     """Mean negative log-likelihood of each answer, its end token included.
 
-    Batches hold rows of like length under a budget of tokens; logits are made from the first answer token on only.
+    Batches hold rows of like length under a budget of tokens.
 
     Args:
         model: A Hugging Face causal language model.
@@ -58,15 +58,7 @@ def answer_losses(model: Any, encoded: Sequence[Encoded], progress: Progress | N
         for index in progress(batches, "answers") if progress else batches:
             batch = collate([encoded[i] for i in index], index, pad_id=0)
             batch = {k: v.to(model.device) for k, v in batch.items()}
-            first = int((batch["labels"] != IGNORED).int().argmax(dim=1).min())
-            keep = batch["labels"].shape[1] - first + 1  # the logit before the first label predicts it
-            logits = model(
-                input_ids=batch["input_ids"],
-                attention_mask=batch["attention_mask"],
-                logits_to_keep=keep,
-                use_cache=False,
-            ).logits
-            losses[index] = causal_lm_nll(logits, batch["labels"][:, -keep:]).double().cpu().numpy()
+            losses[index] = answer_nll(model, batch).double().cpu().numpy()
     return losses
 
 

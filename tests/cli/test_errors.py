@@ -1,10 +1,10 @@
 """Bad input and bad luck: one sentence on stderr, exit code 1 or 2, nothing overwritten."""
 
 import errno
-import json
 
 import pytest
 import torch
+from tofu_files import tofu_files
 
 from ofmu_pl.networks import CausalLM
 
@@ -25,16 +25,13 @@ def fails(fit, capsys):
 
 
 def tofu_folder(folder, **changes):
-    names = ["forget10", "retain90", "full", "forget10_perturbed", "retain_perturbed"]
-    for name in [*names, "real_authors_perturbed", "world_facts_perturbed"]:
-        rows = changes.get(name, [{"question": f"What is {name}?", "answer": "It."}])
-        (folder / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return ["--data", "TOFU", "--data.data", str(folder)]
+    return ["--data", "TOFU", "--data.data", tofu_files(folder, **changes)]
 
 
 def test_unknown_key(fails):
-    assert fails("--model.bta", "0.5") == (2, fails("--model.bta", "0.5")[1])
-    assert "OFMU has no option 'bta'" in fails("--model.bta", "0.5")[1]
+    code, text = fails("--model.bta", "0.5")
+    assert code == 2
+    assert "OFMU has no option 'bta'" in text
 
 
 def test_missing_data_folder(fails, tmp_path):

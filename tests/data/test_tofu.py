@@ -1,21 +1,12 @@
 """TOFU from a folder, and what is wrong with bad ones."""
 
-import json
 import time
 
 import pytest
+from tofu_files import tofu_files
 
 from ofmu_pl.data import TOFU
 from ofmu_pl.errors import UserError
-
-
-def write(folder, **changes):
-    """A folder with one row a config."""
-    names = ["forget10", "retain90", "full", *(f"{s}_perturbed" for s in ("forget10", "retain", "real_authors"))]
-    for name in [*names, "world_facts_perturbed"]:
-        rows = changes.get(name, [{"question": f"What is {name}?", "answer": "It."}])
-        (folder / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(folder)
 
 
 def test_real_tofu(shared):
@@ -34,7 +25,7 @@ def test_real_tofu(shared):
 def test_missing_folder_and_file(tmp_path):
     with pytest.raises(UserError, match="does not exist: point --data.data"):
         TOFU(str(tmp_path / "no")).setup()
-    write(tmp_path)
+    tofu_files(tmp_path)
     (tmp_path / "full.json").unlink()
     with pytest.raises(UserError, match=r"full.json' is missing"):
         TOFU(str(tmp_path)).setup()
@@ -42,12 +33,12 @@ def test_missing_folder_and_file(tmp_path):
 
 def test_empty_forget_set(tmp_path):
     with pytest.raises(UserError, match="forget split of 'tofu' is empty"):
-        TOFU(write(tmp_path, forget10=[])).setup()
+        TOFU(tofu_files(tmp_path, forget10=[])).setup()
 
 
 def test_forget_rows_inside_retain(tmp_path):
     same = {"question": "Who  is it?", "answer": "Me."}
-    folder = write(
+    folder = tofu_files(
         tmp_path, forget10=[same], retain90=[{"question": "Who is it?", "answer": " Me."}, {**same, "answer": "x"}]
     )
     with pytest.raises(UserError, match=r"1 of 1 forget rows are in the retain split too \(first: 'Who  is it\?'\)"):
@@ -55,7 +46,7 @@ def test_forget_rows_inside_retain(tmp_path):
 
 
 def test_a_broken_line_is_named(tmp_path):
-    folder = write(tmp_path)
+    folder = tofu_files(tmp_path)
     (tmp_path / "retain90.json").write_text('{"question": "q", "answer": "a"}\n{"question": "q"}\n')
     with pytest.raises(UserError, match=r"Line 2 of '.*retain90.json'"):
         TOFU(folder).setup()
@@ -72,7 +63,7 @@ def test_no_network_fails_at_once_and_says_what_to_do(monkeypatch):
 
 
 def test_a_model_folder_without_tokenizer(tmp_path):
-    folder = write(tmp_path)
+    folder = tofu_files(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(UserError, match=r"model' has no tokenizer that can be read"):
@@ -83,14 +74,14 @@ def test_a_model_folder_without_tokenizer(tmp_path):
     "line", [b'{"question": "caf\xe9", "answer": "a"}', b'{"question": "q", "answer": null}', b"[1]"]
 )
 def test_a_line_that_is_no_row_of_texts_is_named(tmp_path, line):
-    folder = write(tmp_path)
+    folder = tofu_files(tmp_path)
     (tmp_path / "full.json").write_bytes(b'{"question": "q", "answer": "a"}\n' + line + b"\n")
     with pytest.raises(UserError, match=r"Line 2 of '.*full.json'"):
         TOFU(folder).load()
 
 
 def test_a_line_separator_inside_a_text_is_text(tmp_path):
-    folder = write(tmp_path)
+    folder = tofu_files(tmp_path)
     (tmp_path / "full.json").write_text('{"question": "a\u2028b", "answer": "c"}\n', encoding="utf-8")
     splits, _ = TOFU(folder).load()
     assert [row["question"] for row in splits["full"]] == ["a\u2028b"]
