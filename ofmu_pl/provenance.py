@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ofmu_pl import __version__
 
@@ -25,11 +28,21 @@ def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
         "benchmark": datamodule.name,
         "hashes": dict(datamodule.hashes),
         "template_hash": datamodule.encoder.template_hash,
+        "date_string": datamodule.encoder.date_string,
         "git": _git_commit(),
         "ofmu_pl": __version__,
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+
+
+def weights_hash(model: Any) -> str:
+    """First 16 hex digits of the SHA-256 of a module's state: names, dtypes, shapes, bytes."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _git_commit() -> str | None:

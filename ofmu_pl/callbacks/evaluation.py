@@ -1,20 +1,25 @@
-"""Measures a run before, along and after it, against a retrained model, and writes ``results.json``."""
+"""Measures a run before, along and after it, against a retrained model, and writes what it found."""
 
 from __future__ import annotations
 
-import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from ofmu_pl.callbacks.reference import Reference, load_reference
+from ofmu_pl.callbacks.outputs import write_open_unlearning_logs, write_samples
+from ofmu_pl.callbacks.reference import Reference, check_comparable, evaluation_facts, load_reference, read_model_facts
 from ofmu_pl.callbacks.table import Metrics, print_table
-from ofmu_pl.files import replacing, write_json
-from ofmu_pl.metrics import MetricResult, tofu_metrics
+from ofmu_pl.errors import UserError
+from ofmu_pl.experiments.histograms import draw_histograms
+from ofmu_pl.files import write_json
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, MetricResult, Scores, SetScores, forget_quality, tofu_metrics
+from ofmu_pl.metrics.tofu import log_truth_ratio
 from ofmu_pl.modules.base import peak_memory
+from ofmu_pl.networks.cached import cached_scores
 from ofmu_pl.networks.scoring import score_rows
 from ofmu_pl.provenance import provenance
 
@@ -23,27 +28,38 @@ class UnlearningEvaluation(pl.Callback):
     """TOFU's metrics before, every so many outer iterations, and after; ``validate`` and ``test`` only measure.
 
     Args:
-        reference: Retrained model that forgetting is compared with: its folder or hub id, or the ``reference.json``
-            that an earlier run wrote; ``null``: no forget quality and no targets.
+        reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
+            that an earlier run wrote, or open-unlearning's ``TOFU_EVAL.json``; ``null``: no forget quality and no
+            targets.
+        second_reference: One more retrained model, of another seed: its forget quality is the best to hope for.
+        definition: How metrics are computed: ``exact``, ``open_unlearning`` (its numbers, its quirks included; also
+            writes its TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (TOFU's paper's truth ratio).
         every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios, nothing
             generated); ``null``: none.
         interim_items: Rows of each set that a cheap measurement looks at.
         max_new_tokens: Length of generated answers.
+        gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
+        cache: Folder that keeps scores by content, so that an unchanged model is not scored twice; ``null``: none.
     """
 
     def __init__(
         self,
         reference: str | None = None,
+        second_reference: str | None = None,
+        definition: DefinitionName = "exact",
         every_n_steps: int | None = None,
         interim_items: int = 100,
         max_new_tokens: int = 200,
+        gradient_norms: bool = False,
+        cache: str | None = None,
     ) -> None:
-        self.source, self.every_n_steps = reference, every_n_steps
-        self.interim_items, self.max_new_tokens = interim_items, max_new_tokens
+        self.source, self.second_source, self.definition = reference, second_reference, definition
+        self.every_n_steps, self.interim_items, self.max_new_tokens = every_n_steps, interim_items, max_new_tokens
+        self.gradient_norms, self.cache = gradient_norms, None if cache is None else Path(cache)
         self.reference: Reference | None = None
-        self.before: Metrics = {}
+        self.ceiling: Metrics = {}
+        self.before: Scores = {}
         self.history: list[dict[str, Any]] = []
-        self._generations_before: dict[str, list[str]] = {}
         self._seconds = {"training": 0.0, "evaluation": 0.0}
         self._started = 0.0
 
@@ -54,9 +70,10 @@ class UnlearningEvaluation(pl.Callback):
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if self._unlearns(pl_module):
-            self._load_reference(trainer, pl_module)
+            self._load_references(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
-                self.before, self._generations_before = self._measure(trainer, pl_module, "before")
+                self.before = self._score(trainer, pl_module.network)
+                self._log(trainer, "metrics", self._metrics(self.before))
         self._started = time.perf_counter()
 
     def on_train_batch_end(
@@ -68,8 +85,10 @@ class UnlearningEvaluation(pl.Callback):
         if not due or step == trainer.max_steps or not self._unlearns(pl_module):
             return
         self._pause()
-        metrics, _ = self._measure(trainer, pl_module, None)
-        self.history.append({"step": step, "metrics": {k: v.as_dict() for k, v in metrics.items()}})
+        # It has other items than the reference: no test against it.
+        metrics = tofu_metrics(self._score(trainer, pl_module.network, cheap=True), definition=self.definition)
+        self._log(trainer, "interim", metrics)
+        self.history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._started = time.perf_counter()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -82,27 +101,22 @@ class UnlearningEvaluation(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """``validate``: measure the model as it is."""
         if trainer.state.fn == "validate":
-            self._load_reference(trainer, pl_module)
+            self._load_references(trainer, pl_module)
             self._finish(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """``test``: the same."""
-        self._load_reference(trainer, pl_module)
+        self._load_references(trainer, pl_module)
         self._finish(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
-        return {
-            "before": {k: v.as_dict() for k, v in self.before.items()},
-            "generations_before": self._generations_before,
-            "history": self.history,
-            "seconds": dict(self._seconds),
-        }
+        before = {name: s.as_dict() for name, s in self.before.items()}
+        return {"before": before, "history": self.history, "seconds": dict(self._seconds)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take it back."""
-        self.before = {k: MetricResult(**v) for k, v in state_dict["before"].items()}
-        self._generations_before = state_dict["generations_before"]
+        self.before = {name: SetScores.from_dict(s) for name, s in state_dict["before"].items()}
         self.history, self._seconds = state_dict["history"], state_dict["seconds"]
 
     # Measuring -------------------------------------------------------------------------------------------------------
@@ -115,66 +129,109 @@ class UnlearningEvaluation(pl.Callback):
         """Book the time since the last start as training."""
         self._seconds["training"] += time.perf_counter() - self._started
 
-    def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.source is None or self.reference is not None:
-            return
+    def _hidden(self, trainer: pl.Trainer) -> int | None:
+        """The prompt token that open-unlearning's mask hides."""
+        hides = DEFINITIONS[self.definition].hides_padding_tokens
+        return _data(trainer).tokenizer.pad_token_id if hides else None
+
+    def _score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> Scores:
+        """Scores of a model; a cheap measurement sees some rows and generates nothing."""
         started = time.perf_counter()
-        self.reference = load_reference(
-            self.source, _data(trainer), pl_module.device, self.max_new_tokens, progress=trainer.is_global_zero
+        data = _data(trainer)
+        show: dict[str, Any] = {"hidden": self._hidden(trainer), "progress": trainer.is_global_zero}
+        if cheap:
+            scores = score_rows(
+                model, data.encoder, data.evaluation_sets, max_new_tokens=None, items=self.interim_items, **show
+            )
+        else:
+            scores = cached_scores(
+                model,
+                data,
+                max_new_tokens=self.max_new_tokens,
+                with_gradient_norms=self.gradient_norms,
+                cache=self.cache,
+                **show,
+            )
+        self._seconds["evaluation"] += time.perf_counter() - started
+        return scores
+
+    def _metrics(self, scores: Scores) -> Metrics:
+        """Metrics of a full measurement, against the reference."""
+        r = self.reference
+        theirs, values = (None, None) if r is None else (r.scores, r.values)
+        return tofu_metrics(scores, theirs, self.definition, values, intervals=True) | self.ceiling
+
+    def _load_references(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.source is None or self.reference is not None:
+            if self.second_source is not None and self.source is None:
+                raise UserError("A second reference needs a first: set --evaluation.reference too.")
+            return
+        facts = partial(
+            evaluation_facts,
+            datamodule=_data(trainer),
+            max_new_tokens=self.max_new_tokens,
+            hidden=self._hidden(trainer),
         )
+        load = partial(
+            load_reference,
+            datamodule=_data(trainer),
+            device=pl_module.device,
+            score=partial(self._score, trainer),
+            facts=facts,
+        )
+        ours = facts(pl_module.network)
+        self.reference = load(self.source)
+        check_comparable(self.reference, ours)
         if self.reference.model is None:
             rank_zero_warn(
                 f"The reference '{self.source}' has no provenance.json: which rows it was trained on cannot be checked."
             )
-        self._seconds["evaluation"] += time.perf_counter() - started
+        if self.second_source is not None:
+            second = load(self.second_source)
+            check_comparable(second, ours)
+            self.ceiling = _ceiling(self.reference.scores["forget"], second.scores["forget"], self.definition)
 
-    def _measure(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, what: str | None
-    ) -> tuple[Metrics, dict[str, list[str]]]:
-        """Score the network and log; ``what`` names a full measurement, ``None`` is a cheap one."""
-        started = time.perf_counter()
-        data = _data(trainer)
-        scores, generations = score_rows(
-            pl_module.network,
-            data.encoder,
-            data.evaluation_sets,
-            max_new_tokens=None if what is None else self.max_new_tokens,
-            items=self.interim_items if what is None else None,
-            progress=trainer.is_global_zero,
-        )
-        # A cheap measurement has other items than the reference: no test against it.
-        metrics = tofu_metrics(scores, self.reference.scores if self.reference and what else None)
-        prefix = "interim" if what is None else "metrics"
+    @staticmethod
+    def _log(trainer: pl.Trainer, prefix: str, metrics: Metrics) -> None:
         if trainer.logger is not None:
             values = {f"{prefix}/{name}": result.value for name, result in metrics.items()}
             trainer.logger.log_metrics(values, step=trainer.global_step)
-        self._seconds["evaluation"] += time.perf_counter() - started
-        return metrics, generations
 
     def _finish(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        after, generations = self._measure(trainer, pl_module, "after")
+        scores, log_dir = self._score(trainer, pl_module.network), trainer.log_dir  # both take all ranks
         if not trainer.is_global_zero:
             return
-        data = _data(trainer)
-        retrained = tofu_metrics(self.reference.scores, self.reference.scores) if self.reference else {}
-        columns = {"before": self.before, "after": after, "retrained": retrained}
+        data, r = _data(trainer), self.reference
+        after, before = self._metrics(scores), self._metrics(self.before) if self.before else {}
+        retrained = self._metrics(r.scores) if r else {}
+        self._log(trainer, "metrics", after)
+        columns = {"before": before, "after": after, "retrained": retrained}
         print_table(
-            f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations",
+            f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
             {name: metrics for name, metrics in columns.items() if metrics},
         )
-        if trainer.log_dir is None:
+        if log_dir is None:
             return
-        folder = Path(trainer.log_dir)
-        if self.reference is not None:
-            self.reference.save(folder / "reference.json")
-        self._write_samples(folder / "samples.jsonl", data.evaluation_sets, generations)
+        folder = Path(log_dir)
+        facts = evaluation_facts(pl_module.network, data, self.max_new_tokens, self._hidden(trainer))
+        if r is not None:
+            r.save(folder / "reference.json")
+        elif not self._unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
+            Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
+        write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores)
+        if self.definition == "open_unlearning":
+            write_open_unlearning_logs(folder, data, scores, after)
+        pictured = {"before": self.before, "after": scores, "retrained": r.scores if r else {}}
+        draw_histograms(folder / "histograms.png", {k: v["forget"] for k, v in pictured.items() if v}, self.definition)
         results = {
+            "definition": self.definition,
             "metrics": _as_dicts(after),
-            "before": _as_dicts(self.before),
-            "reference": self.reference
-            and {"source": self.source, "model": self.reference.model, "metrics": _as_dicts(retrained)},
+            "before": _as_dicts(before),
+            "reference": r
+            and {"source": r.source, "model": r.model, "evaluation": r.evaluation, "metrics": _as_dicts(retrained)},
             "history": self.history,
-            "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed),
+            "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
+            | {k: facts[k] for k in ("weights", "dtype", "max_new_tokens", "hidden_token")},
             "cost": {
                 "training_seconds": self._seconds["training"],
                 "evaluation_seconds": self._seconds["evaluation"],
@@ -185,14 +242,25 @@ class UnlearningEvaluation(pl.Callback):
         write_json(folder / "results.json", results)
         rank_zero_info(f"Results: {folder / 'results.json'}")
 
-    def _write_samples(self, path: Path, sets: dict[str, Any], generations: dict[str, list[str]]) -> None:
-        """One line a question: truth, and the answers before and after."""
-        with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            for name, rows in sets.items():
-                before = self._generations_before.get(name, [None] * len(rows))
-                for i, (row, old, new) in enumerate(zip(rows, before, generations[name], strict=True)):
-                    line = {"set": name, "id": i, "question": row["question"], "truth": row["answer"]}
-                    file.write(json.dumps({**line, "before": old, "after": new}, ensure_ascii=False) + "\n")
+
+def _ceiling(first: SetScores, second: SetScores, definition: str) -> Metrics:
+    """Forget quality between two retrained models: what seeds alone leave of it."""
+    ratios = [log_truth_ratio(s, DEFINITIONS[definition]) for s in (second, first)]
+    if ratios[0] is None or ratios[1] is None:
+        return {}
+    p, distance = forget_quality(ratios[0], ratios[1], DEFINITIONS[definition].epsilon)
+    n = len(ratios[0])
+    return {
+        "forget_quality_ceiling": MetricResult(p, n, True, None, definition),
+        "forget_quality_ceiling_D": MetricResult(distance, n, False, None, definition),
+    }
+
+
+def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:
+    """What the measured model was trained on: in this run, or as its folder says."""
+    if trainer.state.fn == "fit":
+        return provenance(_data(trainer), streams=list(pl_module.streams))
+    return read_model_facts(str(pl_module.recipe.path))
 
 
 def _data(trainer: pl.Trainer) -> Any:

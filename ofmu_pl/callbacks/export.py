@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
+from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.files import replacing, write_json
 from ofmu_pl.provenance import provenance
@@ -22,14 +22,16 @@ class HuggingFaceExport(pl.Callback):
     def __init__(self, folder: str | None = "hf") -> None:
         self.folder = folder
 
-    @rank_zero_only
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the folder in one move."""
-        if self.folder is None or trainer.fast_dev_run or trainer.log_dir is None:  # type: ignore[attr-defined]
+        if self.folder is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        log_dir = trainer.log_dir  # takes all ranks
+        if log_dir is None or not trainer.is_global_zero:
             return
         datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
         network: Any = pl_module.network
-        path = Path(trainer.log_dir) / self.folder
+        path = Path(log_dir) / self.folder
         use_cache, network.config.use_cache = network.config.use_cache, True  # generation wants it
         try:
             with replacing(path) as temporary:

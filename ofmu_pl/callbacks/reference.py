@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import write_json
 from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
-from ofmu_pl.networks.scoring import score_rows
-from ofmu_pl.provenance import provenance
+from ofmu_pl.provenance import provenance, weights_hash
 
 
 @dataclass
@@ -25,31 +24,46 @@ class Reference:
         source: Where they come from.
         scores: By evaluation set.
         model: Provenance of the model, ``None`` if its folder has none (then nobody can check its split).
-        evaluation: Provenance of the scores.
+        evaluation: Provenance of the scores, ``None`` for another program's log.
+        values: Totals by metric that the scores do not give (of another program's log).
     """
 
     source: str
     scores: Scores
     model: dict[str, Any] | None
-    evaluation: dict[str, Any]
+    evaluation: dict[str, Any] | None
+    values: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write a file that another run can name as its reference."""
-        scores = {
-            name: {k: None if v is None else v.tolist() for k, v in vars(s).items()} for name, s in self.scores.items()
-        }
-        write_json(path, {"source": self.source, "model": self.model, "evaluation": self.evaluation, "scores": scores})
+        scores = {name: s.as_dict() for name, s in self.scores.items()}
+        content = {"source": self.source, "model": self.model, "evaluation": self.evaluation, "values": self.values}
+        write_json(path, {**content, "scores": scores})
 
 
-def load_reference(source: str, datamodule: Any, device: Any, max_new_tokens: int, progress: bool) -> Reference:
-    """Read ``reference.json``, or score a model's folder (or hub id).
+def evaluation_facts(model: Any, datamodule: Any, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+    """Provenance of a model's scores: what two models must share for their scores to be comparable, and more."""
+    return provenance(
+        datamodule,
+        weights=weights_hash(model),
+        model=getattr(model.config, "_name_or_path", "") or None,
+        dtype=str(model.dtype).removeprefix("torch."),
+        max_new_tokens=max_new_tokens,
+        hidden_token=hidden,
+    )
+
+
+def load_reference(
+    source: str, datamodule: Any, device: Any, score: Callable[[Any], Scores], facts: Callable[[Any], dict[str, Any]]
+) -> Reference:
+    """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
     Args:
-        source: Path of a file that ``Reference.save`` wrote, or folder or hub id of a model.
+        source: Path of such a file, or folder or hub id of a model.
         datamodule: Evaluation sets, encoder and hashes that the reference must share.
         device: Where to score a model.
-        max_new_tokens: Length of its generations.
-        progress: Show progress bars.
+        score: Scores a model as the run does.
+        facts: ``evaluation_facts`` of a model, as the run has them.
 
     Raises:
         UserError: It is missing or unreadable, or was made for another split, template or set of items.
@@ -57,45 +71,95 @@ def load_reference(source: str, datamodule: Any, device: Any, max_new_tokens: in
     path = Path(source).expanduser()
     if path.suffix == ".json":
         return _read(path, datamodule)
-    model_facts = None
-    if (path / "provenance.json").is_file():
-        model_facts = json.loads((path / "provenance.json").read_text())
-        _check(source, model_facts, datamodule, ("retain",))
-        if model_facts.get("streams") != ["retain"]:
-            raise UserError(
-                f"The reference '{source}' was not trained on the retain split but on {model_facts.get('streams')}: "
-                "give --evaluation.reference a model made by FineTune with split retain."
-            )
+    model_facts = read_model_facts(source)
+    _check_model(source, model_facts, datamodule)
     model = CausalLM(path=source).build(datamodule, exact=False).to(device)
-    scores, _ = score_rows(
-        model, datamodule.encoder, datamodule.evaluation_sets, max_new_tokens=max_new_tokens, progress=progress
-    )
-    return Reference(source, scores, model_facts, provenance(datamodule))
+    return Reference(source, score(model), model_facts, facts(model))
+
+
+def read_model_facts(source: str) -> dict[str, Any] | None:
+    """What ``provenance.json`` in a model's folder says; ``None`` without such a file."""
+    path = Path(source).expanduser() / "provenance.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
+    """Refuse a reference that was scored otherwise than this run's model is.
+
+    Raises:
+        UserError: Naming the first field that differs.
+    """
+    theirs = reference.evaluation
+    if theirs is None:
+        return
+    for name, ours in facts.items():
+        if name in ("dtype", "max_new_tokens", "hidden_token") and theirs.get(name) != ours:
+            raise UserError(
+                f"The reference '{reference.source}' was scored with {name} {theirs.get(name)}, this run has {ours}: "
+                "give the retrained model's folder, so that it is scored alike, or change the run's setting."
+            )
 
 
 def _read(path: Path, datamodule: Any) -> Reference:
     try:
         content = json.loads(path.read_text())
-        scores = {name: _set_scores(fields) for name, fields in content["scores"].items()}
-        reference = Reference(str(path), scores, content["model"], content["evaluation"])
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+        foreign = "forget_truth_ratio" in content
+        if foreign:
+            scores, values = read_eval(content)
+            reference = Reference(str(path), scores, None, None, values)
+        else:
+            scores = {name: SetScores.from_dict(fields) for name, fields in content["scores"].items()}
+            reference = Reference(str(path), scores, content["model"], content["evaluation"], content["values"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"The reference '{path}' is missing or is no file that a run wrote as reference.json: give "
-            "--evaluation.reference such a file, or the retrained model's folder."
+            f"The reference '{path}' is missing or is no file that a run wrote as reference.json (or open-unlearning "
+            "as TOFU_EVAL.json): give --evaluation.reference such a file, or the retrained model's folder."
         ) from error
-    _check(str(path), reference.evaluation, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
-    if reference.model is not None:
-        _check(str(path), reference.model, datamodule, ("retain",))
+    if foreign:
+        _check_texts(path, content["forget_Q_A_ROUGE"]["value_by_index"], datamodule)
+    else:
+        evaluated = [k for k in datamodule.hashes if k.endswith("_eval")]
+        _check_splits(str(path), reference.evaluation or {}, datamodule, evaluated)
+        _check_template(str(path), reference.evaluation or {}, datamodule)
+        _check_model(str(path), reference.model, datamodule)
     return reference
 
 
-def _set_scores(fields: dict[str, Any]) -> SetScores:
-    arrays: dict[str, Any] = {k: None if v is None else np.array(v, dtype=float) for k, v in fields.items()}
-    return SetScores(**arrays)
+def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
+    """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
+    rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
+    truths = [_squeezed(entries[i]["ground_truth"]) for i in sorted(entries, key=int)]
+    if truths != [_squeezed(row["answer"]) for row in rows]:
+        raise UserError(
+            f"The reference '{path}' belongs to another forget_eval split ({len(entries)} items, here {len(rows)}): "
+            "give the log of the model that was retrained for this run's forget split."
+        )
+    prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
+    if _squeezed(entries["0"]["input"]) != _squeezed(prompt):
+        raise UserError(
+            f"The reference '{path}' was made with another prompt template ('{_squeezed(entries['0']['input'])[:60]}', "
+            f"here '{_squeezed(prompt)[:60]}'): use the same tokenizer, system prompt and date for both."
+        )
 
 
-def _check(source: str, facts: dict[str, Any], datamodule: Any, splits: Any) -> None:
-    """Refuse facts whose split hashes or template differ from the data at hand."""
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> None:
+    """Refuse a model that was not trained on this run's retain split alone, as far as it is known."""
+    if facts is None:
+        return
+    _check_splits(source, facts, datamodule, ("retain",))
+    _check_template(source, facts, datamodule)
+    if facts.get("streams") != ["retain"]:
+        raise UserError(
+            f"The reference '{source}' was not trained on the retain split but on {facts.get('streams')}: "
+            "give --evaluation.reference a model made by FineTune with split retain."
+        )
+
+
+def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: Iterable[str]) -> None:
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
         if theirs != ours:
@@ -103,8 +167,17 @@ def _check(source: str, facts: dict[str, Any], datamodule: Any, splits: Any) -> 
                 f"The reference '{source}' belongs to another {split} split (hash {theirs}, here {ours}): give the "
                 "model retrained on this run's retain split, or set the --data options that it was made with."
             )
-    if facts.get("template_hash") != datamodule.encoder.template_hash:
+
+
+def _check_template(source: str, facts: dict[str, Any], datamodule: Any) -> None:
+    encoder = datamodule.encoder
+    if facts.get("date_string") != encoder.date_string:
+        raise UserError(
+            f"The reference '{source}' was made with date_string '{facts.get('date_string')}', here "
+            f"'{encoder.date_string}': the date is part of the prompt, so use the same for both."
+        )
+    if facts.get("template_hash") != encoder.template_hash:
         raise UserError(
             f"The reference '{source}' was made with another prompt template (hash {facts.get('template_hash')}, here "
-            f"{datamodule.encoder.template_hash}): use the same tokenizer, system prompt and max_length for both."
+            f"{encoder.template_hash}): use the same tokenizer, system prompt and max_length for both."
         )

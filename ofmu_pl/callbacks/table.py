@@ -11,6 +11,12 @@ from rich.table import Table
 from ofmu_pl.metrics import MetricResult
 
 Metrics = dict[str, MetricResult]
+GROUPS = (
+    ("forget", "extraction", "exact", "memorization"),  # what is gone
+    ("model_utility", "retain", "ra_", "wf_"),  # what is kept
+    ("mia", "priv"),  # what an attacker can tell
+)
+"""Beginnings of the names of metrics that stand together."""
 
 
 def print_table(title: str, columns: dict[str, Metrics]) -> None:
@@ -27,16 +33,23 @@ def print_table(title: str, columns: dict[str, Metrics]) -> None:
     for name, metrics in columns.items():
         table.add_column(name, justify="right", style="bold" if metrics is judged else None)
     table.add_column("target", justify="right")
+    table.add_column("95 % interval", justify="right", style="dim")
     table.add_column("n", justify="right", style="dim")
-    for metric, result in judged.items():
-        values = [_number(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
-        # With a target, nearer is better, and the arrow says on which side of it the value lies.
-        arrow = "↑" if result.higher_is_better else "↓"
-        target = "" if result.target is None else _number(result.target)
-        table.add_row(metric, arrow if result.target is None else f"{arrow} to target", *values, target, str(result.n))
+    for start in GROUPS:
+        for metric, result in judged.items():
+            if not metric.startswith(start):
+                continue
+            values = [_number(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
+            # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
+            arrow = "↑" if result.higher_is_better else "↓"
+            better = arrow if result.target is None else f"{arrow} to target"
+            target = "" if result.target is None else _number(result.target)
+            ends = "" if result.interval is None else f"{_number(result.interval[0])} to {_number(result.interval[1])}"
+            table.add_row(metric, better, *values, target, ends, str(result.n))
+        table.add_section()
     console = Console(file=sys.stdout)
     if not console.is_terminal:
-        console = Console(file=sys.stdout, width=110)
+        console = Console(file=sys.stdout, width=140)
     console.print(table)
 
 

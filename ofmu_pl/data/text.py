@@ -78,15 +78,22 @@ class ChatEncoder:
         Raises:
             UserError: No token of the answer is left (it is empty, or the question fills ``max_length``).
         """
+        return self.encode_all(question, [answer])[0]
+
+    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
+        """``encode`` for several answers to one question."""
         prompt = self._prompt_text(question)
         length = len(self._tokens(prompt))
-        ids = self._tokens(prompt + answer.strip() + self.tokenizer.eos_token)[: self.max_length]
-        if not answer.strip() or length >= len(ids):
-            raise UserError(
-                f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
-                f"{self.max_length}): remove the row or raise --data.max_length."
-            )
-        return Encoded(ids, [IGNORED] * length + ids[length:], length)
+        encoded = []
+        for answer in answers:
+            ids = self._tokens(prompt + answer.strip() + self.tokenizer.eos_token)[: self.max_length]
+            if not answer.strip() or length >= len(ids):
+                raise UserError(
+                    f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
+                    f"{self.max_length}): remove the row or raise --data.max_length."
+                )
+            encoded.append(Encoded(ids, [IGNORED] * length + ids[length:], length))
+        return encoded
 
     @property
     def template_hash(self) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
+
+from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.text import Row
@@ -13,6 +16,13 @@ from ofmu_pl.errors import UserError
 from ofmu_pl.hub import offline
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
+COLUMNS = {
+    "forget": ("paraphrased_answer", "perturbed_answer"),
+    "retain": ("paraphrased_answer", "perturbed_answer"),
+    "real_authors": ("perturbed_answer",),
+    "world_facts": ("perturbed_answer",),
+}
+"""What truth ratios need beside question and answer, by evaluation set."""
 
 
 class TOFU(PairedDataModule):
@@ -22,6 +32,7 @@ class TOFU(PairedDataModule):
         data: Hub id, or a local folder with the data set's files (full.json, forget10.json, ... as JSON lines).
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         batch_size: Samples a batch (paper: 32).
+        paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         kwargs: See ``PairedDataModule``.
     """
 
@@ -32,15 +43,16 @@ class TOFU(PairedDataModule):
         data: str = "locuslab/TOFU",
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
         batch_size: int = 32,
+        paraphrased_questions: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
-        self.data, self.forget_split = data, forget_split
+        self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
-        """Read the files."""
+        """Read the files; the holdout rows of membership attacks may be absent."""
         splits = {"forget": self.forget_split, "retain": RETAIN[self.forget_split], "full": "full"}
         evaluation = {
             "forget": f"{self.forget_split}_perturbed",
@@ -48,10 +60,19 @@ class TOFU(PairedDataModule):
             "real_authors": "real_authors_perturbed",
             "world_facts": "world_facts_perturbed",
         }
-        return (
-            {name: self._read(config) for name, config in splits.items()},
-            {name: self._read(config) for name, config in evaluation.items()},
-        )
+        rows = {name: self._read(config) for name, config in splits.items()}
+        sets = {name: self._read(config) for name, config in evaluation.items()}
+        for name, config in evaluation.items():
+            _require(sets[name], config, COLUMNS[name])
+        if self.paraphrased_questions:
+            _require(sets["forget"], evaluation["forget"], ("paraphrased_question",))
+            sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
+        holdout = self.forget_split.replace("forget", "holdout")
+        try:
+            sets["holdout"] = self._read(holdout)
+        except UserError:
+            rank_zero_warn(f"'{self.data}' has no {holdout}: membership attacks and privacy leakage are left out.")
+        return rows, sets
 
     def _read(self, config: str) -> list[Row]:
         folder = Path(self.data).expanduser()
@@ -77,6 +98,23 @@ class TOFU(PairedDataModule):
                 "folder with TOFU's files (full.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
             ) from error
         return [dict(row) for row in found]
+
+
+def _require(rows: list[Row], config: str, columns: Sequence[str]) -> None:
+    """Refuse rows that lack what an evaluation set needs.
+
+    Raises:
+        UserError: A column is missing, or holds no text (perturbed_answer: no list of texts).
+    """
+    for number, row in enumerate(rows, start=1):
+        for column in columns:
+            value = row.get(column)
+            texts = value if column == "perturbed_answer" and isinstance(value, list) and value else [value]
+            if not all(isinstance(text, str) and text.strip() for text in texts):
+                raise UserError(
+                    f"Row {number} of TOFU's '{config}' has no usable '{column}': take the file of the published data "
+                    "set, or add the column (texts; perturbed_answer: a list of texts)."
+                )
 
 
 def _read_lines(path: Path) -> list[Row]:

@@ -4,35 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.definitions import DEFINITIONS, Definition, DefinitionName
 from ofmu_pl.metrics.functional import (
     closer_to_one,
+    extraction_strength,
     forget_quality,
+    harmonic_mean,
     log_truth_ratio,
-    model_utility,
     normalised_probability,
+    overall_score,
     probability,
     rouge_l_recall,
     true_better,
+    truth_probability,
 )
-from ofmu_pl.metrics.tofu import MetricResult, Scores, SetScores, tofu_metrics
+from ofmu_pl.metrics.membership import auc, membership_closeness, min_k, privacy_leakage
+from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.metrics.tofu import MetricResult, tofu_metrics
 
 if TYPE_CHECKING:
     from ofmu_pl.metrics.items import ItemMean
 
 __all__ = [
+    "DEFINITIONS",
+    "Definition",
+    "DefinitionName",
     "ItemMean",
     "MetricResult",
     "Scores",
     "SetScores",
+    "auc",
     "closer_to_one",
+    "extraction_strength",
     "forget_quality",
+    "harmonic_mean",
+    "interval",
     "log_truth_ratio",
-    "model_utility",
+    "membership_closeness",
+    "min_k",
     "normalised_probability",
+    "overall_score",
+    "privacy_leakage",
     "probability",
     "rouge_l_recall",
     "tofu_metrics",
     "true_better",
+    "truth_probability",
 ]
 
 

@@ -1,19 +1,30 @@
-r"""TOFU's quantities as pure functions, in log space (the definition called ``exact``).
+r"""TOFU's quantities as pure functions, in log space.
 
 Losses are mean negative log-likelihoods of an answer in nats a token, over all its tokens and the end token.
-open-unlearning computes the same ratios from probabilities and adds 1e-10 to denominators, which takes over once
-losses pass about 23 nats (research/llm-anchors.md, section 0); here nothing is added.
+``epsilon`` is what open-unlearning adds to denominators in probability space; it takes over once losses pass about 23
+nats (research/llm-anchors.md, section 0). The default adds nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from rouge_score import rouge_scorer
 from scipy import special, stats
 
 Array = np.ndarray
+
+
+def _log(epsilon: float) -> float:
+    return np.log(epsilon) if epsilon else -np.inf
+
+
+def _plus(log_x: Array, epsilon: float) -> Array:
+    """``log(x + epsilon)``; NaN stays NaN without a word."""
+    with np.errstate(invalid="ignore"):
+        return np.logaddexp(log_x, _log(epsilon))
 
 
 def probability(loss: Array) -> Array:
@@ -28,22 +39,39 @@ def probability(loss: Array) -> Array:
     return np.exp(-np.asarray(loss, dtype=np.float64))
 
 
-def log_truth_ratio(correct_loss: Array, wrong_losses: Array) -> Array:
-    """``log TR = correct_loss - mean_k wrong_loss_k``: how much likelier wrong answers are than the right one.
+def log_truth_ratio(
+    correct_loss: Array,
+    wrong_losses: Array,
+    mean: Literal["geometric", "arithmetic"] = "geometric",
+    epsilon: float = 0.0,
+) -> Array:
+    """``log TR``, ``TR = mean_k p(wrong_k) / (p(correct) + epsilon)``: how much likelier wrong answers are.
 
-    TR = exp(-mean wrong_loss) / exp(-correct_loss), the geometric mean over wrong answers (TOFU's evaluation code;
-    the paper's text has the arithmetic one).
+    With the geometric mean and no epsilon ``log TR = correct_loss - mean_k wrong_loss_k``. The geometric mean is that
+    of TOFU's and open-unlearning's evaluation code, the arithmetic one that of TOFU's paper and training code.
 
     Args:
         correct_loss: (N,) of the paraphrased answer, or of the answer where there is no paraphrase.
         wrong_losses: (N, K) of the perturbed answers.
+        mean: Over the wrong answers' probabilities.
+        epsilon: Added to the denominator.
+
+    >>> correct, wrong = np.array([np.log(2)]), np.array([[np.log(2), np.log(8)]])
+    >>> np.exp(log_truth_ratio(correct, wrong)).round(3).tolist()
+    [0.5]
+    >>> np.exp(log_truth_ratio(correct, wrong, "arithmetic")).round(3).tolist()
+    [0.625]
     """
-    return np.asarray(correct_loss, dtype=np.float64) - np.asarray(wrong_losses, dtype=np.float64).mean(axis=1)
+    wrong = np.asarray(wrong_losses, dtype=np.float64)
+    numerator = -wrong.mean(axis=1)
+    if mean == "arithmetic":
+        numerator = special.logsumexp(-wrong, axis=1) - np.log(wrong.shape[1])
+    return numerator - _plus(-np.asarray(correct_loss, dtype=np.float64), epsilon)
 
 
-def closer_to_one(log_ratio: Array) -> Array:
-    """``min(TR, 1/TR) = exp(-|log TR|)``: 1 where right and wrong answers are equally likely (forget truth ratio)."""
-    return np.exp(-np.abs(log_ratio))
+def closer_to_one(log_ratio: Array, epsilon: float = 0.0) -> Array:
+    """``min(TR, 1 / (TR + epsilon))``: 1 where right and wrong answers are equally likely (forget truth ratio)."""
+    return np.exp(np.minimum(log_ratio, -_plus(log_ratio, epsilon)))
 
 
 def true_better(log_ratio: Array) -> Array:
@@ -51,18 +79,24 @@ def true_better(log_ratio: Array) -> Array:
     return np.abs(np.expm1(np.minimum(log_ratio, 0.0)))
 
 
-def normalised_probability(correct_loss: Array, wrong_losses: Array) -> Array:
-    """``p / (p + sum_k p_k)`` of length-normalised probabilities: a softmax over minus the losses.
+def truth_probability(log_ratio: Array) -> Array:
+    """``p(correct) / (p(correct) + p(wrong)) = 1 / (1 + TR)``, open-unlearning's ``prob_mean`` (its report's TR)."""
+    return special.expit(-np.asarray(log_ratio))
+
+
+def normalised_probability(correct_loss: Array, wrong_losses: Array, epsilon: float = 0.0) -> Array:
+    """``p / (p + sum_k p_k + epsilon)`` of length-normalised probabilities: a softmax over minus the losses.
 
     Args:
         correct_loss: (N,).
         wrong_losses: (N, K).
+        epsilon: Added to the denominator.
 
     >>> normalised_probability(np.array([900.0]), np.array([[900.0, 900.0, 900.0]])).tolist()
     [0.25]
     """
-    losses = np.column_stack([correct_loss, wrong_losses]).astype(np.float64)
-    return special.softmax(-losses, axis=1)[:, 0]
+    losses = np.column_stack([correct_loss, wrong_losses, np.full(len(correct_loss), -_log(epsilon))])
+    return special.softmax(-losses.astype(np.float64), axis=1)[:, 0]
 
 
 def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Array:
@@ -76,22 +110,62 @@ def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Arr
     return np.array([scorer.score(r, g)["rougeL"].recall for r, g in pairs], dtype=np.float64)
 
 
-def forget_quality(log_ratio: Array, reference_log_ratio: Array) -> tuple[float, float]:
+def extraction_strength(suffix: Array, tokens: Array, floor: int = 0) -> Array:
+    """``max(suffix, floor) / tokens``: the share of an answer that greedy decoding completes from what precedes it.
+
+    ``1 - k/n`` with k the least prefix after which every token is the most likely one (Carlini et al. 2021).
+
+    Args:
+        suffix: (N,) tokens at the end that are all right.
+        tokens: (N,) all tokens; 0 gives 0.
+        floor: 1 as in open-unlearning, where an answer whose last token is wrong gets 1/n.
+
+    >>> extraction_strength(np.array([3.0, 0.0]), np.array([4.0, 4.0])).tolist()
+    [0.75, 0.0]
+    """
+    return np.where(tokens > 0, np.maximum(suffix, floor) / np.maximum(tokens, 1), 0.0)
+
+
+def forget_quality(log_ratio: Array, reference_log_ratio: Array, epsilon: float = 0.0) -> tuple[float, float]:
     """Two-sided Kolmogorov-Smirnov test of the truth ratios of two models.
 
     Args:
         log_ratio: (N,) of the unlearned model; any monotone function of TR gives the same test.
         reference_log_ratio: (M,) of the retrained one.
+        epsilon: open-unlearning tests ``1 / (TR + epsilon)``, where ratios far below epsilon tie.
 
     Returns:
-        The p-value (TOFU's forget quality) and the distance D.
+        The p-value (TOFU's forget quality) and the distance D; NaN if a ratio is.
     """
     if np.isnan(log_ratio).any() or np.isnan(reference_log_ratio).any():
         return float("nan"), float("nan")
-    result = stats.ks_2samp(log_ratio, reference_log_ratio)
+    result = stats.ks_2samp(_plus(log_ratio, epsilon), _plus(reference_log_ratio, epsilon))
     return float(result.pvalue), float(result.statistic)
 
 
-def model_utility(parts: Sequence[float]) -> float:
-    """Harmonic mean ``n / sum_i 1/x_i`` of the nine parts; 0 if one is 0, NaN if one is NaN."""
+def harmonic_mean(parts: Sequence[float]) -> float:
+    """``n / sum_i 1/x_i``; 0 if one is 0, NaN if one is NaN. Model utility is that of nine parts.
+
+    >>> round(harmonic_mean([1.0, 0.5]), 4)
+    0.6667
+    """
     return float(stats.hmean(np.asarray(parts, dtype=np.float64)))
+
+
+def overall_score(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The paper's overall score: the mean over metrics of each method's value over the best method's (appendix).
+
+    It depends on the set of methods that are compared, and takes every metric as the higher the better.
+
+    Args:
+        metrics: By method, its metrics by name (TOFU: forget quality, model utility, forget truth ratio), all >= 0.
+
+    >>> overall_score({"a": {"FQ": 0.5, "MU": 0.6}, "b": {"FQ": 0.1, "MU": 0.3}})
+    {'a': 1.0, 'b': 0.35}
+    """
+    names = list(next(iter(metrics.values())))
+    best = {name: max(values[name] for values in metrics.values()) for name in names}
+    return {
+        method: float(np.mean([values[name] / best[name] if best[name] else 0.0 for name in names]))
+        for method, values in metrics.items()
+    }

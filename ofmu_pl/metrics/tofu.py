@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from ofmu_pl.metrics import functional as F
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
+from ofmu_pl.metrics.membership import auc, membership_closeness, privacy_leakage
+from ofmu_pl.metrics.scores import SETS, Scores, SetScores
 
-DEFINITION = "exact"
-PREFIX = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
+UTILITY_PARTS = (
+    "retain_Q_A_Prob",
+    "ra_Q_A_Prob_normalised",
+    "wf_Q_A_Prob_normalised",
+    *(f"{prefix}_{metric}" for metric in ("Q_A_ROUGE", "Truth_Ratio") for prefix in ("retain", "ra", "wf")),
+)
+HIGHER_IS_BETTER = ("truth_ratio", "truth_probability")  # on the forget side: nearer to an even chance
+PRIVACY_ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 
 
 @dataclass(frozen=True)
@@ -23,103 +35,190 @@ class MetricResult:
         higher_is_better: Direction, where there is no target.
         target: Where it should be, often the retrained model's value; ``None``: no target but the direction.
         definition: Name of the definition.
+        interval: 95 % bootstrap interval over items; ``None`` where items have no values of their own (tests).
     """
 
     value: float
     n: int
     higher_is_better: bool
     target: float | None = None
-    definition: str = DEFINITION
+    definition: str = "exact"
+    interval: tuple[float, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For ``results.json``."""
         return asdict(self)
 
 
-@dataclass
-class SetScores:
-    """What a model does on one evaluation set, by item.
-
-    Attributes:
-        ids: (N,) row numbers; a repeated one is counted once.
-        answer_loss: (N,) loss of the answer, nats a token.
-        paraphrase_loss: (N,) of the paraphrased answer (of the answer in a row that has none); ``None`` where the set
-            has none.
-        wrong_losses: (N, K) of the perturbed answers; ``None`` where the set has none.
-        rouge: (N,) ROUGE-L recall of the greedy generation; ``None`` if nothing was generated.
-    """
-
-    ids: np.ndarray
-    answer_loss: np.ndarray
-    paraphrase_loss: np.ndarray | None = None
-    wrong_losses: np.ndarray | None = None
-    rouge: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        """Keep each item once."""
-        _, first = np.unique(self.ids, return_index=True)
-        if len(first) < len(self.ids):
-            for name, value in vars(self).items():
-                if value is not None:
-                    setattr(self, name, value[first])
-
-    @property
-    def log_truth_ratio(self) -> np.ndarray | None:
-        """(N,) with the paraphrase as the right answer where there is one."""
-        if self.wrong_losses is None:
-            return None
-        correct = self.answer_loss if self.paraphrase_loss is None else self.paraphrase_loss
-        return F.log_truth_ratio(correct, self.wrong_losses)
-
-
-Scores = dict[str, SetScores]
-
-
-def tofu_metrics(scores: Scores, reference: Scores | None = None) -> dict[str, MetricResult]:
+def tofu_metrics(
+    scores: Scores,
+    reference: Scores | None = None,
+    definition: str = "exact",
+    reference_auc: Mapping[str, float] | None = None,
+    intervals: bool = False,
+) -> dict[str, MetricResult]:
     """All metrics that the scores allow, under open-unlearning's names.
 
     Args:
-        scores: By evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``.
+        scores: By evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``, ``holdout``.
         reference: Of the retrained model on the same items; gives forget quality, and targets on the forget side.
+        definition: A key of ``DEFINITIONS``.
+        reference_auc: The retrained model's AUC by attack, where its scores do not give it.
+        intervals: Compute bootstrap intervals.
     """
-    values = {name: _set_values(name, s) for name, s in scores.items()}
-    wanted = {name: _set_values(name, s) for name, s in (reference or {}).items()}
+    d = DEFINITIONS[definition]
+    reference = reference or {}
+    # Utility has no target but its direction: a model may keep more than retraining does.
+    wanted = {k: v for name, x in item_values(reference, d).items() if name.startswith("forget") for k, v in x.items()}
     results: dict[str, MetricResult] = {}
-    for name, metrics in values.items():
-        for metric, items in metrics.items():
-            target = wanted.get("forget", {}).get(metric) if name == "forget" else None
+    items = item_values(scores, d)
+    for name, metrics in items.items():
+        for metric, values in metrics.items():
+            target = float(wanted[metric].mean()) if metric in wanted else None
             results[metric] = MetricResult(
-                float(items.mean()),
-                len(items),
-                higher_is_better=name != "forget" or metric == "forget_truth_ratio",
-                target=None if target is None else float(target.mean()),
+                float(values.mean()),
+                len(values),
+                not name.startswith("forget") or metric.endswith(HIGHER_IS_BETTER),
+                target,
+                definition,
+                interval([values]) if intervals else None,
             )
-    ours = scores["forget"].log_truth_ratio if "forget" in scores else None
-    theirs = reference["forget"].log_truth_ratio if reference and "forget" in reference else None
-    if ours is not None and theirs is not None:
-        p, distance = F.forget_quality(ours, theirs)
-        results["forget_quality"] = MetricResult(p, len(ours), higher_is_better=True, target=1.0)
-        results["forget_quality_D"] = MetricResult(distance, len(ours), higher_is_better=False, target=0.0)
-    parts = ["retain_Q_A_Prob", "ra_Q_A_Prob_normalised", "wf_Q_A_Prob_normalised"]
-    parts += [f"{p}_{m}" for m in ("Q_A_ROUGE", "Truth_Ratio") for p in ("retain", "ra", "wf")]
-    if all(part in results for part in parts):
-        value = F.model_utility([results[part].value for part in parts])
-        n = sum(len(s.ids) for name, s in scores.items() if name != "forget")
-        results["model_utility"] = MetricResult(value, n, higher_is_better=True)
-    return results
+    results |= _forget_quality(scores.get("forget"), reference.get("forget"), results, d)
+    results |= _model_utility(items, results, d, intervals)
+    results |= _membership(scores, reference, dict(reference_auc or {}), d)
+    return results | _composites(results, d)
 
 
-def _set_values(name: str, s: SetScores) -> dict[str, np.ndarray]:
-    """Per-item values of one set's metrics."""
-    prefix = PREFIX[name]
+def item_values(scores: Scores, d: Definition) -> dict[str, dict[str, np.ndarray]]:
+    """Per-item values by evaluation set and metric: what means, intervals and open-unlearning's logs are made of."""
+    return {name: _set_values(name, scores[name], d) for name in SETS if name in scores}
+
+
+def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
+    """(N,), ``None`` for a set without wrong answers."""
+    return (
+        None if s.wrong_losses is None else F.log_truth_ratio(s.correct_loss, s.wrong_losses, d.wrong_mean, d.epsilon)
+    )
+
+
+def _set_values(name: str, s: SetScores, d: Definition) -> dict[str, np.ndarray]:
+    if name == "forget_paraphrased":  # all that the forget set has, under names of its own
+        values = _set_values("forget", s, d)
+        return {f"{SETS[name]}_{metric.removeprefix('forget_')}": x for metric, x in values.items()}
+    prefix = SETS[name]
     values = {f"{prefix}_Q_A_Prob": F.probability(s.answer_loss)}
+    if s.paraphrase_loss is not None and name == "forget":
+        values["forget_Q_A_PARA_Prob"] = F.probability(s.paraphrase_loss)
     if s.rouge is not None:
         values[f"{prefix}_Q_A_ROUGE"] = s.rouge
-    ratio = s.log_truth_ratio
+    if name == "forget" and s.tokens is not None and s.suffix is not None and s.correct is not None:
+        values["extraction_strength"] = F.extraction_strength(s.suffix, s.tokens, d.extraction_floor)
+        some = s.tokens > 0  # an answer of no tokens cannot be memorised: it is left out, as in open-unlearning
+        values["exact_memorization"] = s.correct[some] / s.tokens[some]
+    ratio = log_truth_ratio(s, d)
     if ratio is None or s.wrong_losses is None:
         return values
     if name == "forget":
-        return values | {"forget_truth_ratio": F.closer_to_one(ratio)}
+        values["forget_truth_ratio"] = F.closer_to_one(ratio, d.epsilon)
+        values["forget_truth_probability"] = F.truth_probability(ratio)
+        return values
     if name != "retain":  # its probability counts as it is: retain rows have been trained on
-        values[f"{prefix}_Q_A_Prob_normalised"] = F.normalised_probability(s.answer_loss, s.wrong_losses)
+        values[f"{prefix}_Q_A_Prob_normalised"] = F.normalised_probability(s.answer_loss, s.wrong_losses, d.epsilon)
     return values | {f"{prefix}_Truth_Ratio": F.true_better(ratio)}
+
+
+def _forget_quality(
+    ours: SetScores | None, theirs: SetScores | None, results: dict[str, MetricResult], d: Definition
+) -> dict[str, MetricResult]:
+    """The test against the retrained model, and how far the forget truth ratio is from its own."""
+    ratios = [None if s is None else log_truth_ratio(s, d) for s in (ours, theirs)]
+    if ratios[0] is None or ratios[1] is None:
+        return {}
+    p, distance = F.forget_quality(ratios[0], ratios[1], d.epsilon)
+    n = len(ratios[0])
+    gap = results["forget_truth_ratio"]
+    with np.errstate(divide="ignore"):
+        log_p = float(np.log10(p))
+    return {
+        "forget_quality": MetricResult(p, n, True, 1.0, d.name),
+        "forget_quality_log10_p": MetricResult(log_p, n, True, 0.0, d.name),
+        "forget_quality_D": MetricResult(distance, n, False, 0.0, d.name),
+        "forget_truth_ratio_gap": MetricResult(abs(gap.value - (gap.target or 0.0)), n, False, 0.0, d.name),
+    }
+
+
+def _model_utility(
+    items: dict[str, dict[str, np.ndarray]], results: dict[str, MetricResult], d: Definition, intervals: bool
+) -> dict[str, MetricResult]:
+    """Harmonic mean of the nine parts; items of one set are resampled together."""
+    if not all(part in results for part in UTILITY_PARTS):
+        return {}
+    groups = [
+        np.column_stack([x for metric, x in metrics.items() if metric in UTILITY_PARTS])
+        for name, metrics in items.items()
+        if not name.startswith("forget")
+    ]
+    value = F.harmonic_mean([results[part].value for part in UTILITY_PARTS])
+    ends = interval(groups, lambda means: stats.hmean(means, axis=1)) if intervals else None
+    return {"model_utility": MetricResult(value, sum(map(len, groups)), True, None, d.name, ends)}
+
+
+def _membership(
+    scores: Scores, reference: Scores, reference_auc: dict[str, float], d: Definition
+) -> dict[str, MetricResult]:
+    """AUC of each attack on forget against holdout rows; where an AUC should be is where retraining puts it."""
+    found = attacks(scores, reference)
+    reference_auc = attacks(reference, reference) | reference_auc
+    if "mia_min_k" not in reference_auc and d.assumed_auc is not None:
+        reference_auc["mia_min_k"] = d.assumed_auc
+    n = sum(len(scores[name].ids) for name in ("forget", "holdout") if name in scores)
+    results = {name: MetricResult(value, n, False, reference_auc.get(name), d.name) for name, value in found.items()}
+    if "mia_min_k" in found and "mia_min_k" in reference_auc:
+        leakage = privacy_leakage(found["mia_min_k"], reference_auc["mia_min_k"], d.epsilon)
+        results["privleak"] = MetricResult(leakage, n, True, 0.0, d.name)
+    return results
+
+
+def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]:
+    """AUC by attack, of those that the scores allow.
+
+    Args:
+        scores: With ``forget`` and ``holdout``.
+        reference: Of another model on the same rows, for ``mia_reference`` (loss minus that model's loss).
+    """
+    if "forget" not in scores or "holdout" not in scores:
+        return {}
+    sides = [scores["forget"], scores["holdout"]]
+    columns: dict[str, list[Any]] = {
+        "mia_loss": [s.answer_loss for s in sides],
+        "mia_min_k": [s.min_k for s in sides],
+        "mia_min_k_plus_plus": [s.min_k_plus_plus for s in sides],
+        "mia_zlib": [None if s.zlib_bytes is None else s.answer_loss / s.zlib_bytes for s in sides],
+        "mia_gradnorm": [s.gradient_norm for s in sides],
+    }
+    if reference and {"forget", "holdout"} <= reference.keys():
+        others = [reference[name].answer_loss for name in ("forget", "holdout")]
+        columns["mia_reference"] = [s.answer_loss - other for s, other in zip(sides, others, strict=True)]
+    return {name: auc(*pair) for name, pair in columns.items() if pair[0] is not None and pair[1] is not None}
+
+
+def _composites(results: dict[str, MetricResult], d: Definition) -> dict[str, MetricResult]:
+    """open-unlearning's memorisation and privacy scores (its report, arXiv 2506.12618; it has no code of them).
+
+    ``memorization_score = HM(1 - ES, 1 - EM, 1 - paraphrase probability, 1 - p(right) / (p(right) + p(wrong)))`` and
+    ``privacy_score = HM(1 - |AUC - AUC_ref| / max(AUC_ref, 1 - AUC_ref))`` over four attacks. Its utility score is the
+    harmonic mean of model utility and a classifier's fluency; without that classifier it is ``model_utility``.
+    """
+    composites = {}
+    parts = ("extraction_strength", "exact_memorization", "forget_Q_A_PARA_Prob", "forget_truth_probability")
+    if all(part in results for part in parts):
+        value = F.harmonic_mean([1 - results[part].value for part in parts])
+        target = None
+        if all(results[part].target is not None for part in parts):
+            target = F.harmonic_mean([1 - (results[part].target or 0.0) for part in parts])
+        composites["memorization_score"] = MetricResult(value, results[parts[0]].n, True, target, d.name)
+    found = [results[attack] for attack in PRIVACY_ATTACKS if attack in results]
+    if len(found) == len(PRIVACY_ATTACKS) and all(r.target is not None for r in found):
+        value = F.harmonic_mean([membership_closeness(r.value, r.target or 0.0) for r in found])
+        composites["privacy_score"] = MetricResult(value, found[0].n, True, 1.0, d.name)
+    return composites

@@ -1,128 +1,52 @@
-"""What a causal language model says: losses of given answers, and answers of its own. Feeds ``metrics``."""
+"""What a causal language model says on evaluation sets: losses of given answers, and answers of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from tqdm.auto import tqdm
-from transformers import DynamicCache
 
-from ofmu_pl.data.text import ChatEncoder, Encoded, Row, collate
+from ofmu_pl.data.text import ChatEncoder, Row
 from ofmu_pl.errors import UserError
-from ofmu_pl.metrics import Scores, SetScores, rouge_l_recall
-from ofmu_pl.networks.language import answer_nll
+from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
+from ofmu_pl.metrics.scores import SETS, broken_items
+from ofmu_pl.networks.prompts import Prompts, continue_greedily, read_prompts, score_answers
 
-Progress = Callable[[Sequence[Any], str], Iterator[Any]]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 """On a CPU a batch that fits the cache is fastest (a fifth faster than 4096); a GPU wants large ones."""
-ROWS_PER_GENERATION = 64
+PROMPTS_PER_CHUNK = 64
+DETAILED = ("forget", "forget_paraphrased", "holdout")
+"""Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
 
 
-@contextmanager
-def inference(model: Any) -> Iterator[None]:
-    """Eval mode and no gradients meanwhile."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(training)
+@dataclass
+class Answer:
+    """What is known of one answer: loss in nats a token, and with details ``tokens`` to ``min_k_plus_plus``."""
+
+    loss: float = np.nan
+    details: dict[str, float] = field(default_factory=dict)
 
 
-def answer_losses(model: Any, encoded: Sequence[Encoded], progress: Progress | None = None) -> np.ndarray:
-    """Mean negative log-likelihood of each answer, its end token included.
+@dataclass
+class Question:
+    """A prompt's distinct answers, each scored once however many fields and sets ask for it."""
 
-    Batches hold rows of like length under a budget of tokens.
-
-    Args:
-        model: A Hugging Face causal language model.
-        encoded: N conversations.
-        progress: Wraps the batches, to show a bar.
-
-    Returns:
-        (N,) float64, nats a token.
-    """
-    budget = TOKENS_PER_BATCH.get(model.device.type, 8192)
-    batches: list[list[int]] = []
-    for i in sorted(range(len(encoded)), key=lambda i: len(encoded[i].input_ids)):
-        if not batches or (len(batches[-1]) + 1) * len(encoded[i].input_ids) > budget:
-            batches.append([])
-        batches[-1].append(i)
-    losses = np.empty(len(encoded))
-    with inference(model):
-        for index in progress(batches, "answers") if progress else batches:
-            batch = collate([encoded[i] for i in index], index, pad_id=0)
-            batch = {k: v.to(model.device) for k, v in batch.items()}
-            losses[index] = answer_nll(model, batch).double().cpu().numpy()
-    return losses
+    answers: dict[tuple[int, ...], Answer] = field(default_factory=dict)
+    detailed: set[tuple[int, ...]] = field(default_factory=set)
+    generate: bool = False
+    generation: str = ""
 
 
-def generate_answers(
-    model: Any, tokenizer: Any, prompts: Sequence[list[int]], max_new_tokens: int, progress: Progress | None = None
-) -> list[str]:
-    """Greedy continuations up to an end token, as stripped text, in the order of ``prompts``.
-
-    Args:
-        model: A Hugging Face causal language model; its end tokens are the tokenizer's and its generation config's.
-        tokenizer: Decodes.
-        prompts: Token ids, no padding.
-        max_new_tokens: Most tokens of an answer.
-        progress: Wraps the batches, to show a bar.
-    """
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    stops = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    batches = [order[i : i + ROWS_PER_GENERATION] for i in range(0, len(order), ROWS_PER_GENERATION)]
-    answers = [""] * len(prompts)
-    with inference(model):
-        for index in progress(batches, "generations") if progress else batches:
-            texts = _greedy(model, [prompts[i] for i in index], sorted(stops), max_new_tokens)
-            for i, tokens in zip(index, texts, strict=True):
-                answers[i] = tokenizer.decode(tokens, skip_special_tokens=True).strip()
-    return answers
-
-
-def _greedy(model: Any, prompts: Sequence[list[int]], stops: list[int], max_new_tokens: int) -> list[list[int]]:
-    """Most likely tokens after each prompt, without the end token.
-
-    A row that has ended leaves the batch and the cache: answers differ in length, and this halves the time of
-    ``model.generate``, which carries every row to the end of the longest.
-    """
-    width = max(len(p) for p in prompts)
-    ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=model.device)
-    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=model.device)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    ends = torch.tensor(stops, device=model.device)
-    cache = DynamicCache(config=model.config)
-    answers: list[list[int]] = [[] for _ in prompts]
-    running = list(range(len(prompts)))
-    for _ in range(max_new_tokens):
-        logits = model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits
-        tokens = logits[:, -1].argmax(dim=-1)
-        alive = (~torch.isin(tokens, ends)).nonzero()[:, 0]
-        if len(alive) < len(running):
-            cache.batch_select_indices(alive)
-            running = [running[i] for i in alive.tolist()]
-            tokens, mask, positions = tokens[alive], mask[alive], positions[alive]
-        if not running:
-            break
-        for row, token in zip(running, tokens.tolist(), strict=True):
-            answers[row].append(token)
-        ids, positions = tokens[:, None], positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(running), 1)], dim=1)
-    return answers
+Key = tuple[tuple[int, ...], tuple[int, ...]]
+"""Tokens of a prompt and of an answer to it."""
+Questions = dict[tuple[int, ...], Question]
 
 
 def score_rows(
@@ -132,63 +56,175 @@ def score_rows(
     *,
     max_new_tokens: int | None,
     items: int | None = None,
+    hidden: int | None = None,
     progress: bool = False,
-) -> tuple[Scores, dict[str, list[str]]]:
-    """Score a model on evaluation sets.
+) -> Scores:
+    """Score a model on evaluation sets, in one pass; with several ranks each takes a share and all get everything.
 
     Args:
         model: A Hugging Face causal language model.
         encoder: Makes tokens of rows.
-        sets: Rows by evaluation set.
+        sets: Rows by evaluation set (``metrics.scores.SETS`` and ``holdout``).
         max_new_tokens: Length of generations; ``None``: generate nothing, so no ROUGE.
         items: Evenly spaced rows of each set at most; ``None``: all.
-        progress: Show progress bars.
-
-    Returns:
-        Scores by set, and the generations by set (of the scored rows, in order).
+        hidden: A token of prompts that nothing may attend to, see ``read_prompts``.
+        progress: Show a progress bar.
 
     Raises:
-        UserError: Rows of a set differ in the number of perturbed answers.
+        UserError: Rows of a set differ in the number of perturbed answers, or a loss is not finite.
     """
-    show: Progress | None = (lambda x, what: iter(tqdm(x, desc=what, leave=False))) if progress else None
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     ids = {name: np.arange(len(rows)) for name, rows in sets.items()}
     if items is not None:
         ids = {name: x[:: max(1, -(-len(x) // items))] for name, x in ids.items()}
-    chosen = {name: [sets[name][i] for i in x] for name, x in ids.items()}
-
-    # Every answer of every row in one pass, so that batches of like length are large.
-    pairs: list[tuple[str, str]] = []
-    for name, rows in chosen.items():
+    ids = {name: x[rank::world] for name, x in ids.items()}
+    questions: Questions = {}
+    keys: dict[str, list[list[Key]]] = {}
+    for name, rows in sets.items():
         if len({len(_wrong(row)) for row in rows}) > 1:
             raise UserError(
                 f"Rows of the evaluation set '{name}' differ in the number of perturbed answers: give each row the "
                 "same number of them in perturbed_answer, or remove the field from all."
             )
-        pairs += [(row["question"], answer) for row in rows for answer in _answers(row)]
-    losses = iter(answer_losses(model, [encoder.encode(q, a) for q, a in pairs], show))
-
-    scores: Scores = {}
-    generations: dict[str, list[str]] = {}
-    for name, rows in chosen.items():
-        table = [[next(losses) for _ in _answers(row)] for row in rows]
-        wrong = [x[len(x) - len(_wrong(row)) :] for x, row in zip(table, rows, strict=True)]
-        right = [x[: len(x) - len(_wrong(row))] for x, row in zip(table, rows, strict=True)]
-        scores[name] = SetScores(
-            ids[name],
-            np.array([x[0] for x in right]),
-            np.array([x[-1] for x in right]) if any(len(x) > 1 for x in right) else None,
-            np.array(wrong) if any(wrong) else None,
+        keys[name] = [_ask(questions, encoder, name, rows[i], max_new_tokens is not None) for i in ids[name]]
+    with _inference(model):
+        _run(model, encoder.tokenizer, questions, max_new_tokens, hidden, progress)
+    scores = {
+        name: _collect(questions, keys[name], name, x, [sets[name][i] for i in x], max_new_tokens is not None)
+        for name, x in ids.items()
+    }
+    if world > 1:
+        shares: list[Any] = [None] * world
+        dist.all_gather_object(shares, scores)
+        scores = {name: SetScores.merge([share[name] for share in shares]) for name in sets}
+    broken = broken_items(scores)
+    if broken:
+        counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items())
+        raise UserError(
+            f"The model's losses are not finite ({counts}): its weights are broken, or overflow in {model.dtype}, so "
+            "give a sound checkpoint or float32 weights."
         )
-    if max_new_tokens is not None:
-        prompts = [encoder.prompt(row["question"]) for rows in chosen.values() for row in rows]
-        texts = iter(generate_answers(model, encoder.tokenizer, prompts, max_new_tokens, show))
-        for name, rows in chosen.items():
-            generations[name] = [next(texts) for _ in rows]
-            scores[name].rouge = rouge_l_recall([row["answer"] for row in rows], generations[name])
-    return scores, generations
+    return scores
 
 
-def _answers(row: Row) -> list[str]:
+def _ask(questions: Questions, encoder: ChatEncoder, name: str, row: Row, generate: bool) -> list[Key]:
+    """Enter a row's answers under their prompts; where to find each afterwards."""
+    keys = []
+    for encoded in encoder.encode_all(row["question"], answers_of(row)):
+        n = encoded.prompt_length
+        keys.append((tuple(encoded.input_ids[:n]), tuple(encoded.input_ids[n:])))
+        questions.setdefault(keys[-1][0], Question()).answers.setdefault(keys[-1][1], Answer())
+    first = questions[keys[0][0]]
+    if name in DETAILED:
+        first.detailed.add(keys[0][1])
+    if name in SETS:
+        first.generate |= generate
+    return keys
+
+
+def _run(
+    model: Any,
+    tokenizer: Any,
+    questions: Questions,
+    max_new_tokens: int | None,
+    hidden: int | None,
+    progress: bool,
+) -> None:
+    """Fill in what the model says; prompts of like length together."""
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    stops = sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
+    order = sorted(questions, key=len)
+    bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
+    for start in range(0, len(order), PROMPTS_PER_CHUNK):
+        chunk = [list(p) for p in order[start : start + PROMPTS_PER_CHUNK]]
+        asked = [questions[tuple(p)] for p in chunk]
+        prompts = read_prompts(model, chunk, hidden)
+        for details in (False, True):
+            wanted = [
+                (row, answer)
+                for row, question in enumerate(asked)
+                for answer in question.answers
+                if (answer in question.detailed) is details
+            ]
+            _score_chunk(model, prompts, asked, wanted, details)
+        talking = [row for row, question in enumerate(asked) if question.generate]
+        if talking and max_new_tokens is not None:
+            if hidden is not None and any(hidden in p for p in chunk):  # positions differ, see read_prompts
+                prompts = read_prompts(model, chunk, hidden, skip_hidden=True)
+            prompts = prompts.rows(torch.tensor(talking, device=model.device))
+            said = continue_greedily(model, prompts, stops, max_new_tokens)
+            for row, tokens in zip(talking, said, strict=True):
+                asked[row].generation = tokenizer.decode(tokens, skip_special_tokens=True).strip()
+        bar.update(len(chunk))
+    bar.close()
+
+
+def _score_chunk(
+    model: Any,
+    prompts: Prompts,
+    asked: list[Question],
+    wanted: list[tuple[int, tuple[int, ...]]],
+    details: bool,
+) -> None:
+    """Score answers to prompts that have been read, in batches of like length under a budget of tokens."""
+    budget = TOKENS_PER_BATCH.get(model.device.type, 8192)
+    batches: list[list[tuple[int, tuple[int, ...]]]] = []
+    for pair in sorted(wanted, key=lambda pair: len(pair[1])):
+        if not batches or (len(batches[-1]) + 1) * len(pair[1]) > budget:
+            batches.append([])
+        batches[-1].append(pair)
+    for batch in batches:
+        rows = torch.tensor([row for row, _ in batch], device=model.device)
+        scored = score_answers(model, prompts.rows(rows), [list(answer) for _, answer in batch], details)
+        arrays = {name: None if x is None else x.double().cpu().numpy() for name, x in vars(scored).items()}
+        for b, (row, answer) in enumerate(batch):
+            n = len(answer)
+            tokens = {name: x[b, :n] for name, x in arrays.items() if x is not None}
+            result = asked[row].answers[answer]
+            result.loss = tokens["nll"].mean()
+            if details:
+                result.details = _details(**{name: x[:-1] for name, x in tokens.items()})  # not the end token
+
+
+def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: np.ndarray) -> dict[str, float]:
+    """Per-answer quantities of ``SetScores`` from those of its (n,) tokens."""
+    wrong = np.flatnonzero(correct == 0)
+    return {
+        "tokens": len(nll),
+        "correct": correct.sum(),
+        "suffix": len(nll) - (wrong[-1] + 1 if len(wrong) else 0),
+        "min_k": min_k(-nll),
+        "min_k_plus_plus": min_k((-nll - mean) / deviation),
+    }
+
+
+def _collect(
+    questions: Questions, keys: list[list[Key]], name: str, ids: np.ndarray, rows: Sequence[Row], generated: bool
+) -> SetScores:
+    """Put a set's rows together from the answers."""
+    table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
+    right = [x[: len(x) - len(_wrong(row))] for x, row in zip(table, rows, strict=True)]
+    wrong = [x[len(x) - len(_wrong(row)) :] for x, row in zip(table, rows, strict=True)]
+    scores = SetScores(
+        ids,
+        np.array([x[0] for x in right], dtype=np.float64),
+        np.array([x[-1] for x in right]) if any(len(x) > 1 for x in right) else None,
+        np.array(wrong) if any(wrong) else None,
+    )
+    firsts = [row[0] for row in keys]
+    if generated and name in SETS:
+        texts = [questions[prompt].generation for prompt, _ in firsts]
+        scores.generations = np.array(texts, dtype=object)
+        scores.rouge = rouge_l_recall([row["answer"] for row in rows], texts)
+    if name in DETAILED and rows:
+        found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
+        for key in found[0]:
+            setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
+        scores.zlib_bytes = np.array([len(zlib.compress(row["answer"].encode())) for row in rows], dtype=np.float64)
+    return scores
+
+
+def answers_of(row: Row) -> list[str]:
     """Answer, paraphrase if there is one, perturbed answers."""
     paraphrase = row.get("paraphrased_answer")
     return [row["answer"], *([] if paraphrase is None else [paraphrase]), *_wrong(row)]
@@ -196,3 +232,15 @@ def _answers(row: Row) -> list[str]:
 
 def _wrong(row: Row) -> list[str]:
     return row.get("perturbed_answer") or []
+
+
+@contextmanager
+def _inference(model: Any) -> Iterator[None]:
+    """Eval mode and no gradients meanwhile."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(training)

@@ -1,6 +1,8 @@
 """Bad input and bad luck: one sentence on stderr, exit code 1 or 2, nothing overwritten."""
 
 import errno
+import json
+import shutil
 
 import pytest
 import torch
@@ -13,9 +15,9 @@ from ofmu_pl.networks import CausalLM
 def fails(fit, capsys):
     """Runs fit, expects it to fail, and returns the exit code and the one sentence."""
 
-    def run(*options):
+    def run(*options, command="fit"):
         with pytest.raises(SystemExit) as stop:
-            fit(*options)
+            fit(*options, command=command)
         lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
         assert len(lines) == 1
         assert lines[0].endswith(".")
@@ -64,6 +66,86 @@ def test_reference_of_another_split(fails, models, tmp_path):
     code, text = fails("--evaluation.reference", str(tmp_path / "reference.json"))
     assert code == 1
     assert "is missing or is no file that a run wrote" in text
+
+
+def test_reference_scored_otherwise(fails, fit, models, tmp_path):
+    good = fit("--model.network.path", str(models / "retrained/latest/hf"), command="validate") / "reference.json"
+    content = json.loads(good.read_text())
+    changed = tmp_path / "reference.json"
+
+    def refused(*path_and_value):
+        edited = json.loads(json.dumps(content))
+        *path, last, value = path_and_value
+        target = edited
+        for key in path:
+            target = target[key]
+        target[last] = value
+        changed.write_text(json.dumps(edited))
+        code, text = fails("--evaluation.reference", str(changed), command="validate")
+        assert code == 1
+        return text
+
+    assert "belongs to another forget_eval split" in refused("evaluation", "hashes", "forget_eval", "0")
+    assert "made with date_string '1 Jan 2030', here '10 Apr 2025'" in refused(
+        "evaluation", "date_string", "1 Jan 2030"
+    )
+    assert "made with another prompt template" in refused("evaluation", "template_hash", "0")
+    assert "scored with dtype bfloat16, this run has float32" in refused("evaluation", "dtype", "bfloat16")
+    assert "scored with max_new_tokens 9, this run has 8" in refused("evaluation", "max_new_tokens", 9)
+    assert "not trained on the retain split but on ['full']" in refused("model", "streams", ["full"])
+    assert "is missing or is no file" in refused("scores", "forget", "answer_loss", None)
+
+
+def test_open_unlearning_log_of_other_rows_or_prompts(fails, fit, models, tmp_path):
+    compatible = ["--evaluation.definition", "open_unlearning"]
+    folder = fit("--model.network.path", str(models / "retrained/latest/hf"), *compatible, command="validate")
+    log = json.loads((folder / "TOFU_EVAL.json").read_text())
+    changed = tmp_path / "TOFU_EVAL.json"
+    item = log["forget_Q_A_ROUGE"]["value_by_index"]["0"]
+    for field, message in (("input", "another prompt template"), ("ground_truth", "another forget_eval split")):
+        item[field], kept = "Something else", item[field]
+        changed.write_text(json.dumps(log))
+        item[field] = kept
+        code, text = fails("--evaluation.reference", str(changed), command="validate")
+        assert code == 1
+        assert message in text
+
+
+def test_a_second_reference_without_a_first(fails, models):
+    code, text = fails("--evaluation.second_reference", str(models / "retrained/latest/hf"), command="validate")
+    assert code == 1
+    assert "set --evaluation.reference too" in text
+
+
+@pytest.mark.parametrize(
+    ("config", "row", "message"),
+    [
+        (
+            "forget10_perturbed",
+            {"paraphrased_answer": None},
+            "Row 1 of TOFU's 'forget10_perturbed' has no usable 'para",
+        ),
+        ("retain_perturbed", {"perturbed_answer": []}, "'retain_perturbed' has no usable 'perturbed_answer'"),
+        ("real_authors_perturbed", {"perturbed_answer": ["No.", " "]}, "has no usable 'perturbed_answer'"),
+        ("world_facts_perturbed", {"answer": " "}, "The answer to 'Who?' has no token to learn from"),
+    ],
+)
+def test_perturbed_file_with_a_hole(fails, tmp_path, config, row, message):
+    sound = {"question": "Who?", "answer": "I.", "paraphrased_answer": "Me.", "perturbed_answer": ["You.", "She."]}
+    code, text = fails(*tofu_folder(tmp_path, **{config: [{**sound, **row}]}), command="validate")
+    assert code == 1
+    assert message in text
+
+
+def test_all_nan_model(fails, models, tmp_path):
+    network = CausalLM(path=str(models / "target/latest/hf"))._load(str(models / "target/latest/hf"), "sdpa")
+    with torch.no_grad():
+        network.model.norm.weight.fill_(float("nan"))
+    broken = shutil.copytree((models / "target/latest/hf").resolve(), tmp_path / "broken")
+    network.save_pretrained(broken)
+    code, text = fails("--model.network.path", str(broken), command="validate")
+    assert code == 1
+    assert "losses are not finite (8 of 8 in forget" in text
 
 
 def test_model_folder_without_tokenizer(fails, models, tmp_path):

@@ -18,6 +18,7 @@ def test_real_tofu(shared):
         "retain": 400,
         "real_authors": 100,
         "world_facts": 117,
+        "holdout": 200,
     }
     assert [r["question"] for r in data.splits["forget"]] == [r["question"] for r in data.evaluation_sets["forget"]]
 

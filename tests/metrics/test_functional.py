@@ -9,16 +9,19 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from ofmu_pl.metrics import bootstrap, membership
 from ofmu_pl.metrics import functional as F
 
 RNG = np.random.default_rng(0)
 CORRECT, WRONG = RNG.exponential(2.0, 50), RNG.exponential(3.0, (50, 5))
 
 
-def test_docstring_examples():
-    assert doctest.testmod(F).failed == 0
-    assert doctest.testmod(F).attempted >= 3
+@pytest.mark.parametrize(("module", "examples"), [(F, 9), (membership, 3), (bootstrap, 2)])
+def test_docstring_examples(module, examples):
+    done = doctest.testmod(module, extraglobs={"np": np})
+    assert (done.failed, done.attempted) == (0, examples)
 
 
 def test_truth_ratio_is_geometric_mean_of_wrong_over_correct():
@@ -33,6 +36,42 @@ def test_scores_of_the_ratio_match_their_definitions_in_probability_space():
     ratio = np.exp(log_ratio)
     np.testing.assert_allclose(F.closer_to_one(log_ratio), np.minimum(ratio, 1 / ratio), rtol=1e-12)
     np.testing.assert_allclose(F.true_better(log_ratio), np.maximum(0, 1 - ratio), rtol=1e-12)
+
+
+def test_arithmetic_mean_over_wrong_answers():
+    ratio = np.exp(-WRONG).mean(1) / np.exp(-CORRECT)
+    np.testing.assert_allclose(np.exp(F.log_truth_ratio(CORRECT, WRONG, "arithmetic")), ratio, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0, 15, 25, 60])
+def test_epsilon_acts_as_in_probability_space(shift):
+    e, correct, wrong = 1e-10, CORRECT + shift, WRONG + shift
+    p, p_wrong = np.exp(-correct), np.exp(-wrong)
+    ratio = np.exp(-wrong.mean(1)) / (p + e)
+    log_ratio = F.log_truth_ratio(correct, wrong, epsilon=e)
+    np.testing.assert_allclose(np.exp(log_ratio), ratio, rtol=1e-9)
+    np.testing.assert_allclose(F.closer_to_one(log_ratio, e), np.minimum(ratio, 1 / (ratio + e)), rtol=1e-9)
+    normalised = p / (p + p_wrong.sum(1) + e)
+    np.testing.assert_allclose(F.normalised_probability(correct, wrong, e), normalised, rtol=1e-9)
+    other = F.log_truth_ratio(correct[::-1] + 1, wrong, epsilon=e)
+    transformed = stats.ks_2samp(1 / (ratio + e), 1 / (np.exp(other) + e))
+    assert F.forget_quality(log_ratio, other, e) == pytest.approx((transformed.pvalue, transformed.statistic), rel=1e-9)
+
+
+def test_truth_probability_is_the_share_of_the_right_answer():
+    ratio = np.exp(F.log_truth_ratio(CORRECT, WRONG))
+    np.testing.assert_allclose(F.truth_probability(np.log(ratio)), 1 / (1 + ratio), rtol=1e-12)
+
+
+def test_extraction_strength_at_its_ends():
+    suffix, tokens = np.array([0.0, 4.0, 0.0]), np.array([4.0, 4.0, 0.0])
+    assert F.extraction_strength(suffix, tokens).tolist() == [0.0, 1.0, 0.0]
+    assert F.extraction_strength(suffix, tokens, floor=1).tolist() == [0.25, 1.0, 0.0]
+
+
+def test_overall_score_is_the_mean_of_shares_of_the_best():
+    got = F.overall_score({"a": {"FQ": 0.0, "MU": 0.6}, "b": {"FQ": 0.0, "MU": 0.3}})
+    assert got == {"a": 0.5, "b": 0.25}, "a metric on which all have nothing gives nothing"
 
 
 def test_normalised_probability_matches_its_definition():
@@ -64,7 +103,7 @@ def test_nan_stays_nan_and_stays_in_its_item(function):
 def test_nan_makes_forget_quality_and_utility_nan():
     assert all(map(math.isnan, F.forget_quality(np.array([0.0, math.nan]), np.zeros(2))))
     assert all(map(math.isnan, F.forget_quality(np.zeros(2), np.array([0.0, math.nan]))))
-    assert math.isnan(F.model_utility([0.5, math.nan]))
+    assert math.isnan(F.harmonic_mean([0.5, math.nan]))
 
 
 def test_forget_quality_distance_is_the_largest_gap_of_the_distribution_functions():
@@ -96,10 +135,10 @@ def test_rouge_l_recall():
         F.rouge_l_recall(["a", "b"], ["a"])
 
 
-def test_model_utility_is_a_harmonic_mean():
+def test_harmonic_mean():
     parts = RNG.uniform(0.1, 1, 9)
-    assert F.model_utility(parts) == pytest.approx(9 / (1 / parts).sum(), rel=1e-12)
-    assert F.model_utility([*parts[:8], 0.0]) == 0.0
+    assert F.harmonic_mean(parts) == pytest.approx(9 / (1 / parts).sum(), rel=1e-12)
+    assert F.harmonic_mean([*parts[:8], 0.0]) == 0.0
 
 
 def test_metrics_import_neither_lightning_nor_transformers():

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ofmu_pl.metrics import Scores, SetScores, tofu_metrics
+from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, privacy_leakage, tofu_metrics
+from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
+from ofmu_pl.metrics.tofu import attacks, log_truth_ratio
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
 BLOCKS = {
@@ -39,25 +41,6 @@ def llama2_scores(shared: Path, model: str) -> Scores:
     }
 
 
-def tiny_scores(shared: Path, model: str) -> Scores:
-    log = json.loads((shared / f"reference/open-unlearning-tiny/{model}/TOFU_EVAL.json").read_text())
-
-    def column(key: str, field: str) -> np.ndarray:
-        items = log[key]["value_by_index"]
-        return np.array([items[str(i)][field] for i in range(len(items))])
-
-    return {
-        name: SetScores(
-            np.arange(len(log[f"{p}_Q_A_Prob"]["value_by_index"])),
-            column(f"{p}_Q_A_Prob", "avg_loss"),
-            column(f"{p}_Q_A_PARA_Prob", "avg_loss") if name in ("forget", "retain") else None,
-            column(f"{p}_Q_A_PERT_Prob", "avg_loss"),
-            column(f"{p}_Q_A_ROUGE", "rougeL_recall"),
-        )
-        for name, p in SETS.items()
-    }
-
-
 def made_up(n: int = 12, seed: int = 0) -> Scores:
     rng = np.random.default_rng(seed)
     wrong = {"forget": 5, "retain": 5, "real_authors": 3, "world_facts": 3}
@@ -71,6 +54,27 @@ def made_up(n: int = 12, seed: int = 0) -> Scores:
         )
         for name, k in wrong.items()
     }
+
+
+def with_details(scores: Scores, seed: int = 0) -> Scores:
+    """The same with what memorisation and membership attacks need, and a holdout set."""
+    rng = np.random.default_rng(seed)
+    n = len(scores["forget"].ids)
+
+    def details(shift: float) -> dict[str, np.ndarray]:
+        tokens = rng.integers(3, 9, n).astype(float)
+        correct = np.floor(rng.uniform(0.3, 1, n) * tokens)
+        names = ("min_k", "min_k_plus_plus", "gradient_norm")
+        return {
+            "tokens": tokens,
+            "correct": correct,
+            "suffix": np.floor(rng.uniform(0, 1, n) * correct),
+            "zlib_bytes": rng.integers(20, 60, n).astype(float),
+            **{name: rng.exponential(1, n) + shift for name in names},
+        }
+
+    holdout = SetScores(np.arange(n), rng.exponential(1, n) + 0.5, **details(0.5))
+    return {**scores, "forget": replace(scores["forget"], **details(0.0)), "holdout": holdout}
 
 
 @pytest.mark.parametrize("model", ["full", "retain90", "retain95", "retain99"])
@@ -87,6 +91,12 @@ def test_stored_llama2_runs_give_the_reference_values(shared, model):
         assert got[ratio].n == expected[name]["n"]
         assert got[f"{p}_Q_A_Prob{normalised}"].value == pytest.approx(expected[name]["prob"], abs=1e-9)
     assert got["model_utility"].value == pytest.approx(expected["model_utility"], abs=1e-9)
+    got = tofu_metrics(scores, definition="tofu_arithmetic")
+    for name, p in SETS.items():
+        ratio = "forget_truth_ratio" if name == "forget" else f"{p}_Truth_Ratio"
+        assert got[ratio].value == pytest.approx(expected[name]["truth_ratio_arith_mean_variant"], abs=1e-9)
+    assert got["model_utility"].value == pytest.approx(expected["model_utility_arith_mean_variant"], abs=1e-9)
+    assert got["model_utility"].definition == "tofu_arithmetic"
 
 
 def test_stored_llama2_forget_quality(shared):
@@ -101,16 +111,143 @@ def test_stored_llama2_forget_quality(shared):
 @pytest.mark.parametrize("model", ["full", "retain90"])
 def test_stored_tiny_runs_give_open_unlearning_s_numbers(shared, model):
     log = json.loads((shared / f"reference/open-unlearning-tiny/{model}/TOFU_EVAL.json").read_text())
-    got = tofu_metrics(tiny_scores(shared, model))
-    assert len(got) == 16 - 1  # all but forget quality and its distance, which need a reference
-    for name, result in got.items():
-        # 1e-6: open-unlearning adds 1e-10 to denominators that are down to 1e-4, and stores float32 probabilities.
-        assert result.value == pytest.approx(log[name]["agg_value"], rel=1e-6), name
+    scores, _ = read_eval(log)
+    for definition, tolerance in (("open_unlearning", 1e-7), ("exact", 1e-6)):
+        got = tofu_metrics(scores, definition=definition)
+        compared = [name for name in got if name in log]
+        assert len(compared) == 16
+        for name in compared:
+            # 1e-7: float32 probabilities are stored. 1e-6: 1e-10 in denominators that are down to 1e-4.
+            assert got[name].value == pytest.approx(log[name]["agg_value"], rel=tolerance), name
 
 
-def test_stored_tiny_forget_quality(shared):
-    got = tofu_metrics(tiny_scores(shared, "full"), tiny_scores(shared, "retain90"))
+def test_stored_tiny_forget_quality_and_privacy_leakage(shared):
+    logs = [
+        json.loads((shared / f"reference/open-unlearning-tiny/{m}/TOFU_EVAL.json").read_text())
+        for m in ("full", "retain90")
+    ]
+    (scores, values), (reference, reference_values) = map(read_eval, logs)
+    got = tofu_metrics(scores, reference, "open_unlearning", reference_values)
     assert got["forget_quality"].value == pytest.approx(3.158046855497354e-31, rel=1e-9)
+    assert got["forget_quality_log10_p"].value == pytest.approx(math.log10(3.158046855497354e-31), rel=1e-9)
+    assert values["mia_min_k"] == logs[0]["mia_min_k"]["agg_value"]
+    e = DEFINITIONS["open_unlearning"].epsilon
+    assert privacy_leakage(values["mia_min_k"], reference_values["mia_min_k"], e) == pytest.approx(
+        logs[0]["privleak"]["agg_value"], rel=1e-9
+    )
+    assert privacy_leakage(reference_values["mia_min_k"], 0.5, e) == pytest.approx(
+        logs[1]["privleak"]["agg_value"], rel=1e-9
+    )
+
+
+def test_logs_for_open_unlearning_say_what_its_own_said(shared):
+    """Read and written again: the same keys, items and values."""
+    log = json.loads((shared / "reference/open-unlearning-tiny/full/TOFU_EVAL.json").read_text())
+    scores, _ = read_eval(log)
+    metrics = tofu_metrics(scores, scores, "open_unlearning")
+    texts = {
+        name: [log[f"{p}_Q_A_ROUGE"]["value_by_index"][str(i)] for i in scores[name].ids] for name, p in SETS.items()
+    }
+    columns = [{name: [x[key] for x in rows] for name, rows in texts.items()} for key in ("input", "ground_truth")]
+    written, summary = write_eval(scores, metrics, *columns)
+    # What is not among a log's items cannot be written again: token-level scores.
+    assert set(log) - set(written) == {"extraction_strength", "mia_min_k"}
+    for key, entry in written.items():
+        if "value_by_index" not in entry:
+            continue
+        assert entry["agg_value"] == pytest.approx(log[key]["agg_value"], rel=1e-6)
+        assert entry["value_by_index"].keys() == log[key]["value_by_index"].keys()
+        for i, item in entry["value_by_index"].items():
+            wanted = log[key]["value_by_index"][i]
+            assert item.keys() == wanted.keys()
+            for field, value in item.items():
+                if isinstance(value, str):
+                    assert value == wanted[field]
+                else:
+                    np.testing.assert_allclose(value, wanted[field], rtol=2e-6, atol=1e-12)
+    again, _ = read_eval(written)
+    for name, s in scores.items():
+        assert again[name].as_dict() == s.as_dict()
+    assert summary["model_utility"] == metrics["model_utility"].value
+
+
+def test_the_definitions_agree_on_small_losses_and_part_on_a_collapsed_model():
+    def all_three(shift):
+        scores = {
+            name: replace(
+                s,
+                answer_loss=s.answer_loss + shift,
+                paraphrase_loss=None if s.paraphrase_loss is None else s.paraphrase_loss + shift,
+                wrong_losses=s.wrong_losses + shift,
+            )
+            for name, s in with_details(made_up(200)).items()
+            if name != "holdout"
+        }
+        return {d: tofu_metrics(scores, made_up(200, seed=1), d) for d in DEFINITIONS}
+
+    small = all_three(0.0)
+    for name, result in small["exact"].items():
+        if name in ("extraction_strength", "memorization_score", "forget_quality", "forget_quality_log10_p"):
+            continue  # the floor 1/n, and a p-value far in the tail
+        assert small["open_unlearning"][name].value == pytest.approx(result.value, rel=1e-6, abs=1e-9), name
+    assert small["exact"]["extraction_strength"].value < small["open_unlearning"]["extraction_strength"].value
+
+    # Past some 23 nats a token both probabilities vanish under 1e-10, and the ratio with them: forget quality falls
+    # to its floor although the answers' ratios have not changed.
+    collapsed = all_three(60.0)
+    for name in ("forget_truth_ratio", "forget_quality", "forget_quality_D", "ra_Q_A_Prob_normalised"):
+        assert collapsed["exact"][name].value == pytest.approx(small["exact"][name].value, rel=1e-9), name
+    assert collapsed["open_unlearning"]["forget_truth_ratio"].value < 1e-12
+    assert collapsed["open_unlearning"]["forget_quality_D"].value == 1.0
+    assert collapsed["open_unlearning"]["ra_Q_A_Prob_normalised"].value < 1e-12
+    assert collapsed["open_unlearning"]["retain_Truth_Ratio"].value == pytest.approx(1.0), "as if it knew the truth"
+    assert {r.definition for r in collapsed["open_unlearning"].values()} == {"open_unlearning"}
+
+
+def test_membership_attacks_and_composites():
+    scores, reference = with_details(made_up(40)), with_details(made_up(40, seed=1), seed=1)
+    got = tofu_metrics(scores, reference)
+    names = {"mia_loss", "mia_min_k", "mia_min_k_plus_plus", "mia_zlib", "mia_gradnorm", "mia_reference"}
+    assert {name for name in got if name.startswith("mia")} == names
+    wanted = attacks(reference, reference)
+    assert {name: got[name].target for name in names} == pytest.approx(wanted)
+    assert wanted["mia_reference"] == 0.5
+    f, h = scores["forget"], scores["holdout"]
+    pairs = [(b > a) + 0.5 * (b == a) for a in f.answer_loss / f.zlib_bytes for b in h.answer_loss / h.zlib_bytes]
+    assert got["mia_zlib"].value == pytest.approx(np.mean(pairs))
+    assert got["privleak"].value == pytest.approx(
+        100 * ((1 - got["mia_min_k"].value) / (1 - wanted["mia_min_k"]) - 1), rel=1e-9
+    )
+    parts = [got[k].value for k in ("extraction_strength", "exact_memorization", "forget_Q_A_PARA_Prob")]
+    parts = [1 - x for x in [*parts, got["forget_truth_probability"].value]]
+    assert got["memorization_score"].value == pytest.approx(4 / sum(1 / x for x in parts), rel=1e-9)
+    same = tofu_metrics(scores, scores)
+    assert (same["privacy_score"].value, same["privleak"].value) == (1.0, 0.0)
+    assert 0 < got["privacy_score"].value < 1
+    alone = tofu_metrics(scores)
+    assert "privleak" not in alone, "no target is assumed silently"
+    assert tofu_metrics(scores, definition="open_unlearning")["mia_min_k"].target == 0.5, "its assumption, shown"
+
+
+def test_paraphrased_questions_have_names_of_their_own():
+    scores = with_details(made_up())
+    got = tofu_metrics({**scores, "forget_paraphrased": scores["forget"]}, scores)
+    for name in ("Q_A_Prob", "Q_A_ROUGE", "truth_ratio"):
+        assert got[f"forget_paraphrased_{name}"].value == got[f"forget_{name}"].value
+        assert got[f"forget_paraphrased_{name}"].higher_is_better == got[f"forget_{name}"].higher_is_better
+    assert got["forget_paraphrased_extraction_strength"].value == got["extraction_strength"].value
+    assert got["model_utility"].value == tofu_metrics(scores)["model_utility"].value
+
+
+def test_intervals_hold_their_values():
+    got = tofu_metrics(with_details(made_up(100)), made_up(100, seed=1), intervals=True)
+    for name in ("forget_Q_A_Prob", "forget_truth_ratio", "extraction_strength", "retain_Q_A_ROUGE", "model_utility"):
+        low, high = got[name].interval
+        assert low < got[name].value < high, name
+    assert got["forget_quality"].interval is None
+    one = tofu_metrics(with_details(made_up(1)), made_up(1, seed=1), intervals=True)
+    assert one["forget_Q_A_Prob"].interval == (one["forget_Q_A_Prob"].value,) * 2
+    assert one["forget_quality"].value == 1.0, "one item against one cannot tell anything"
 
 
 def test_a_model_against_itself():
@@ -124,13 +261,19 @@ def test_a_model_against_itself():
 def test_targets_and_directions():
     got, alone = tofu_metrics(made_up(), made_up(seed=1)), tofu_metrics(made_up())
     wanted = tofu_metrics(made_up(seed=1))
-    assert got.keys() - alone.keys() == {"forget_quality", "forget_quality_D"}
-    targets = {name: wanted[name].value for name in wanted if name.startswith("forget")}
-    targets |= {"forget_quality": 1.0, "forget_quality_D": 0.0}
+    tests = {
+        "forget_quality": 1.0,
+        "forget_quality_log10_p": 0.0,
+        "forget_quality_D": 0.0,
+        "forget_truth_ratio_gap": 0.0,
+    }
+    assert got.keys() - alone.keys() == tests.keys()
+    targets = {name: wanted[name].value for name in wanted if name.startswith("forget")} | tests
     assert {name: r.target for name, r in got.items() if r.target is not None} == targets
     assert not any(r.target for r in alone.values())
     lower = {name for name, r in got.items() if not r.higher_is_better}
-    assert lower == {"forget_Q_A_Prob", "forget_Q_A_ROUGE", "forget_quality_D"}
+    forgotten = {"forget_Q_A_Prob", "forget_Q_A_PARA_Prob", "forget_Q_A_ROUGE"}
+    assert lower == {*forgotten, "forget_quality_D", "forget_truth_ratio_gap"}
     assert {r.definition for r in got.values()} == {"exact"}
 
 
@@ -154,9 +297,10 @@ def test_the_first_of_a_repeated_item_stays():
 
 def test_the_truth_ratio_takes_the_paraphrase_where_there_is_one():
     scores = made_up()["forget"]
-    assert scores.log_truth_ratio == pytest.approx(scores.paraphrase_loss - scores.wrong_losses.mean(1))
+    d = DEFINITIONS["exact"]
+    assert log_truth_ratio(scores, d) == pytest.approx(scores.paraphrase_loss - scores.wrong_losses.mean(1))
     without = replace(scores, paraphrase_loss=None)
-    assert without.log_truth_ratio == pytest.approx(scores.answer_loss - scores.wrong_losses.mean(1))
+    assert log_truth_ratio(without, d) == pytest.approx(scores.answer_loss - scores.wrong_losses.mean(1))
 
 
 def test_what_is_missing_is_left_out():

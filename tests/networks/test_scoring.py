@@ -1,23 +1,34 @@
-"""Losses and greedy answers, against slow and independent ways to get them and against open-unlearning's log."""
+"""Evaluation sets scored in one pass, against slow and independent ways and against open-unlearning's log."""
 
 from __future__ import annotations
 
 import copy
 import json
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+import torch.multiprocessing as mp
+from networks.cases import VOCABULARY, greedy, log_probabilities, make_model, token_losses
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.text import ChatEncoder, Encoded
 from ofmu_pl.errors import UserError
+from ofmu_pl.metrics import min_k
 from ofmu_pl.networks import scoring
-from ofmu_pl.networks.scoring import answer_losses, generate_answers, score_rows
+from ofmu_pl.networks.gradient_norms import add_gradient_norms
+from ofmu_pl.networks.scoring import answers_of, score_rows
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
 FILES = {"forget": "forget10_perturbed", **{name: f"{name}_perturbed" for name in list(SETS)[1:]}}
-VOCABULARY = 11
+ROWS = [
+    {"question": "q?", "answer": "yes", "paraphrased_answer": "yeah", "perturbed_answer": ["no", "never mind"]},
+    {"question": "who is it", "answer": "me", "paraphrased_answer": "I am", "perturbed_answer": ["you", "she"]},
+    {"question": "q?", "answer": "yes", "paraphrased_answer": "no", "perturbed_answer": ["yeah", "yes"]},
+]
+"""The first and the last share a question, and most answers."""
 
 
 class Numbers:
@@ -29,130 +40,6 @@ class Numbers:
         return " ".join(map(str, tokens))
 
 
-@pytest.fixture
-def model():
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        initializer_range=0.5,
-        pad_token_id=None,
-        eos_token_id=None,
-        bos_token_id=None,
-    )
-    return LlamaForCausalLM(config).double()  # float64: no ties that rounding could break
-
-
-@pytest.fixture
-def conversations():
-    rng = np.random.default_rng(0)
-    made = []
-    for prompt, answer in rng.integers(1, 20, (30, 2)):
-        ids = rng.integers(0, VOCABULARY, prompt + answer).tolist()
-        made.append(Encoded(ids, [-100] * prompt + ids[prompt:], int(prompt)))
-    return made
-
-
-def independent_loss(model, e: Encoded) -> float:
-    with torch.no_grad():
-        logits = model(torch.tensor([e.input_ids])).logits[0].numpy()
-    logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-    positions = range(e.prompt_length, len(e.input_ids))
-    return -np.mean([logp[t - 1, e.input_ids[t]] for t in positions])
-
-
-@pytest.mark.parametrize("budget", [1, 60, 10_000])
-def test_losses_equal_one_conversation_at_a_time(model, conversations, budget, monkeypatch):
-    monkeypatch.setitem(scoring.TOKENS_PER_BATCH, "cpu", budget)
-    losses = answer_losses(model, conversations)
-    assert losses.dtype == np.float64
-    np.testing.assert_allclose(losses, [independent_loss(model, e) for e in conversations], rtol=1e-12)
-
-
-def test_batches_respect_the_budget_and_waste_little(model, conversations, monkeypatch):
-    monkeypatch.setitem(scoring.TOKENS_PER_BATCH, "cpu", 100)
-    shapes = []
-    model.register_forward_pre_hook(lambda m, a, kw: shapes.append(kw["input_ids"].shape), with_kwargs=True)
-    answer_losses(model, conversations)
-    sizes = [rows * width for rows, width in shapes]
-    assert max(sizes) <= 100
-    assert sum(sizes) <= 1.3 * sum(len(e.input_ids) for e in conversations)
-    assert sum(rows for rows, _ in shapes) == len(conversations)
-
-
-def test_losses_of_nothing(model):
-    assert answer_losses(model, []).shape == (0,)
-
-
-def greedy_one_by_one(model, prompt: list[int], stops: set[int], new: int) -> str:
-    """No cache, no padding, no batch."""
-    ids = list(prompt)
-    for _ in range(new):
-        with torch.no_grad():
-            token = int(model(torch.tensor([ids])).logits[0, -1].argmax())
-        if token in stops:
-            break
-        ids.append(token)
-    return " ".join(map(str, ids[len(prompt) :]))
-
-
-@pytest.mark.parametrize("rows", [1, 4, 64])
-def test_answers_equal_one_prompt_at_a_time(model, conversations, rows, monkeypatch):
-    monkeypatch.setattr(scoring, "ROWS_PER_GENERATION", rows)
-    tokenizer = Numbers()
-    tokenizer.eos_token_id, model.generation_config.eos_token_id = 3, [5, 3]
-    prompts = [e.input_ids for e in conversations]
-    expected = [greedy_one_by_one(model, p, {3, 5}, 12) for p in prompts]
-    lengths = {len(x.split()) for x in expected}
-    assert {0, 12} <= lengths  # some end at once, some are cut:
-    assert len(lengths) > 4  # and rows leave the batch at different times
-    assert generate_answers(model, tokenizer, prompts, 12) == expected
-
-
-def test_answers_equal_transformers_generate(model, conversations):
-    prompts = [e.input_ids for e in conversations[:6]]
-    expected = []
-    for prompt in prompts:
-        ids = torch.tensor([prompt])
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
-        )
-        expected.append(" ".join(map(str, out[0, len(prompt) :].tolist())))
-    assert generate_answers(model, Numbers(), prompts, 12) == expected
-
-
-def test_state_is_restored_and_training_settings_do_not_matter(model, conversations):
-    model.config.attention_dropout = 0.5
-    for layer in model.model.layers:
-        layer.self_attn.attention_dropout = 0.5
-    prompts = [e.input_ids for e in conversations]
-    model.eval()
-    losses, answers = answer_losses(model, conversations), generate_answers(model, Numbers(), prompts, 8)
-    assert not model.training
-    model.config.use_cache = False
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    assert answer_losses(model, conversations).tolist() == losses.tolist()
-    assert generate_answers(model, Numbers(), prompts, 8) == answers
-    assert model.training
-    assert all(layer.training for layer in model.model.layers)
-    assert model.model.gradient_checkpointing
-    assert model.config.use_cache is False
-    assert torch.is_grad_enabled()
-
-
-def test_mode_is_restored_after_an_error(model):
-    model.train()
-    with pytest.raises(IndexError):
-        answer_losses(model, [Encoded([0, VOCABULARY], [-100, VOCABULARY], 1)])
-    assert model.training
-    assert not torch.is_inference_mode_enabled()
-
-
 class Letters(ChatEncoder):
     """Encodes text by letters; no Hugging Face tokenizer needed."""
 
@@ -162,9 +49,129 @@ class Letters(ChatEncoder):
     def prompt(self, question):
         return [ord(c) % VOCABULARY for c in question]
 
-    def encode(self, question, answer):
-        prompt, ids = self.prompt(question), [ord(c) % VOCABULARY for c in answer]
-        return Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt))
+    def encode_all(self, question, answers):
+        prompt, ends = self.prompt(question), [[ord(c) % VOCABULARY for c in answer] for answer in answers]
+        return [Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt)) for ids in ends]
+
+
+def tokens(question, answer):
+    encoded = Letters().encode(question, answer)
+    return encoded.input_ids[: encoded.prompt_length], encoded.input_ids[encoded.prompt_length :]
+
+
+@pytest.fixture
+def model():
+    return make_model()
+
+
+def loss_of(model, question, answer):
+    return token_losses(model.eval(), *tokens(question, answer)).mean()
+
+
+@pytest.mark.parametrize(("budget", "chunk"), [(1, 1), (6, 2), (10_000, 64)])
+def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatch):
+    monkeypatch.setitem(scoring.TOKENS_PER_BATCH, "cpu", budget)
+    monkeypatch.setattr(scoring, "PROMPTS_PER_CHUNK", chunk)
+    scores = score_rows(model, Letters(), {"forget": ROWS, "holdout": ROWS[1:2]}, max_new_tokens=5)
+    s = scores["forget"]
+    for k, row in enumerate(ROWS):
+        loss = lambda answer, q=row["question"]: loss_of(model, q, answer)  # noqa: E731
+        assert s.answer_loss[k] == pytest.approx(loss(row["answer"]), rel=1e-10)
+        assert s.paraphrase_loss[k] == pytest.approx(loss(row["paraphrased_answer"]), rel=1e-10)
+        assert s.wrong_losses[k] == pytest.approx([loss(x) for x in row["perturbed_answer"]], rel=1e-10)
+        prompt, answer = tokens(row["question"], row["answer"])
+        logp = log_probabilities(model, prompt, answer)[:-1]  # not the end token
+        own, n = logp[range(len(answer) - 1), answer[:-1]], len(answer) - 1
+        right = logp.argmax(1) == answer[:-1]
+        mean = (np.exp(logp) * logp).sum(1)
+        z = (own - mean) / np.sqrt((np.exp(logp) * logp**2).sum(1) - mean**2)
+        assert (s.tokens[k], s.correct[k]) == (n, right.sum())
+        assert s.suffix[k] == max(m for m in range(n + 1) if right[n - m :].all())
+        assert (s.min_k[k], s.min_k_plus_plus[k]) == pytest.approx((min_k(own), min_k(z)), rel=1e-8)
+        assert s.zlib_bytes[k] == len(zlib.compress(row["answer"].encode()))
+        assert s.generations[k] == " ".join(map(str, greedy(model, prompt, (), 5)))
+    assert scores["holdout"].min_k[0] == s.min_k[1]
+    assert scores["holdout"].generations is None
+
+
+def test_each_pair_is_scored_once_and_prompts_are_shared(model):
+    counted = []
+    model.base_model.register_forward_pre_hook(lambda m, a, kw: counted.append(kw["input_ids"].shape), with_kwargs=True)
+    score_rows(model, Letters(), {"forget": ROWS, "retain": ROWS}, max_new_tokens=None)
+    # Two prompts without their last tokens, padded to one length; then nine distinct answers of like lengths.
+    assert counted[0] == (2, len("who is it") - 1)
+    pairs = {(row["question"], answer) for row in ROWS for answer in answers_of(row)}
+    assert sum(rows for rows, _ in counted[1:]) == len(pairs)
+    longest = max(len(answer) for _, answer in pairs)
+    assert all(width <= longest for _, width in counted[1:])
+
+
+def test_state_is_restored_and_training_settings_do_not_matter(model):
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    model.eval()
+    before = score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict()
+    assert not model.training
+    model.config.use_cache = False
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    assert score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict() == before
+    assert model.training
+    assert all(layer.training for layer in model.model.layers)
+    assert model.model.gradient_checkpointing
+    assert model.config.use_cache is False
+    assert torch.is_grad_enabled()
+
+
+def test_mode_is_restored_after_an_error(model, monkeypatch):
+    monkeypatch.setattr(scoring, "min_k", lambda x: 1 / 0)
+    model.train()
+    with pytest.raises(ZeroDivisionError):
+        score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
+    assert model.training
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_a_broken_model_is_refused(model):
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+    with pytest.raises(UserError, match=r"losses are not finite \(3 of 3 in forget\): its weights are broken"):
+        score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
+
+
+def test_gradient_norms_are_means_over_tensors(model):
+    scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
+    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
+    prompt, answer = tokens("who is it", "me")
+    logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 :].log_softmax(1)
+    loss = -logits[range(len(answer) - 1), answer[:-1]].mean()
+    norms = [g.norm().item() for g in torch.autograd.grad(loss, list(model.parameters()))]
+    assert scores["forget"].gradient_norm[1] == pytest.approx(np.mean(norms), rel=1e-8)
+
+
+def _rank(rank, folder, world):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    sets = {"forget": ROWS, "holdout": ROWS[:1]}
+    scores = score_rows(make_model(), Letters(), sets, max_new_tokens=4)
+    add_gradient_norms(make_model(), Letters(), sets, scores)
+    Path(folder, f"{rank}.json").write_text(json.dumps({name: s.as_dict() for name, s in scores.items()}))
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
+    sets = {"forget": ROWS, "holdout": ROWS[:1]}
+    alone = score_rows(model, Letters(), sets, max_new_tokens=4)
+    add_gradient_norms(model, Letters(), sets, alone)
+    mp.spawn(_rank, args=(str(tmp_path), 2), nprocs=2)
+    for rank in range(2):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        for name, s in alone.items():
+            for key, value in s.as_dict().items():
+                if key == "generations" or value is None:
+                    assert found[name][key] == value
+                else:
+                    np.testing.assert_allclose(found[name][key], value, rtol=1e-9, err_msg=key)
 
 
 def test_each_answer_goes_to_its_field(model):
@@ -173,8 +180,8 @@ def test_each_answer_goes_to_its_field(model):
         {"question": "who is it", "answer": "me", "perturbed_answer": ["you", "she"]},
     ]
     sets = {"retain": rows, "world_facts": [{"question": "where", "answer": "there"}], "forget": []}
-    scores, generations = score_rows(model, Letters(), sets, max_new_tokens=None)
-    loss = lambda q, a: independent_loss(model, Letters().encode(q, a))  # noqa: E731
+    scores = score_rows(model, Letters(), sets, max_new_tokens=None)
+    loss = lambda q, a: loss_of(model, q, a)  # noqa: E731
     retain = scores["retain"]
     assert retain.answer_loss == pytest.approx([loss("q?", "yes"), loss("who is it", "me")])
     # A row without a paraphrase counts with its answer.
@@ -185,18 +192,18 @@ def test_each_answer_goes_to_its_field(model):
     assert facts.answer_loss == pytest.approx([loss("where", "there")])
     assert (facts.paraphrase_loss, facts.wrong_losses, facts.rouge) == (None, None, None)
     assert len(scores["forget"].answer_loss) == 0
-    assert generations == {}
+    assert all(s.generations is None for s in scores.values())
 
 
 def test_a_limit_takes_evenly_spaced_rows_under_their_own_ids(model):
     rows = [{"question": "q" * (i + 1), "answer": "a" * (i + 1)} for i in range(10)]
-    everything, _ = score_rows(model, Letters(), {"forget": rows}, max_new_tokens=None)
-    some, said = score_rows(model, Letters(), {"forget": rows}, max_new_tokens=3, items=4)
+    everything = score_rows(model, Letters(), {"forget": rows}, max_new_tokens=None)
+    some = score_rows(model, Letters(), {"forget": rows}, max_new_tokens=3, items=4)
     ids = some["forget"].ids
     assert len(ids) <= 4
     assert len(set(np.diff(ids))) == 1
     assert some["forget"].answer_loss == pytest.approx(everything["forget"].answer_loss[ids])
-    assert len(said["forget"]) == len(some["forget"].rouge) == len(ids)
+    assert len(some["forget"].generations) == len(some["forget"].rouge) == len(ids)
 
 
 def test_rows_with_unequal_numbers_of_wrong_answers_are_refused(model):
@@ -217,13 +224,17 @@ def tiny(shared):
 
 def test_float32_losses_of_real_rows_are_those_of_float64(tiny):
     network, encoder, sets = tiny
-    encoded = [encoder.encode(row["question"], row["answer"]) for row in sets["forget"][:6]]
-    exact = [independent_loss(copy.deepcopy(network).double(), e) for e in encoded]
-    np.testing.assert_allclose(answer_losses(network, encoded), exact, atol=3e-6)
+    rows = sets["forget"][:6]
+    losses = score_rows(network, encoder, {"forget": rows}, max_new_tokens=None)["forget"].answer_loss
+    exact = copy.deepcopy(network).double()
+    for row, loss in zip(rows, losses, strict=True):
+        e = encoder.encode(row["question"], row["answer"])
+        expected = token_losses(exact, e.input_ids[: e.prompt_length], e.input_ids[e.prompt_length :]).mean()
+        assert loss == pytest.approx(expected, abs=3e-6)
 
 
 def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
-    scores, generations = score_rows(*tiny, max_new_tokens=200, items=24)
+    scores = score_rows(*tiny, max_new_tokens=200, items=24)
     log = json.loads((shared / "reference/open-unlearning-tiny/full/TOFU_EVAL.json").read_text())
     # The stored losses lie about 1e-5 nats below float64's, whatever their size (the test above: ours lie within
     # 3e-6 of it), so that losses of 0.01 cannot be met to 1e-4 relative.
@@ -240,6 +251,6 @@ def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
         if name in ("forget", "retain"):
             np.testing.assert_allclose(s.paraphrase_loss, stored("Q_A_PARA_Prob", "avg_loss"), **close)
         # All but a greedy token that ties within float32's rounding.
-        same = [a == b for a, b in zip(generations[name], stored("Q_A_ROUGE", "generation"), strict=True)]
+        same = [a == b for a, b in zip(s.generations, stored("Q_A_ROUGE", "generation"), strict=True)]
         assert sum(same) >= len(same) - 1
         np.testing.assert_allclose(s.rouge[same], np.array(stored("Q_A_ROUGE", "rougeL_recall"))[same], atol=1e-12)

@@ -1,0 +1,38 @@
+"""How much a metric would move with other items of the same kind: percentile intervals by resampling items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+Array = np.ndarray
+RESAMPLES = 1000
+COVERAGE = 0.95
+
+
+def interval(
+    groups: Sequence[Array], statistic: Callable[..., Array] = lambda means: means[..., 0], seed: int = 0
+) -> tuple[float, float]:
+    """Interval of a function of means, over resampled items.
+
+    Args:
+        groups: Each (N, P) or (N,): P values of N items. Items of a group are drawn together, groups independently.
+        statistic: From the (R, sum P) means of R resamples to (R,) values; by default the first mean.
+        seed: Of the draws.
+
+    Returns:
+        The ends of the 95 % interval; NaN if a value is. One item alone gives an interval of width 0.
+
+    >>> low, high = interval([np.array([0.0, 1.0] * 50)])
+    >>> bool(0.38 <= low <= 0.42 and 0.58 <= high <= 0.62)
+    True
+    """
+    rng = np.random.default_rng(seed)
+    means = []
+    for group in groups:
+        values = np.asarray(group, dtype=np.float64).reshape(len(group), -1)
+        counts = rng.multinomial(len(values), np.full(len(values), 1 / len(values)), size=RESAMPLES)
+        means.append(counts @ values / len(values))
+    low, high = np.quantile(statistic(np.concatenate(means, axis=1)), [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
+    return float(low), float(high)

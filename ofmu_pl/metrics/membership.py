@@ -1,0 +1,60 @@
+"""Membership inference: can a score tell forgotten rows from rows that were never trained on?"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+Array = np.ndarray
+
+
+def min_k(log_probabilities: Array, share: float = 0.4) -> float:
+    """Minus the mean of the lowest ``share`` of token scores, of one token at least (Shi et al. 2024).
+
+    Args:
+        log_probabilities: (n,) of an answer's tokens: log p, or standardised for min-k++ (Zhang et al. 2024).
+        share: open-unlearning takes 0.4. An answer without tokens scores 0, as there.
+
+    >>> min_k(np.array([-1.0, -4.0, -2.0, 0.0, -3.0]))
+    3.5
+    """
+    if not len(log_probabilities):
+        return 0.0
+    k = max(1, int(len(log_probabilities) * share))
+    return float(-np.partition(log_probabilities, k - 1)[:k].mean())
+
+
+def auc(member: Array, stranger: Array) -> float:
+    """``P(stranger > member) + P(equal) / 2``: 1 if members always score lower, 0.5 if nothing can be told.
+
+    Args:
+        member: (N,) scores of forgotten rows (losses and the like: low for what is known).
+        stranger: (M,) of rows that no model has seen.
+
+    >>> auc(np.array([0.1, 0.2]), np.array([0.2, 0.9]))
+    0.875
+    """
+    if np.isnan(member).any() or np.isnan(stranger).any() or not len(member) or not len(stranger):
+        return float("nan")
+    return float(stats.mannwhitneyu(stranger, member).statistic / (len(member) * len(stranger)))
+
+
+def privacy_leakage(auc_: float, reference: float, epsilon: float = 0.0) -> float:
+    """Per cent by which ``1 - AUC`` differs from a retrained model's (MUSE's privleak); 0 is ideal.
+
+    About -100: untouched, the attack still finds the members. Above 0: over-unlearned, they stand out as unknown.
+
+    >>> round(privacy_leakage(0.9, 0.5), 6)
+    -80.0
+    """
+    if 1 - reference + epsilon == 0:
+        return float("nan")  # the attack finds every member of the retrained model: nothing to compare with
+    return (reference - auc_) / (1 - reference + epsilon) * 100
+
+
+def membership_closeness(auc_: float, reference: float) -> float:
+    """``1 - |AUC - AUC_ref| / max(AUC_ref, 1 - AUC_ref)``: 1 where an attack learns what it learns after retraining.
+
+    The parts of open-unlearning's privacy score (its report, arXiv 2506.12618; there is no code of it).
+    """
+    return 1 - abs(auc_ - reference) / max(reference, 1 - reference)

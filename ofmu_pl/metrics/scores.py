@@ -1,0 +1,112 @@
+"""What one model does on the evaluation sets, item by item: all that metrics need, and all that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SETS = {
+    "forget": "forget",
+    "forget_paraphrased": "forget_paraphrased",
+    "retain": "retain",
+    "real_authors": "ra",
+    "world_facts": "wf",
+}
+"""Evaluation sets and the prefixes of their metrics' names; one more set, ``holdout``, serves membership attacks."""
+
+
+@dataclass
+class SetScores:
+    """One evaluation set. Arrays are float64 unless said otherwise; ``None`` where a set has no such thing.
+
+    Attributes:
+        ids: (N,) int row numbers; a repeated one is counted once.
+        answer_loss: (N,) loss of the answer, nats a token, the end token included.
+        paraphrase_loss: (N,) of the paraphrased answer (of the answer in a row that has none).
+        wrong_losses: (N, K) of the perturbed answers.
+        rouge: (N,) ROUGE-L recall of the greedy generation.
+        generations: (N,) str.
+        tokens: (N,) the answer's tokens without the end token, which the next four leave out as well.
+        correct: (N,) how many of them are the most likely one after the true tokens before them.
+        suffix: (N,) how many at the answer's end are so without a gap.
+        min_k: (N,) minus the mean of the lowest 40 % of their log-probabilities, nats.
+        min_k_plus_plus: (N,) the same of log-probabilities standardised over the vocabulary.
+        zlib_bytes: (N,) length of the answer's text, compressed.
+        gradient_norm: (N,) mean over parameter tensors of the norm of the loss's gradient.
+    """
+
+    ids: np.ndarray
+    answer_loss: np.ndarray
+    paraphrase_loss: np.ndarray | None = None
+    wrong_losses: np.ndarray | None = None
+    rouge: np.ndarray | None = None
+    generations: np.ndarray | None = None
+    tokens: np.ndarray | None = None
+    correct: np.ndarray | None = None
+    suffix: np.ndarray | None = None
+    min_k: np.ndarray | None = None
+    min_k_plus_plus: np.ndarray | None = None
+    zlib_bytes: np.ndarray | None = None
+    gradient_norm: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Keep each item once, in order."""
+        _, first = np.unique(self.ids, return_index=True)
+        if len(first) < len(self.ids) or (np.diff(first) < 0).any():
+            for name, value in vars(self).items():
+                if value is not None:
+                    setattr(self, name, value[first])
+
+    @property
+    def correct_loss(self) -> np.ndarray:
+        """(N,) of the right answer in truth ratios: the paraphrase where there is one."""
+        return self.answer_loss if self.paraphrase_loss is None else self.paraphrase_loss
+
+    @classmethod
+    def merge(cls, parts: Sequence[SetScores]) -> SetScores:
+        """The items of several (of all ranks)."""
+        joined: dict[str, Any] = {}
+        for name in vars(parts[0]):
+            # A part without items has one-dimensional arrays only; a field that no part has stays None.
+            found = [getattr(p, name) for p in parts if len(p.ids) and getattr(p, name) is not None]
+            joined[name] = np.concatenate(found) if found else getattr(parts[0], name)
+        return cls(**joined)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Lists by field, for JSON."""
+        return {name: None if value is None else value.tolist() for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> SetScores:
+        """What ``as_dict`` gave.
+
+        Raises:
+            TypeError: A field is unknown or missing, or has a null among its values.
+            ValueError: Fields differ in length.
+        """
+        if (
+            len({len(fields["ids"]), *(len(v) for v in fields.values() if v is not None), len(fields["answer_loss"])})
+            > 1
+        ):
+            raise ValueError("fields of one set have different numbers of items")
+        kinds = {"ids": np.int64, "generations": object}
+        arrays: dict[str, Any] = {
+            k: None if v is None else np.array(v, dtype=kinds.get(k, np.float64)) for k, v in fields.items()
+        }
+        return cls(**arrays)
+
+
+Scores = dict[str, SetScores]
+"""By evaluation set."""
+
+
+def broken_items(scores: Scores) -> dict[str, int]:
+    """How many items of each set have a loss that is NaN or infinite; sets without such items are left out."""
+    counts = {}
+    for name, s in scores.items():
+        losses = [s.answer_loss, s.correct_loss, *([] if s.wrong_losses is None else s.wrong_losses.T)]
+        counts[name] = int((~np.isfinite(losses)).any(axis=0).sum())
+    return {name: n for name, n in counts.items() if n}

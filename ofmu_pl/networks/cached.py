@@ -1,0 +1,82 @@
+"""Scores by content: a model that has been scored on these rows, with this code, is not scored again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from ofmu_pl.data import text
+from ofmu_pl.files import write_json
+from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.networks import gradient_norms, prompts, scoring
+from ofmu_pl.provenance import weights_hash
+
+
+def cached_scores(
+    model: Any,
+    data: Any,
+    *,
+    max_new_tokens: int,
+    hidden: int | None = None,
+    with_gradient_norms: bool = False,
+    cache: Path | None = None,
+    progress: bool = False,
+) -> Scores:
+    """``scoring.score_rows`` on all evaluation sets of a data module, or what it gave before.
+
+    Args:
+        model: A Hugging Face causal language model.
+        data: A ``PairedDataModule`` after ``setup``.
+        max_new_tokens: Length of generations.
+        hidden: See ``scoring.score_rows``.
+        with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
+        cache: Folder of stored scores; ``None``: none.
+        progress: Show a progress bar.
+    """
+    path = None
+    if cache is not None:
+        facts = {
+            "weights": weights_hash(model),
+            "dtype": str(model.dtype),
+            "device": model.device.type,
+            "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
+            "template": data.encoder.template_hash,
+            "settings": [max_new_tokens, hidden, with_gradient_norms],
+            "code": [_file_hash(module.__file__) for module in (text, prompts, scoring, gradient_norms)],
+            "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
+        }
+        path = cache / f"{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}.json"
+    scores = _read(path)
+    if scores is None:
+        scores = scoring.score_rows(
+            model, data.encoder, data.evaluation_sets, max_new_tokens=max_new_tokens, hidden=hidden, progress=progress
+        )
+        if with_gradient_norms:
+            gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
+        if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+            write_json(path, {name: s.as_dict() for name, s in scores.items()})
+    return scores
+
+
+def _read(path: Path | None) -> Scores | None:
+    """Stored scores; what the first rank finds holds for all, so that all score or none does."""
+    scores = None
+    if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+        try:
+            scores = {name: SetScores.from_dict(s) for name, s in json.loads(path.read_text()).items()}
+        except (OSError, ValueError, TypeError):
+            scores = None  # absent or damaged: scored again and written anew
+    if dist.is_initialized():
+        shared = [scores]
+        dist.broadcast_object_list(shared)
+        scores = shared[0]
+    return scores
+
+
+def _file_hash(path: str | None) -> str:
+    return hashlib.sha256(Path(path or "").read_bytes()).hexdigest()[:16]

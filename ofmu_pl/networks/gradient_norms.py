@@ -1,0 +1,54 @@
+"""The gradient-norm membership attack: what a model has learnt by heart it has little left to learn from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from tqdm.auto import tqdm
+
+from ofmu_pl.data.text import ChatEncoder, Row, collate
+from ofmu_pl.losses import IGNORED
+from ofmu_pl.metrics import Scores
+from ofmu_pl.networks.language import answer_nll
+
+
+def add_gradient_norms(
+    model: Any, encoder: ChatEncoder, sets: dict[str, list[Row]], scores: Scores, progress: bool = False
+) -> None:
+    """Fill ``gradient_norm`` of the forget and holdout scores: ``mean_p |d l_i / d theta_p|`` over tensors p.
+
+    ``l_i`` is the answer's loss without its end token (as open-unlearning has it, one row at a time). With several
+    ranks each differentiates a share.
+
+    Args:
+        model: A Hugging Face causal language model; gradients that it holds are dropped.
+        encoder: Makes tokens of rows.
+        sets: Rows by evaluation set.
+        scores: Theirs, changed in place.
+        progress: Show a progress bar.
+    """
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    training = model.training
+    model.eval()
+    for name in ("forget", "holdout"):
+        if name not in scores:
+            continue
+        ids = scores[name].ids
+        norms = np.zeros(len(ids))
+        for k in tqdm(range(rank, len(ids), world), desc=f"gradients, {name}", leave=False, disable=not progress):
+            row = sets[name][ids[k]]
+            batch = collate([encoder.encode(row["question"], row["answer"])], [0], pad_id=0)
+            batch["labels"][0, -1] = IGNORED  # the end token
+            loss = answer_nll(model, {key: x.to(model.device) for key, x in batch.items()}).mean()
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            norms[k] = np.mean([0.0 if g is None else g.double().norm().item() for g in gradients])
+        if world > 1:
+            shares: list[Any] = [None] * world
+            dist.all_gather_object(shares, norms)
+            norms = np.sum(shares, axis=0)
+        scores[name].gradient_norm = norms
+    model.train(training)

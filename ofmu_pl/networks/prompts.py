@@ -1,0 +1,168 @@
+"""Prompts read once by a causal language model, and continued: by given answers, or greedily by its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import DynamicCache
+
+from ofmu_pl.losses import IGNORED
+
+CHUNK_ELEMENTS = 2**24
+"""Logits that are cast to float32 at a time, 64 MiB: half-precision logits of a batch are never copied whole."""
+
+
+@dataclass
+class Prompts:
+    """B prompts, all but their last tokens already in the model's cache.
+
+    Attributes:
+        cache: Keys and values of P - 1 columns, padded on the left.
+        mask: (B, P) 1 where a column may be attended to; the last column is the last token's.
+        last: (B,) the last token.
+        position: (B,) its position.
+    """
+
+    cache: Any
+    mask: Tensor
+    last: Tensor
+    position: Tensor
+
+    def rows(self, index: Tensor) -> Prompts:
+        """Some of them, any number of times, with a cache of their own."""
+        cache = copy(self.cache)
+        cache.layers = [copy(layer) for layer in self.cache.layers]  # selecting then makes new tensors for these alone
+        cache.batch_select_indices(index)
+        return Prompts(cache, self.mask[index], self.last[index], self.position[index])
+
+
+def read_prompts(
+    model: Any, prompts: Sequence[list[int]], hidden: int | None = None, skip_hidden: bool = False
+) -> Prompts:
+    """Run a model over prompts, once.
+
+    Args:
+        model: A Hugging Face causal language model.
+        prompts: B lists of two tokens or more.
+        hidden: A token that nothing may attend to (open-unlearning hides every pad token, real or not).
+        skip_hidden: Positions count only tokens that are not hidden, as in ``model.generate``.
+    """
+    width = max(len(p) for p in prompts)
+    device = model.device
+    ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=device)
+    real = torch.arange(width, device=device) >= width - torch.tensor([[len(p)] for p in prompts], device=device)
+    mask = real.long() if hidden is None else (real & (ids != hidden)).long()
+    positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
+    cache = DynamicCache(config=model.config)
+    model.base_model(
+        input_ids=ids[:, :-1],
+        attention_mask=mask[:, :-1],
+        position_ids=positions[:, :-1],
+        past_key_values=cache,
+        use_cache=True,
+    )
+    return Prompts(cache, mask, ids[:, -1], positions[:, -1])
+
+
+@dataclass
+class AnswerScores:
+    """What a model says of B given answers of at most S tokens.
+
+    Attributes:
+        nll: (B, S) minus log-probability of each token, nats; 0 on padding.
+        mean: (B, S) of log-probability under the model's own distribution at each token; ``None`` if not asked for.
+        deviation: (B, S) its standard deviation, of variance 1e-6 at least; likewise.
+        correct: (B, S) whether the token is the most likely one; likewise.
+    """
+
+    nll: Tensor
+    mean: Tensor | None = None
+    deviation: Tensor | None = None
+    correct: Tensor | None = None
+
+
+def score_answers(model: Any, prompts: Prompts, answers: Sequence[list[int]], details: bool = False) -> AnswerScores:
+    """Score one answer a prompt; logits exist for answer tokens only.
+
+    Args:
+        model: The model that read the prompts.
+        prompts: B of them; their cache is spent.
+        answers: B token lists.
+        details: Compute the distribution's moments and the most likely tokens too.
+    """
+    width = max(len(a) for a in answers)
+    device = model.device
+    labels = torch.tensor([a + [IGNORED] * (width - len(a)) for a in answers], device=device)
+    # The last prompt token predicts the first answer token; nothing needs the last one's prediction.
+    ids = torch.cat([prompts.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
+    mask = torch.cat([prompts.mask, (labels[:, :-1] != IGNORED).long()], dim=1)
+    logits = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=prompts.position[:, None] + torch.arange(width, device=device),
+        past_key_values=prompts.cache,
+        use_cache=True,
+    ).logits
+    flat, targets = logits.flatten(0, 1), labels.flatten()
+    step = max(1, CHUNK_ELEMENTS // flat.shape[1])
+    parts = [_score(x, y, details) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
+    return AnswerScores(*(torch.cat(column).view(labels.shape) for column in zip(*parts, strict=True)))
+
+
+def _score(logits: Tensor, labels: Tensor, details: bool) -> tuple[Tensor, ...]:
+    """The fields of ``AnswerScores`` for (M, V) logits."""
+    scores = logits if logits.dtype == torch.float64 else logits.float()
+    nll = F.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="none")
+    if not details:
+        return (nll,)
+    log_p = scores.log_softmax(dim=1)
+    p = log_p.exp()
+    mean = (p * log_p).sum(1)
+    variance = (p * log_p.square()).sum(1) - mean.square()
+    return nll, mean, variance.clamp(min=1e-6).sqrt(), scores.argmax(dim=1) == labels
+
+
+def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_new_tokens: int) -> list[list[int]]:
+    """Most likely tokens after each prompt, without the end token.
+
+    A row that has ended leaves the batch and the cache: answers differ in length, and this halves the time of
+    ``model.generate``, which carries every row to the end of the longest.
+
+    Args:
+        model: The model that read the prompts.
+        prompts: B of them; their cache is spent.
+        stops: Tokens that end an answer.
+        max_new_tokens: Most tokens of an answer.
+    """
+    ends = torch.tensor(stops, device=model.device)
+    ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache
+    answers: list[list[int]] = [[] for _ in range(len(ids))]
+    running = list(range(len(ids)))
+    for _ in range(max_new_tokens):
+        logits = model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits
+        tokens = logits[:, -1].argmax(dim=-1)
+        alive = (~torch.isin(tokens, ends)).nonzero()[:, 0]
+        if len(alive) < len(running):
+            cache.batch_select_indices(alive)
+            running = [running[i] for i in alive.tolist()]
+            tokens, mask, positions = tokens[alive], mask[alive], positions[alive]
+        if not running:
+            break
+        for row, token in zip(running, tokens.tolist(), strict=True):
+            answers[row].append(token)
+        ids, positions = tokens[:, None], positions + 1
+        mask = torch.cat([mask, mask.new_ones(len(running), 1)], dim=1)
+    return answers

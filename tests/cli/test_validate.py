@@ -1,0 +1,101 @@
+"""Evaluation without training: any model's folder, references of three kinds, a cache, several ranks."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ofmu_pl.networks import scoring
+
+
+@pytest.fixture
+def validate(fit):
+    """Runs ``validate`` on the tiny target; returns its folder."""
+    return lambda *options: fit(*options, command="validate")
+
+
+def read(folder, name="results.json"):
+    return json.loads((folder / name).read_text())
+
+
+def test_values_are_those_of_the_run_that_made_the_model(validate, models):
+    folder = validate("--evaluation.reference", str(models / "retrained/latest/hf"))
+    target = read(models / "target/latest")
+    assert read(folder)["metrics"]["model_utility"] == target["metrics"]["model_utility"]
+    assert read(folder)["provenance"]["weights"] == target["provenance"]["weights"]
+    assert read(folder)["provenance"]["steps"] == 0
+
+
+def test_a_reference_file_stands_for_its_model(validate, fit, models):
+    folder = validate("--evaluation.reference", str(models / "retrained/latest/hf"))
+    metrics = read(folder)["metrics"]
+    for file in (folder / "reference.json", models / "retrained/latest/reference.json"):
+        again = fit("--evaluation.reference", str(file), command="test")
+        assert read(again)["metrics"] == metrics
+
+
+def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
+    retrained = models / "retrained/latest/hf"
+    folder = fit("--model.network.path", str(retrained), command="validate")
+    reference = read(folder, "reference.json")
+    assert reference["model"]["streams"] == ["retain"]
+    facts = {"weights", "dtype", "max_new_tokens", "hidden_token", "date_string", "template_hash", "hashes", "versions"}
+    assert facts <= reference["evaluation"].keys()
+    metrics = read(fit("--evaluation.reference", str(folder / "reference.json"), command="validate"))["metrics"]
+    assert metrics == read(fit("--evaluation.reference", str(retrained), command="validate"))["metrics"]
+
+
+def test_a_second_retrained_model_gives_the_ceiling(validate, models):
+    retrained = str(models / "retrained/latest/hf")
+    references = ["--evaluation.reference", retrained, "--evaluation.second_reference"]
+    same = read(validate(*references, retrained))["metrics"]
+    assert (same["forget_quality_ceiling"]["value"], same["forget_quality_ceiling_D"]["value"]) == (1.0, 0.0)
+
+
+def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch):
+    first = validate()
+    calls = []
+    scored = scoring.score_rows
+    monkeypatch.setattr(scoring, "score_rows", lambda *args, **kwargs: calls.append(1) or scored(*args, **kwargs))
+    assert read(validate())["metrics"] == read(first)["metrics"]
+    assert not calls
+    other = validate("--evaluation.max_new_tokens", "7")
+    assert len(calls) == 1, "other settings are scored anew"
+    cache = first.parents[2] / "cache"
+    assert len(list(cache.iterdir())) == 2
+    for path in cache.iterdir():
+        path.write_text(path.read_text()[:100])
+    assert read(validate("--evaluation.max_new_tokens", "7"))["metrics"] == read(other)["metrics"]
+    assert len(calls) == 2, "a damaged file is no result"
+
+
+def test_open_unlearning_s_definition_writes_its_logs_and_reads_them(validate, models):
+    compatible = ["--evaluation.definition", "open_unlearning"]
+    reference = validate("--model.network.path", str(models / "retrained/latest/hf"), *compatible)
+    log, summary = read(reference, "TOFU_EVAL.json"), read(reference, "TOFU_SUMMARY.json")
+    results = read(reference)
+    assert results["definition"] == "open_unlearning"
+    assert summary["model_utility"] == log["model_utility"]["agg_value"] == results["metrics"]["model_utility"]["value"]
+    assert log["forget_Q_A_ROUGE"]["value_by_index"]["0"].keys() >= {"input", "ground_truth", "generation"}
+    by_log = read(validate("--evaluation.reference", str(reference / "TOFU_EVAL.json"), *compatible))["metrics"]
+    by_file = read(validate("--evaluation.reference", str(reference / "reference.json"), *compatible))["metrics"]
+    for name in ("forget_quality", "forget_quality_D", "forget_truth_ratio", "forget_Q_A_Prob"):
+        assert by_log[name] == by_file[name], name
+    assert not (validate() / "TOFU_EVAL.json").exists(), "other numbers under its file names would mislead"
+
+
+def test_two_ranks_give_the_values_of_one(validate, models, tmp_path):
+    alone = read(validate("--evaluation.reference", str(models / "retrained/latest/hf")))["metrics"]
+    config = validate().joinpath("config.yaml")
+    words = [sys.executable, "-m", "ofmu_pl", "validate", "--config", str(config), "--logs", str(tmp_path / "two")]
+    words += ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    words += ["--evaluation.reference", str(models / "retrained/latest/hf")]
+    done = subprocess.run(words, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    together = read(tmp_path / "two/authors/ofmu/version_0")["metrics"]
+    assert together.keys() == alone.keys()
+    for name, result in alone.items():
+        assert together[name]["value"] == pytest.approx(result["value"], rel=1e-6), name
+        assert together[name]["n"] == result["n"], name
