@@ -1,4 +1,9 @@
-"""Losses as functions of network outputs: one value a sample, so that means over any split of a batch add up."""
+"""Losses as functions of network outputs: one value a sample, so that means over any split of a batch add up.
+
+B samples, S positions, V tokens. ``targets`` (B, S) holds the token that each position predicts, ``IGNORED`` where
+there is no loss; a sample without any target has loss 0 and no gradient. Everything is computed in float32 at least.
+Upstream's means run over all tokens of a batch and so weigh long answers more; ours run over samples.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,27 @@ IGNORED = -100
 """The label of positions without loss (Hugging Face's convention)."""
 
 
+# Log-likelihoods -------------------------------------------------------------------------------------------------
+
+
+def shifted(labels: Tensor) -> Tensor:
+    """Targets of (B, S) unshifted labels. The labels are shifted, not the logits, which derivatives would copy."""
+    return F.pad(labels[:, 1:], (0, 1), value=IGNORED)
+
+
+def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
+    """``-log p(target)`` of each position, (B, S) in nats, 0 where there is no target."""
+    flat = _precise(logits).flatten(0, 1)
+    nll = F.cross_entropy(flat, targets.flatten(), ignore_index=IGNORED, reduction="none")
+    return nll.view(targets.shape)
+
+
+def sample_mean(values: Tensor, targets: Tensor) -> Tensor:
+    """(B,) means of (B, S) values over the positions that have a target."""
+    mask = targets != IGNORED
+    return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
 def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean negative log-likelihood of each answer, in nats a token.
 
@@ -17,17 +43,14 @@ def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
     loss, whose plain mean over rows is L_f or L_r (a token mean would weigh long answers more and not add up).
 
     Args:
-        logits: (B, S, V) of any float dtype; cast to at least float32 before the log-softmax.
+        logits: (B, S, V) of any float dtype.
         labels: (B, S) token ids, unshifted, ``-100`` where there is no loss.
 
     Returns:
         (B,) float32 (float64 for float64 logits).
     """
-    # The labels are shifted, not the logits: a slice of these would be copied in every derivative.
-    targets = F.pad(labels[:, 1:], (0, 1), value=IGNORED)
-    scores = logits if logits.dtype == torch.float64 else logits.float()
-    nll = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
-    return nll.view(targets.shape).sum(1) / (targets != IGNORED).sum(1)
+    targets = shifted(labels)
+    return token_nll(logits, targets).sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
 
 
 def ceiling(losses: Tensor, level: float | None, width: float = 0.25) -> Tensor:
@@ -44,3 +67,129 @@ def ceiling(losses: Tensor, level: float | None, width: float = 0.25) -> Tensor:
     if level is None:
         return losses
     return level - width * F.softplus((level - losses) / width)
+
+
+# Forget losses, to be minimised ----------------------------------------------------------------------------------
+
+
+def npo(nll: Tensor, reference_nll: Tensor, beta: float) -> Tensor:
+    """Negative preference optimisation, ``(2/beta) log(1 + (p / p_ref)^beta)`` (Zhang et al. 2024, eq. 3).
+
+    Args:
+        nll: (B,) *summed* negative log-likelihoods of the forget answers.
+        reference_nll: (B,) the same under the frozen reference.
+        beta: Inverse temperature; towards 0 this is gradient ascent.
+    """
+    return 2 / beta * F.softplus(beta * (reference_nll - nll))
+
+
+def simnpo(nll: Tensor, beta: float, delta: float = 0.0) -> Tensor:
+    """SimNPO, ``-(2/beta) log sigmoid(beta (l - delta))`` of *mean* losses l, no reference (Fan et al. 2024, eq. 6).
+
+    Args:
+        nll: (B,) mean negative log-likelihoods.
+        beta: Inverse temperature.
+        delta: Margin in nats.
+    """
+    return 2 / beta * F.softplus(beta * (delta - nll))
+
+
+def dpo(
+    preferred: Tensor, reference_preferred: Tensor, forget: Tensor, reference_forget: Tensor, beta: float
+) -> Tensor:
+    """Direct preference of another answer over the forget answer (IdkDPO: a refusal; AltPO: a made-up answer).
+
+    ``-(2/beta) log sigmoid(beta (log p(a)/p_ref(a) - log p(y)/p_ref(y)))``; Rafailov et al. 2023, eq. 7, scaled as NPO.
+
+    Args:
+        preferred: (B,) summed negative log-likelihoods of the preferred answers.
+        reference_preferred: (B,) under the reference.
+        forget: (B,) of the forget answers.
+        reference_forget: (B,) under the reference.
+        beta: Inverse temperature.
+    """
+    margin = (reference_preferred - preferred) - (reference_forget - forget)
+    return 2 / beta * F.softplus(-beta * margin)
+
+
+def weighted_ascent(logits: Tensor, targets: Tensor, beta_1: float, beta_2: float = 0.0) -> Tensor:
+    """Ascent with constant token weights, ``-mean_t w_t l_t`` with ``w = p^beta_1 (1 - p)^beta_2`` detached.
+
+    WGA is ``beta_2 = 0`` (Wang et al. 2025), SatImp has both (Yang et al. 2025).
+    """
+    nll = token_nll(logits, targets)
+    p = (-nll.detach()).exp()
+    return -sample_mean(p**beta_1 * (1 - p) ** beta_2 * nll, targets)
+
+
+def undial(logits: Tensor, targets: Tensor, reference_logits: Tensor, beta: float) -> Tensor:
+    """Cross-entropy to the reference's distribution with the true token's logit lowered by ``beta`` (Dong et al. 2024).
+
+    Over answer positions; upstream averages over prompt and padding as well, where label -100 hits token V - 100.
+
+    Args:
+        logits: (B, S, V).
+        targets: (B, S).
+        reference_logits: (B, S, V) of the frozen reference.
+        beta: How far the true token is pushed down, in logits.
+    """
+    lowered = _precise(reference_logits) - beta * _one_hot(targets, logits.shape[2])
+    return sample_mean(_cross_entropy(lowered.softmax(2), logits), targets)
+
+
+def ce_u(logits: Tensor, targets: Tensor, skip: int = 1) -> Tensor:
+    """Cross-entropy to the model's own distribution without the true token (Yang 2025).
+
+    Args:
+        logits: (B, S, V).
+        targets: (B, S).
+        skip: Answer tokens at the start that are left alone.
+    """
+    own = _precise(logits.detach()).masked_fill(_one_hot(targets, logits.shape[2]).bool(), -torch.inf).softmax(2)
+    early = (targets != IGNORED).cumsum(1) <= skip
+    return sample_mean(_cross_entropy(own, logits), targets.masked_fill(early, IGNORED))
+
+
+def logit_margin(logits: Tensor, targets: Tensor) -> Tensor:
+    """``mean_t (max_v z_v - mean_v z_v)^2``: flattens the logits at answer positions (PDU's forget term).
+
+    Upstream masks with unshifted labels and so covers positions one late.
+    """
+    z = _precise(logits)
+    return sample_mean((z.amax(2) - z.mean(2)).square(), targets)
+
+
+# Distances to a frozen model or vector ---------------------------------------------------------------------------
+
+
+def kl(logits: Tensor, targets: Tensor, reference_logits: Tensor) -> Tensor:
+    """``mean_t KL(p_ref || p)`` over answer positions (upstream sums prompt and padding in)."""
+    log_p, log_q = _precise(logits).log_softmax(2), _precise(reference_logits).log_softmax(2)
+    return sample_mean((log_q.exp() * (log_q - log_p)).sum(2), targets)
+
+
+def hidden_distance(hidden: Tensor, goal: Tensor, mask: Tensor) -> Tensor:
+    """``mean_t |h_t - goal_t|^2 / d`` of each sample (RMU; upstream divides by every row's count in turn: B x B).
+
+    Args:
+        hidden: (B, S, d).
+        goal: (B, S, d) of the frozen model, or (d,) the control vector.
+        mask: (B, S) positions that count.
+    """
+    distance = (_precise(hidden) - _precise(goal)).square().mean(2)
+    return (distance * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def _precise(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _one_hot(targets: Tensor, size: int) -> Tensor:
+    """(B, S, V) zeros where there is no target."""
+    mask = targets != IGNORED
+    return F.one_hot(targets.where(mask, 0), size) * mask.unsqueeze(2)
+
+
+def _cross_entropy(p: Tensor, logits: Tensor) -> Tensor:
+    """(B, S) of distributions to logits."""
+    return -(p * _precise(logits).log_softmax(2)).sum(2)
