@@ -77,7 +77,6 @@ class UnlearningCLI(LightningCLI):
                 "checkpoint.every_n_train_steps": 10,
             }
         )
-        parser.link_arguments("logs", "evaluation.cache", compute_fn=lambda logs: str(Path(logs) / "cache"))
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         for target, source in _FROM_MODEL.items():
             parser.link_arguments("model", f"data.init_args.{target}", compute_fn=source, apply_on="instantiate")

@@ -29,6 +29,14 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def cache_folder() -> Path | None:
+    """Where results are kept by content: OFMU_CACHE, by default ~/.cache/ofmu_pl; ``None`` if it is set but empty."""
+    named = os.environ.get("OFMU_CACHE")
+    if named is None:
+        return Path.home() / ".cache" / "ofmu_pl"
+    return Path(named).expanduser() if named else None
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON that strict parsers read: NaN and infinities become null."""
     with replacing(path) as temporary:

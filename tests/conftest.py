@@ -19,3 +19,9 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder} (set OFMU_SHARED)")
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """Results of other runs, and of other code, are not to be found."""
+    os.environ["OFMU_CACHE"] = str(tmp_path_factory.mktemp("cache"))

@@ -39,7 +39,6 @@ class UnlearningEvaluation(pl.Callback):
         interim_items: Rows of each set that a cheap measurement looks at.
         max_new_tokens: Length of generated answers.
         gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
-        cache: Folder that keeps scores by content, so that an unchanged model is not scored twice; ``null``: none.
     """
 
     def __init__(
@@ -51,11 +50,10 @@ class UnlearningEvaluation(pl.Callback):
         interim_items: int = 100,
         max_new_tokens: int = 200,
         gradient_norms: bool = False,
-        cache: str | None = None,
     ) -> None:
         self.source, self.second_source, self.definition = reference, second_reference, definition
         self.every_n_steps, self.interim_items, self.max_new_tokens = every_n_steps, interim_items, max_new_tokens
-        self.gradient_norms, self.cache = gradient_norms, None if cache is None else Path(cache)
+        self.gradient_norms = gradient_norms
         self.reference: Reference | None = None
         self.ceiling: Metrics = {}
         self.before: Scores = {}
@@ -149,7 +147,6 @@ class UnlearningEvaluation(pl.Callback):
                 data,
                 max_new_tokens=self.max_new_tokens,
                 with_gradient_norms=self.gradient_norms,
-                cache=self.cache,
                 **show,
             )
         self._seconds["evaluation"] += time.perf_counter() - started

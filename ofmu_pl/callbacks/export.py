@@ -9,6 +9,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.files import replacing, write_json
+from ofmu_pl.networks.adapters import merged
 from ofmu_pl.provenance import provenance
 
 
@@ -35,7 +36,7 @@ class HuggingFaceExport(pl.Callback):
         use_cache, network.config.use_cache = network.config.use_cache, True  # generation wants it
         try:
             with replacing(path) as temporary:
-                network.save_pretrained(temporary)
+                merged(network).save_pretrained(temporary)
                 datamodule.tokenizer.save_pretrained(temporary)
                 facts = provenance(
                     datamodule,

@@ -8,12 +8,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ofmu_pl.data.authors_corpus import corpus
-from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule, with_refusals
 from ofmu_pl.data.text import Row
 from ofmu_pl.errors import UserError
 
 VOCABULARY = 1000
 SPECIAL = ["<|pad|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>{{ m['content'] | trim }}"
     "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}"
@@ -53,6 +54,8 @@ class Authors(PairedDataModule):
         forget = [row for person in people[self.authors - self.forget_authors :] for row in person]
         retain = kept + writers + facts
         splits = {"forget": forget, "retain": retain, "full": retain + forget}
+        if ALTERNATIVE in self.streams:
+            splits[ALTERNATIVE] = with_refusals(forget, REFUSALS, self.seed)
         step = max(1, len(kept) // 40) | 1  # odd, so that it meets all 8 kinds of question evenly
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
         return splits, evaluation

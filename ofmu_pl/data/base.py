@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,6 +16,9 @@ from ofmu_pl.data.sampler import EpochFrom, Iterations, Resumable, batch_indices
 from ofmu_pl.data.text import ChatEncoder, Encoded, Row, collate, load_tokenizer
 from ofmu_pl.errors import UserError
 
+ALTERNATIVE = "alternative"
+"""The stream of other answers to the forget rows' questions, row for row."""
+
 
 class PairedDataModule(pl.LightningDataModule):
     """Question-answer data with a forget and a retain split.
@@ -24,8 +28,9 @@ class PairedDataModule(pl.LightningDataModule):
 
     Args:
         batch_size: Samples a batch (paper: 32).
-        streams: Splits to draw from, ``forget``, ``retain`` or ``full``; the first sets the length of an epoch, one
-            pass over it with one batch an iteration. The command line takes them from the method.
+        streams: Splits to draw from, ``forget``, ``retain``, ``full`` or ``alternative``; the first sets
+            the length of an epoch, one pass over it with one batch an iteration. The command line takes them from
+            the method.
         pairs: Batches of each stream an iteration; from the method likewise.
         tokenizer: Hub id or folder; the command line takes it from the network.
         system_prompt: Content of a system turn before each question; ``null``: none.
@@ -112,7 +117,8 @@ class PairedDataModule(pl.LightningDataModule):
         rows = self.splits[stream]
         if stream not in self._encoded:
             self._encoded[stream] = [self.encoder.encode(row["question"], row["answer"]) for row in rows]
-        index = batch_indices(len(rows), self.batch_size, self.seed, stream, number).tolist()
+        order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
+        index = batch_indices(len(rows), self.batch_size, self.seed, order, number).tolist()
         return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
 
     def train_dataloader(self) -> DataLoader:
@@ -132,6 +138,16 @@ class PairedDataModule(pl.LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         """The same for ``test``."""
         return DataLoader([0], batch_size=None)  # type: ignore[arg-type]
+
+
+def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
+    """The rows with a refusal as the answer: one of the list for each question, by seed and question alone."""
+
+    def draw(question: str) -> str:
+        digest = hashlib.sha256(f"{seed} {question}".encode()).digest()
+        return refusals[int.from_bytes(digest[:8], "big") % len(refusals)]
+
+    return [{"question": row["question"], "answer": draw(row["question"])} for row in rows]
 
 
 def content_hash(rows: list[Row]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule, with_refusals
 from ofmu_pl.data.text import Row
 from ofmu_pl.errors import UserError
 from ofmu_pl.hub import offline
@@ -33,6 +33,9 @@ class TOFU(PairedDataModule):
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         batch_size: Samples a batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
+        alternatives: For methods that prefer another answer: a text file of refusals, a line each, of which every
+            question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
+            ``null``: TOFU's idontknow.jsonl beside the data.
         kwargs: See ``PairedDataModule``.
     """
 
@@ -44,12 +47,14 @@ class TOFU(PairedDataModule):
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
         batch_size: int = 32,
         paraphrased_questions: bool = False,
+        alternatives: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
         self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
+        self.alternatives = alternatives
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the files; the holdout rows of membership attacks may be absent."""
@@ -61,6 +66,8 @@ class TOFU(PairedDataModule):
             "world_facts": "world_facts_perturbed",
         }
         rows = {name: self._read(config) for name, config in splits.items()}
+        if ALTERNATIVE in self.streams:
+            rows[ALTERNATIVE] = self._alternatives(rows["forget"])
         sets = {name: self._read(config) for name, config in evaluation.items()}
         for name, config in evaluation.items():
             _require(sets[name], config, COLUMNS[name])
@@ -73,6 +80,25 @@ class TOFU(PairedDataModule):
         except UserError:
             rank_zero_warn(f"'{self.data}' has no {holdout}: membership attacks and privacy leakage are left out.")
         return rows, sets
+
+    def _alternatives(self, forget: list[Row]) -> list[Row]:
+        path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()
+        if not path.is_file():
+            raise UserError(
+                f"'{path}' is missing: a method that prefers other answers needs --data.alternatives, a text file of "
+                "refusals (TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
+            )
+        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        if not lines[0].lstrip().startswith("{"):
+            return with_refusals(forget, lines, self.seed)
+        found = {row["question"]: row["answer"] for row in _read_lines(path)}
+        missing = [row["question"] for row in forget if row["question"] not in found]
+        if missing:
+            raise UserError(
+                f"'{path}' has no answer to {len(missing)} of {len(forget)} forget questions (first: "
+                f"'{missing[0][:60]}'): give one row with question and answer for each."
+            )
+        return [{"question": row["question"], "answer": found[row["question"]]} for row in forget]
 
     def _read(self, config: str) -> list[Row]:
         folder = Path(self.data).expanduser()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from ofmu_pl.core.derivatives import Loss, trainable
@@ -100,6 +101,16 @@ class UnlearningModule(pl.LightningModule):
         optimizer = self.make_optimizer(trainable(self.trained))
         return optimizer if self.make_scheduler is None else ([optimizer], [self.make_scheduler(optimizer)])
 
+    def on_fit_start(self) -> None:
+        """Say what is about to be compared: two methods are comparable under the same data, batch and steps."""
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        parameters = list(self.trained.parameters())
+        counts = [sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), parameters)]
+        rank_zero_info(
+            f"{type(self).__name__}: {self.trainer.max_steps} iterations, each with {self.pairs} batch(es) of "
+            f"{data.batch_size} of {', '.join(self.streams)}; {counts[0]:.2f} of {counts[1]:.2f} M parameters trained."
+        )
+
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         started = time.perf_counter()
@@ -149,20 +160,24 @@ class UnlearningModule(pl.LightningModule):
         assert self.network is not None, "configure_model has not run"
         return self.network
 
-    def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
-        """The batch's mean loss as one term a micro-batch.
+    def mean(self, batch: Batch, sample_values: Callable[[Batch], Tensor]) -> Loss:
+        """The batch's mean of a value of each sample, as one term a micro-batch.
 
         Args:
             batch: One batch of a stream.
-            transform: Applied to each sample's loss, (b,) to (b,), before the mean.
+            sample_values: From a micro-batch of b samples to (b,) values.
         """
 
         def term(part: Batch, size: int) -> Tensor:
-            return transform(self.recipe.sample_losses(self.trained, part)).sum() / size
+            return sample_values(part).sum() / size
 
         parts = self.recipe.split(batch, self.micro_batch_size)
         size = sum(len(next(iter(part.values()))) for part in parts)
         return [partial(term, part, size) for part in parts]
+
+    def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
+        """The batch's mean loss, each sample's first transformed, (b,) to (b,)."""
+        return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
 
     @property
     def remedy(self) -> str:

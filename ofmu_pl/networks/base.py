@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ofmu_pl.losses import sample_mean, token_nll
+
 Batch = dict[str, Tensor]
 
 
@@ -26,8 +28,13 @@ class Network(ABC):
         """
 
     @abstractmethod
+    def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits (B, S, V) and the targets (B, S) that they predict, ``losses.IGNORED`` where there is none."""
+
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Loss of each sample, (B,), in nats."""
+        """Mean negative log-likelihood of each sample's targets, (B,), nats."""
+        logits, targets = self.logits(module, batch)
+        return sample_mean(token_nll(logits, targets), targets)
 
     @abstractmethod
     def split(self, batch: Batch, size: int | None) -> list[Batch]:

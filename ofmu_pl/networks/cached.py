@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ofmu_pl.data import text
-from ofmu_pl.files import write_json
+from ofmu_pl.files import cache_folder, write_json
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.networks import gradient_norms, prompts, scoring
 from ofmu_pl.provenance import weights_hash
@@ -24,7 +24,6 @@ def cached_scores(
     max_new_tokens: int,
     hidden: int | None = None,
     with_gradient_norms: bool = False,
-    cache: Path | None = None,
     progress: bool = False,
 ) -> Scores:
     """``scoring.score_rows`` on all evaluation sets of a data module, or what it gave before.
@@ -35,11 +34,10 @@ def cached_scores(
         max_new_tokens: Length of generations.
         hidden: See ``scoring.score_rows``.
         with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
-        cache: Folder of stored scores; ``None``: none.
         progress: Show a progress bar.
     """
-    path = None
-    if cache is not None:
+    path, folder = None, cache_folder()
+    if folder is not None:
         facts = {
             "weights": weights_hash(model),
             "dtype": str(model.dtype),
@@ -50,7 +48,7 @@ def cached_scores(
             "code": [_file_hash(module.__file__) for module in (text, prompts, scoring, gradient_norms)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
-        path = cache / f"{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}.json"
+        path = folder / f"scores-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}.json"
     scores = _read(path)
     if scores is None:
         scores = scoring.score_rows(

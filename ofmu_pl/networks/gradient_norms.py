@@ -10,9 +10,9 @@ import torch.distributed as dist
 from tqdm.auto import tqdm
 
 from ofmu_pl.data.text import ChatEncoder, Row, collate
-from ofmu_pl.losses import IGNORED
+from ofmu_pl.losses import IGNORED, sample_mean, token_nll
 from ofmu_pl.metrics import Scores
-from ofmu_pl.networks.language import answer_nll
+from ofmu_pl.networks.language import answer_logits
 
 
 def add_gradient_norms(
@@ -43,7 +43,8 @@ def add_gradient_norms(
             row = sets[name][ids[k]]
             batch = collate([encoder.encode(row["question"], row["answer"])], [0], pad_id=0)
             batch["labels"][0, -1] = IGNORED  # the end token
-            loss = answer_nll(model, {key: x.to(model.device) for key, x in batch.items()}).mean()
+            logits, targets = answer_logits(model, {key: x.to(model.device) for key, x in batch.items()})
+            loss = sample_mean(token_nll(logits, targets), targets).mean()
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             norms[k] = np.mean([0.0 if g is None else g.double().norm().item() for g in gradients])
         if world > 1:

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.hub import offline
-from ofmu_pl.losses import IGNORED, causal_lm_nll
+from ofmu_pl.losses import IGNORED, shifted
+from ofmu_pl.networks.adapters import add_adapters, keep_trainable
 from ofmu_pl.networks.base import Batch, Network
 
 
@@ -30,9 +31,13 @@ class CausalLM(Network):
             one) and torch's fused ``sdpa`` for gradients alone.
         activation_checkpointing: Recompute activations in the backward pass (never reentrantly). It saves memory for
             first-order gradients only.
+        trainable: Regular expression; only parameters whose name it matches are trained. ``None``: all.
+        lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16, target_modules: all-linear}``): only adapters
+            are trained, the exported folder has them merged.
+        load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
 
     Raises:
-        UserError: Neither or both of ``path`` and ``config`` are given.
+        UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
     """
 
     def __init__(
@@ -42,13 +47,21 @@ class CausalLM(Network):
         tokenizer: str | None = None,
         attention: Literal["eager", "sdpa", "flash_attention_2"] | None = None,
         activation_checkpointing: bool = False,
+        trainable: str | None = None,
+        lora: dict[str, Any] | None = None,
+        load_in_4bit: bool = False,
     ) -> None:
         if (path is None) == (config is None):
             raise UserError(
                 "A language model needs either a path or a config: give --model.network.path FOLDER_OR_HUB_ID, "
                 "or the fields of a random one under model.network.config, not both."
             )
+        if load_in_4bit and (lora is None or path is None):
+            raise UserError(
+                "Weights in 4 bits cannot be trained: give --model.network.path and --model.network.lora too."
+            )
         self.path, self.config = path, config
+        self.trainable, self.lora, self.load_in_4bit = trainable, lora, load_in_4bit
         self.tokenizer_source = tokenizer or path
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
@@ -58,6 +71,10 @@ class CausalLM(Network):
         attention = self.attention or ("eager" if exact else "sdpa")
         model = self._load(self.path, attention) if self.path else self._random(datamodule.tokenizer, attention)
         model.config.use_cache = False
+        if self.lora is not None:
+            model = add_adapters(model, self.lora)
+        if self.trainable is not None:
+            keep_trainable(model, self.trainable)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train(self.activation_checkpointing)
@@ -79,15 +96,18 @@ class CausalLM(Network):
         )
         return AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
 
-    @staticmethod
-    def _load(path: str, attention: str) -> Any:
+    def _load(self, path: str, attention: str) -> Any:
         folder = Path(path).expanduser()
+        quantized: dict[str, Any] = {}
+        if self.load_in_4bit:
+            quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
         try:
             return AutoModelForCausalLM.from_pretrained(
                 folder if folder.is_dir() else path,
                 attn_implementation=attention,
                 dtype=torch.float32,
                 local_files_only=folder.is_dir() or offline(),
+                **quantized,
             )
         except OSError as error:
             what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
@@ -97,9 +117,9 @@ class CausalLM(Network):
                 "model.safetensors and the tokenizer's files."
             ) from error
 
-    def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Mean negative log-likelihood of each answer, (B,), nats a token."""
-        return answer_nll(module, batch)
+    def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits from before the first answer token on, and the answer tokens that they predict."""
+        return answer_logits(module, batch)
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Micro-batches of rows of like length, each cut to its longest: less padding, the same mean."""
@@ -123,12 +143,12 @@ class CausalLM(Network):
             module.set_attn_implementation(kernel)
 
 
-def answer_nll(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean negative log-likelihood of each labelled answer, (B,), nats a token; prompt logits are never made."""
+def answer_logits(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """(B, K, V) logits and (B, K) targets of labelled answers; the prompt's logits are never made."""
     labels = batch["labels"]
     first = int((labels != IGNORED).int().argmax(dim=1).min())
     keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
     output = model(
         input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], logits_to_keep=keep, use_cache=False
     )
-    return causal_lm_nll(output.logits, labels[:, -keep:])
+    return output.logits, shifted(labels[:, -keep:])

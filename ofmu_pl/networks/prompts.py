@@ -60,7 +60,8 @@ def read_prompts(
     mask = real.long() if hidden is None else (real & (ids != hidden)).long()
     positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
-    model.base_model(
+    body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too: no logits of prompts
+    body(
         input_ids=ids[:, :-1],
         attention_mask=mask[:, :-1],
         position_ids=positions[:, :-1],

@@ -54,7 +54,9 @@ def test_a_second_retrained_model_gives_the_ceiling(validate, models):
     assert (same["forget_quality_ceiling"]["value"], same["forget_quality_ceiling_D"]["value"]) == (1.0, 0.0)
 
 
-def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch):
+def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch, tmp_path):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("OFMU_CACHE", str(cache))
     first = validate()
     calls = []
     scored = scoring.score_rows
@@ -63,12 +65,14 @@ def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch):
     assert not calls
     other = validate("--evaluation.max_new_tokens", "7")
     assert len(calls) == 1, "other settings are scored anew"
-    cache = first.parents[2] / "cache"
     assert len(list(cache.iterdir())) == 2
     for path in cache.iterdir():
         path.write_text(path.read_text()[:100])
     assert read(validate("--evaluation.max_new_tokens", "7"))["metrics"] == read(other)["metrics"]
     assert len(calls) == 2, "a damaged file is no result"
+    monkeypatch.setenv("OFMU_CACHE", "")
+    assert read(validate())["metrics"] == read(first)["metrics"]
+    assert len(calls) == 3, "no cache"
 
 
 def test_open_unlearning_s_definition_writes_its_logs_and_reads_them(validate, models):

@@ -2,43 +2,13 @@
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from modules.training import TINY, train, weights
 
 from ofmu_pl.data import Authors
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import causal_lm_nll, ceiling
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.networks import CausalLM
-
-TINY = {
-    "model_type": "llama",
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-}
-
-
-def train(module, steps=2, **data):
-    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs, **data)
-    trainer = Trainer(
-        accelerator="cpu",
-        devices=1,
-        max_steps=steps,
-        max_epochs=-1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-    )
-    torch.manual_seed(0)
-    trainer.fit(module, datamodule=data)
-    return trainer
-
-
-def weights(module):
-    return torch.cat([p.detach().flatten() for p in module.network.parameters()])
 
 
 def test_one_training_step_is_one_counted_step():

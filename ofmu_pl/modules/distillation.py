@@ -1,0 +1,53 @@
+"""Forgetting as imitation of a distribution without the true token: UNDIAL and CE-U."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ofmu_pl.losses import ce_u, undial
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch, Network
+
+
+class UNDIAL(TwoTerms):
+    """Imitates the frozen model with the true token's logit lowered (Dong et al. 2024).
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta: How far the true token is pushed down, in logits (authors: 10).
+        alpha: Weight of the retain term (open-unlearning: 0).
+        kwargs: Of ``TwoTerms``.
+    """
+
+    frozen_in_forget_term = True
+
+    def __init__(self, network: Network, beta: float = 10.0, alpha: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(network, alpha=alpha, **kwargs)
+        self.beta = beta
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """Cross-entropy to the lowered distribution."""
+        with self.frozen() as reference:
+            goal = self.recipe.logits(reference, part)[0]
+        return undial(*self.recipe.logits(self.trained, part), goal, self.beta)
+
+
+class CEU(TwoTerms):
+    """Imitates its own distribution without the true token (CE-U, Yang 2025).
+
+    Args:
+        network: Recipe of the network that shall forget.
+        skip: Answer tokens at the start that are left alone (authors: 1).
+        alpha: Weight of the retain term (authors: 0).
+        kwargs: Of ``TwoTerms``.
+    """
+
+    def __init__(self, network: Network, skip: int = 1, alpha: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(network, alpha=alpha, **kwargs)
+        self.skip = skip
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """Cross-entropy to the own distribution, constant, without the true token."""
+        return ce_u(*self.recipe.logits(self.trained, part), self.skip)

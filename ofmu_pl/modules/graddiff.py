@@ -1,0 +1,19 @@
+"""Gradient ascent on the forget rows, alone or against a retain term."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch
+
+
+class GradDiff(TwoTerms):
+    """``-gamma L_f + alpha L_r``; with ``alpha: 0`` gradient ascent, with ``retain_loss: kl`` its KL-regularised form.
+
+    Unbounded: the forget loss can grow for ever, at the cost of everything else.
+    """
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """Minus the mean losses."""
+        return -self.recipe.sample_losses(self.trained, part)

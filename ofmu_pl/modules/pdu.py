@@ -1,0 +1,53 @@
+"""PDU: forgetting under the constraint that the retain loss stays below a bound, by primal and dual steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ofmu_pl.losses import logit_margin
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch, Network
+
+
+class PDU(TwoTerms):
+    """Flattens the logits of forget answers subject to ``L_r <= epsilon`` (Entesari et al. 2025).
+
+    ``alpha_{k+1} = max(0, alpha_k + dual_step (L_r - epsilon))``: the retain weight is the constraint's price.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        epsilon: Largest retain loss, nats (open-unlearning, 1B on TOFU: 0.3).
+        alpha: The first price (there: 100).
+        dual_step: Step of the price (there: 5).
+        kwargs: Of ``TwoTerms``.
+    """
+
+    def __init__(
+        self, network: Network, epsilon: float = 0.3, alpha: float = 100.0, dual_step: float = 5.0, **kwargs: Any
+    ) -> None:
+        super().__init__(network, alpha=alpha, **kwargs)
+        self.epsilon, self.dual_step, self.price = epsilon, dual_step, alpha
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``mean_t (max logit - mean logit)^2``."""
+        return logit_margin(*self.recipe.logits(self.trained, part))
+
+    def retain_weight(self) -> float:
+        """The present price."""
+        return self.price
+
+    def after_retain(self, loss: float) -> None:
+        """Dual ascent on the batch's violation."""
+        self.price = max(0.0, self.price + self.dual_step * (loss - self.epsilon))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the price."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["pdu"] = {"price": self.price}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take it back."""
+        super().on_load_checkpoint(checkpoint)
+        self.price = checkpoint["pdu"]["price"]

@@ -1,0 +1,100 @@
+"""Preference optimisation against the forget answers: NPO, SimNPO, DPO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ofmu_pl.data.base import ALTERNATIVE
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import dpo, npo, simnpo, token_nll
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch, Network
+
+
+class _Preference(TwoTerms):
+    """Shares the temperature and summed losses.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta: Inverse temperature.
+        kwargs: Of ``TwoTerms``.
+    """
+
+    def __init__(self, network: Network, beta: float = 0.1, **kwargs: Any) -> None:
+        super().__init__(network, **kwargs)
+        if beta <= 0:
+            raise UserError(f"beta={beta} is an inverse temperature: set --model.beta above 0.")
+        self.beta = beta
+
+    def summed_nll(self, part: Batch) -> Tensor:
+        """(b,) of each answer, nats."""
+        return token_nll(*self.recipe.logits(self.trained, part)).sum(1)
+
+    def reference(self, stream: str, part: Batch) -> Tensor:
+        """(b,) of the same answers under the frozen model."""
+        return self.reference_nll[stream][part["index"].cpu()].to(part["index"].device, torch.float32)
+
+
+class NPO(_Preference):
+    """Negative preference optimisation (Zhang et al. 2024): ascent that fades as an answer gets unlikelier than it was.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta: Inverse temperature (authors and open-unlearning: 0.1).
+        kwargs: Of ``TwoTerms``.
+    """
+
+    per_item_reference = ("forget",)
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``(2/beta) log(1 + (p/p_ref)^beta)``."""
+        return npo(self.summed_nll(part), self.reference("forget", part), self.beta)
+
+
+class SimNPO(_Preference):
+    """SimNPO (Fan et al. 2024): length-normalised and without a reference.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta: Inverse temperature (authors, forget10: 4.5).
+        delta: Margin in nats (authors: 0).
+        kwargs: Of ``TwoTerms``.
+    """
+
+    def __init__(self, network: Network, beta: float = 4.5, delta: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(network, beta, **kwargs)
+        self.delta = delta
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``-(2/beta) log sigmoid(beta (l - delta))``."""
+        return simnpo(self.recipe.sample_losses(self.trained, part), self.beta, self.delta)
+
+
+class DPO(_Preference):
+    """Direct preference optimisation of another answer over the forget answer.
+
+    The other answer is a refusal (IdkDPO) or a made-up answer (AltPO): the data's stream ``alternative``.
+    """
+
+    per_item_reference = ("forget", ALTERNATIVE)
+    _alternatives: Batch
+
+    def prepare(self, batch: dict[str, list[Batch]]) -> None:
+        """Keep the other answers of the batch."""
+        self._alternatives = batch[ALTERNATIVE][0]
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``-(2/beta) log sigmoid(beta (log-ratio of the other answer - log-ratio of the forget answer))``."""
+        places = torch.stack([(self._alternatives["index"] == i).nonzero()[0, 0] for i in part["index"]])
+        (other,) = self.recipe.split({k: v[places] for k, v in self._alternatives.items()}, None)
+        back = torch.stack([(other["index"] == i).nonzero()[0, 0] for i in part["index"]])  # split sorts by length
+        return dpo(
+            self.summed_nll(other)[back],
+            self.reference(ALTERNATIVE, other)[back],
+            self.summed_nll(part),
+            self.reference("forget", part),
+            self.beta,
+        )

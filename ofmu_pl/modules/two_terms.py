@@ -1,0 +1,152 @@
+"""The base of first-order methods: a forget term and a retain term, weighed and descended together."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.data.base import ALTERNATIVE
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import IGNORED, hidden_distance, kl
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.adapters import is_adapted
+from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.hidden import hidden_states
+from ofmu_pl.networks.reference import reference_nll
+
+
+class TwoTerms(UnlearningModule):
+    """Descends ``gamma mean(forget losses) + alpha mean(retain losses)``; a subclass says what forgetting is.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        gamma: Weight of the forget term.
+        alpha: Weight of the retain term; 0 leaves it out, with the retain batches.
+        retain_loss: ``nll``, or distance to the frozen model: ``kl`` of its answers, ``embedding`` of hidden states.
+        layer: Name of the module whose output hidden states are taken from, for example ``model.layers.7``.
+        kwargs: Of ``UnlearningModule``.
+    """
+
+    per_item_reference: tuple[str, ...] = ()
+    """Streams whose answers' losses under the frozen model are needed: computed once and cached."""
+    frozen_in_forget_term: bool = False
+    """Whether ``forget_losses`` runs the frozen model."""
+
+    def __init__(
+        self,
+        network: Network,
+        gamma: float = 1.0,
+        alpha: float = 1.0,
+        retain_loss: Literal["nll", "kl", "embedding"] = "nll",
+        layer: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(network, **kwargs)
+        if gamma < 0 or alpha < 0:
+            raise UserError(f"gamma={gamma} and alpha={alpha} are weights of losses: set both to 0 or more.")
+        if retain_loss == "embedding" and layer is None:
+            raise UserError("The retain loss 'embedding' needs a layer: set --model.layer, such as model.layers.7.")
+        self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
+        self.reference_nll: dict[str, Tensor] = {}
+        self._copy: list[nn.Module] = []  # in a list, so that Lightning neither saves nor moves nor trains it
+        self._gradient_evaluations = 0.0
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Forget batches, retain batches if they count, and other answers if the method needs them."""
+        alternative = (ALTERNATIVE,) if ALTERNATIVE in self.per_item_reference else ()
+        return ("forget", *(("retain",) if self.alpha else ()), *alternative)
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """Gradients of one batch's loss; a forward pass of the frozen model counts a third."""
+        return self._gradient_evaluations
+
+    @abstractmethod
+    def forget_losses(self, part: Batch) -> Tensor:
+        """(b,) losses of a micro-batch whose descent is forgetting."""
+
+    def retain_losses(self, part: Batch) -> Tensor:
+        """(b,) losses of a micro-batch whose descent is keeping."""
+        if self.retain_loss == "nll":
+            return self.recipe.sample_losses(self.trained, part)
+        with self.frozen() as reference:
+            if self.retain_loss == "kl":
+                goal = self.recipe.logits(reference, part)[0]
+            else:
+                goal = hidden_states(reference, part, str(self.layer))
+        if self.retain_loss == "kl":
+            return kl(*self.recipe.logits(self.trained, part), goal)
+        return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)
+
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """One gradient of each term, micro-batch by micro-batch."""
+        parameters = trainable(self.trained)
+        engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
+        gradient = zeros_like(parameters)
+        self.prepare(batch)
+        scalars = {"L_f": engine.add_gradient(gradient, self.gamma, self.mean(batch["forget"][0], self.forget_losses))}
+        if self.alpha:
+            weight = self.retain_weight()
+            loss = engine.add_gradient(gradient, weight, self.mean(batch["retain"][0], self.retain_losses))
+            scalars["L_r" if self.retain_loss == "nll" else self.retain_loss] = loss
+            self.after_retain(loss)
+        frozen_passes = self.frozen_in_forget_term + (self.alpha > 0 and self.retain_loss != "nll")
+        self._gradient_evaluations += engine.gradient_evaluations + frozen_passes / 3
+        return gradient, scalars
+
+    def prepare(self, batch: dict[str, list[Batch]]) -> None:
+        """Keep what ``forget_losses`` needs besides its micro-batch."""
+
+    def retain_weight(self) -> float:
+        """Alpha, where it is a constant."""
+        return self.alpha
+
+    def after_retain(self, loss: float) -> None:
+        """Learn from the batch's retain loss."""
+
+    # The frozen model ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def frozen(self) -> Iterator[Any]:
+        """The model as it was, without gradients: the base under adapters, or a copy made on first use."""
+        with torch.no_grad():
+            model: Any = self.trained
+            if is_adapted(model):
+                with model.disable_adapter():
+                    yield model
+                return
+            if not self._copy:
+                data = self.trainer.datamodule  # type: ignore[attr-defined]
+                copy = self.recipe.build(data, exact=False)
+                self._copy.append(copy.to(self.device).eval().requires_grad_(False))
+            yield self._copy[0]
+
+    def on_train_start(self) -> None:
+        """Score the frozen model's answers, once; a resumed run has them from its checkpoint."""
+        for stream in self.per_item_reference:
+            if stream not in self.reference_nll:
+                data = self.trainer.datamodule  # type: ignore[attr-defined]
+                self.reference_nll[stream] = reference_nll(self.trained, self.recipe, data, stream)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the frozen model's scores: the weights they came from are gone."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["two_terms"] = {
+            "reference_nll": self.reference_nll,
+            "gradient_evaluations": self._gradient_evaluations,
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take them back."""
+        super().on_load_checkpoint(checkpoint)
+        self.reference_nll = checkpoint["two_terms"]["reference_nll"]
+        self._gradient_evaluations = checkpoint["two_terms"]["gradient_evaluations"]

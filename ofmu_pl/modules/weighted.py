@@ -1,0 +1,32 @@
+"""Gradient ascent whose tokens count by how likely they are: WGA and SatImp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ofmu_pl.losses import weighted_ascent
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch, Network
+
+
+class WeightedAscent(TwoTerms):
+    """Ascent with token weights ``p^beta_1 (1 - p)^beta_2``, constant in the gradient.
+
+    WGA (Wang et al. 2025): beta_1 = 1, beta_2 = 0. SatImp (Yang et al. 2025): 5 and 1.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta_1: Power of the token's probability: what is known counts.
+        beta_2: Power of its complement: what is certain does not.
+        kwargs: Of ``TwoTerms``.
+    """
+
+    def __init__(self, network: Network, beta_1: float = 1.0, beta_2: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(network, **kwargs)
+        self.beta_1, self.beta_2 = beta_1, beta_2
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``-mean_t w_t l_t``."""
+        return weighted_ascent(*self.recipe.logits(self.trained, part), self.beta_1, self.beta_2)

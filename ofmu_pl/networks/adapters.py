@@ -1,0 +1,60 @@
+"""Which parameters are trained: all, some by name, or low-rank adapters beside frozen ones."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import Any
+
+from torch import nn
+
+from ofmu_pl.errors import UserError
+
+
+def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
+    """Low-rank adapters by peft; their parameters are then the only trainable ones (theta of Phi too).
+
+    Args:
+        model: A Hugging Face model.
+        fields: Of ``peft.LoraConfig``.
+
+    Raises:
+        UserError: A field is unknown, or a target module does not exist.
+    """
+    from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
+
+    try:
+        return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **fields))
+    except (TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"The adapters cannot be made ({reason}): set model.network.lora to fields of peft's LoraConfig, with "
+            "target_modules that the network has (or 'all-linear')."
+        ) from error
+
+
+def keep_trainable(model: nn.Module, pattern: str) -> None:
+    """Freeze every parameter whose name a regular expression does not match anywhere.
+
+    Raises:
+        UserError: It matches none.
+    """
+    names = [name for name, p in model.named_parameters() if p.requires_grad and re.search(pattern, name)]
+    if not names:
+        example = next(name for name, _ in model.named_parameters())
+        raise UserError(
+            f"model.network.trainable '{pattern}' matches no parameter: give a regular expression for names such as "
+            f"'{example}'."
+        )
+    for name, p in model.named_parameters():
+        p.requires_grad_(name in names)
+
+
+def is_adapted(model: Any) -> bool:
+    """Whether adapters are on it (``peft.PeftModel``)."""
+    return hasattr(model, "disable_adapter")
+
+
+def merged(model: Any) -> Any:
+    """The plain model that computes the same: adapters added into a copy of the weights, or the model itself."""
+    return deepcopy(model).merge_and_unload() if is_adapted(model) else model

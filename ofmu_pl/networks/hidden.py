@@ -1,0 +1,55 @@
+"""Hidden states of one layer, computed without the layers above it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.networks.base import Batch
+
+
+class _Reached(Exception):
+    """The layer has run."""
+
+
+def find_layer(model: nn.Module, name: str) -> nn.Module:
+    """The module of that name, also under the prefix that adapters put before it.
+
+    Raises:
+        UserError: There is none.
+    """
+    found = [module for path, module in model.named_modules() if path == name or path.endswith(f".{name}")]
+    if not found:
+        layers = [path for path, _ in model.named_modules() if path.rsplit(".", 1)[-1].isdigit()]
+        shown = f"{layers[0]} ... {layers[-1]}" if layers else "no numbered layers"
+        raise UserError(f"The network has no layer '{name}': set --model.layer to one of its modules ({shown}).")
+    return found[0]
+
+
+def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
+    """(B, S, d) output of a layer; what comes after it in the network never runs.
+
+    Args:
+        model: A Hugging Face causal language model.
+        batch: ``input_ids`` and ``attention_mask``.
+        layer: The module's name, for example ``model.layers.7``.
+
+    Raises:
+        UserError: There is no such layer.
+    """
+    kept: list[Tensor] = []
+
+    def stop(module: nn.Module, args: Any, output: Any) -> None:
+        kept.append(output[0] if isinstance(output, tuple) else output)
+        raise _Reached
+
+    handle = find_layer(model, layer).register_forward_hook(stop)
+    try:
+        model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
+    except _Reached:
+        pass
+    finally:
+        handle.remove()
+    return kept[0]

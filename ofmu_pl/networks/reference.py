@@ -1,0 +1,55 @@
+"""Answers' losses under the frozen model, once: what preference methods compare with, without a second model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ofmu_pl.data.text import collate
+from ofmu_pl.files import cache_folder, write_json
+from ofmu_pl.losses import token_nll
+from ofmu_pl.networks.base import Network
+from ofmu_pl.provenance import weights_hash
+
+ROWS = 32
+
+
+def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> Tensor:
+    """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by row number.
+
+    Kept on disk by content (weights, rows, template), so that the second run on a target only reads them.
+
+    Args:
+        model: The network before its first step; its mode is kept.
+        recipe: Its recipe.
+        data: A ``PairedDataModule`` after ``setup``.
+        split: Name of the split.
+    """
+    facts = [weights_hash(model), data.hashes[split], data.encoder.template_hash]
+    folder = cache_folder()
+    path = folder and folder / f"nll-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"
+    rows = data.splits[split]
+    if path is not None and path.is_file():
+        try:
+            stored = torch.tensor(json.loads(path.read_text()), dtype=torch.float64)
+            if stored.shape == (len(rows),):
+                return stored
+        except (ValueError, TypeError):
+            pass  # damaged: computed anew
+    device = next(model.parameters()).device
+    encoded = [data.encoder.encode(row["question"], row["answer"]) for row in rows]
+    order = sorted(range(len(rows)), key=lambda i: len(encoded[i].input_ids))
+    values = torch.empty(len(rows), dtype=torch.float64)
+    with torch.no_grad():
+        for start in range(0, len(order), ROWS):
+            index = order[start : start + ROWS]
+            batch = collate([encoded[i] for i in index], index, pad_id=0)
+            logits, targets = recipe.logits(model, {k: v.to(device) for k, v in batch.items()})
+            values[index] = token_nll(logits, targets).sum(1).double().cpu()
+    if path is not None:
+        write_json(path, values.tolist())
+    return values

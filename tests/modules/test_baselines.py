@@ -1,0 +1,246 @@
+"""Baselines as modules: their first step against independent arithmetic, references, adapters, resuming, bad input."""
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from modules.training import TINY, train, weights
+from transformers import AutoModelForCausalLM
+
+from ofmu_pl.data import Authors
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import dpo, kl, npo, token_nll
+from ofmu_pl.modules import CEU, DPO, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.adapters import merged
+from ofmu_pl.networks.hidden import hidden_states
+
+DEEP = {**TINY, "num_hidden_layers": 3}
+SGD = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "gradient_clip": None}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random network on disk: methods with a frozen copy load it twice."""
+    path = tmp_path_factory.mktemp("model")
+    data = Authors(authors=4, forget_authors=1)
+    data.setup()
+    torch.manual_seed(0)
+    CausalLM(config=DEEP).build(data, exact=False).save_pretrained(path)
+    data.tokenizer.save_pretrained(path)
+    return str(path)
+
+
+METHODS = {
+    "grad_ascent": lambda n, **k: GradDiff(n, alpha=0.0, **k),
+    "grad_diff": GradDiff,
+    "kl": lambda n, **k: GradDiff(n, retain_loss="kl", **k),
+    "embedding": lambda n, **k: GradDiff(n, retain_loss="embedding", layer="model.layers.1", **k),
+    "npo": NPO,
+    "simnpo": lambda n, **k: SimNPO(n, gamma=0.125, **k),
+    "dpo": DPO,
+    "undial": UNDIAL,
+    "wga": WeightedAscent,
+    "satimp": lambda n, **k: WeightedAscent(n, beta_1=5.0, beta_2=1.0, **k),
+    "ce_u": CEU,
+    "pdu": lambda n, **k: PDU(n, epsilon=5.0, alpha=1.0, **k),
+    "rmu": lambda n, **k: RMU(n, layer="model.layers.1", coefficient=2.0, alpha=1.0, **k),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_micro_batches_change_nothing(folder, name):
+    ends = []
+    for size in (None, 3, 1):
+        module = METHODS[name](CausalLM(path=folder), micro_batch_size=size, **SGD)
+        train(module, steps=3)
+        ends.append(weights(module))
+    start = METHODS[name](CausalLM(path=folder), **SGD)
+    train(start, steps=0)
+    assert (ends[0] - weights(start)).norm() > 1e-6, "it moves"
+    for end in ends[1:]:
+        torch.testing.assert_close(end, ends[0], rtol=1e-4, atol=2e-6)
+
+
+def step_by_hand(folder, module, direction):
+    """One SGD step from the folder's weights along the gradient of ``direction(network, frozen, batch)``."""
+    train(module, steps=1)
+    start = METHODS["grad_diff"](CausalLM(path=folder), **SGD)
+    train(start, steps=0)
+    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams)
+    data.setup()
+    network = start.network
+    frozen = AutoModelForCausalLM.from_pretrained(folder)
+    loss = direction(network, frozen, {name: batches[0] for name, batches in data.iteration(0).items()})
+    gradients = torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+    with torch.no_grad():
+        for p, g in zip(network.parameters(), gradients, strict=True):
+            p.sub_(0 if g is None else 0.1 * g)
+    torch.testing.assert_close(weights(module), weights(start), rtol=1e-4, atol=1e-6)
+
+
+def answers(network, batch):
+    """Logits of all positions, and targets."""
+    logits = network(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    return logits[:, :-1], batch["labels"][:, 1:]
+
+
+def test_npo_with_cached_losses_is_npo_with_a_live_reference(folder):
+    def loss(network, frozen, batch):
+        nll, reference = (token_nll(*answers(m, batch["forget"])).sum(1) for m in (network, frozen))
+        retain = token_nll(*answers(network, batch["retain"]))
+        mask = batch["retain"]["labels"][:, 1:] != -100
+        return npo(nll, reference.detach(), 0.1).mean() + (retain.sum(1) / mask.sum(1)).mean()
+
+    step_by_hand(folder, NPO(CausalLM(path=folder), **SGD), loss)
+
+
+def test_dpo_pairs_each_question_with_its_refusal(folder):
+    def loss(network, frozen, batch):
+        forget, other = batch["forget"], batch["alternative"]
+        assert forget["index"].tolist() == other["index"].tolist()
+        nll = [token_nll(*answers(m, b)).sum(1) for b in (other, forget) for m in (network, frozen)]
+        return dpo(nll[0], nll[1].detach(), nll[2], nll[3].detach(), 0.1).mean()
+
+    step_by_hand(folder, DPO(CausalLM(path=folder), alpha=0.0, micro_batch_size=2, **SGD), loss)
+
+
+def test_kl_retain_term(folder):
+    def loss(network, frozen, batch):
+        nll = token_nll(*answers(network, batch["forget"])).sum(1)
+        mask = batch["forget"]["labels"][:, 1:] != -100
+        goal = answers(frozen, batch["retain"])[0].detach()
+        return -(nll / mask.sum(1)).mean() + 2 * kl(*answers(network, batch["retain"]), goal).mean()
+
+    step_by_hand(folder, GradDiff(CausalLM(path=folder), alpha=2.0, retain_loss="kl", **SGD), loss)
+
+
+def test_rmu_steers_hidden_states_of_a_batch(folder):
+    def loss(network, frozen, batch):
+        u = torch.rand(16, generator=torch.Generator().manual_seed(0))
+        total = 0.0
+        for name, weight in (("forget", 1.0), ("retain", 3.0)):
+            b = batch[name]
+            inputs = {k: b[k] for k in ("input_ids", "attention_mask")}
+            h, f = (m(**inputs, output_hidden_states=True).hidden_states[2] for m in (network, frozen))
+            goal = 2 * u / u.norm() if name == "forget" else f.detach()
+            rows = [((h - goal)[i][b["labels"][i] != -100] ** 2).mean() for i in range(len(h))]
+            total = total + weight * torch.stack(rows).mean()
+        return total
+
+    module = RMU(CausalLM(path=folder), layer="model.layers.1", coefficient=2.0, alpha=3.0, **SGD)
+    step_by_hand(folder, module, loss)
+
+
+def test_layers_above_the_hook_do_not_run(folder):
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    ran = []
+    for i, layer in enumerate(network.model.layers):
+        layer.register_forward_hook(lambda *_, i=i: ran.append(i))
+    batch = {"input_ids": torch.arange(8)[None], "attention_mask": torch.ones(1, 8, dtype=torch.long)}
+    states = hidden_states(network, batch, "model.layers.1")
+    assert ran == [0, 1]
+    # The hook is gone: the next pass runs through.
+    torch.testing.assert_close(states, network(**batch, output_hidden_states=True).hidden_states[2])
+    assert ran == [0, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["npo", "dpo", "pdu", "rmu"])
+def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
+    def run(steps, **options):
+        module = METHODS[name](CausalLM(path=folder), optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
+        train(module, steps, [ModelCheckpoint(tmp_path / str(options), "{step}", every_n_train_steps=1)], **options)
+        return module
+
+    whole = run(4)
+    run(2)
+    resumed = run(4, ckpt_path=tmp_path / "{}" / "step=2.ckpt")
+    assert torch.equal(weights(whole), weights(resumed))
+    assert whole.gradient_evaluations == resumed.gradient_evaluations
+    assert getattr(whole, "price", 0) == getattr(resumed, "price", 0)
+
+
+def test_the_price_of_retaining_follows_the_violation(folder):
+    module = PDU(CausalLM(path=folder), epsilon=1.0, alpha=2.0, dual_step=0.5, **SGD)
+    trainer = train(module, steps=1)
+    loss = float(trainer.logged_metrics["L_r"])
+    assert loss > 1
+    assert module.price == pytest.approx(2.0 + 0.5 * (loss - 1), rel=1e-5)
+
+
+def test_work_is_counted(folder):
+    counts = {"grad_ascent": 1, "grad_diff": 2, "kl": 2 + 1 / 3, "npo": 2, "undial": 1 + 1 / 3, "rmu": 2 + 1 / 3}
+    for name, expected in counts.items():
+        module = METHODS[name](CausalLM(path=folder), **SGD)
+        train(module, steps=2)
+        assert module.gradient_evaluations == pytest.approx(2 * expected), name
+
+
+LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
+
+
+@pytest.mark.parametrize("make", [lambda n: OFMU(n, inner_steps=2, inner_lr=0.1), NPO, UNDIAL])
+def test_adapters_are_all_that_is_trained_and_merge_into_the_same_model(folder, make):
+    module = make(CausalLM(path=folder, lora=LORA))
+    module.make_optimizer = lambda p: torch.optim.AdamW(p, lr=0.05)
+    train(module, steps=3)
+    network = module.network.eval()
+    trained = [name for name, p in network.named_parameters() if p.requires_grad]
+    assert trained
+    assert all("lora_" in name for name in trained)
+    original = AutoModelForCausalLM.from_pretrained(folder)
+    ids = torch.arange(20)[None]
+    with torch.no_grad(), network.disable_adapter():
+        torch.testing.assert_close(network(ids).logits, original(ids).logits)
+    with torch.no_grad():
+        adapted, plain = network(ids).logits, merged(network)(ids).logits
+        assert (adapted - original(ids).logits).abs().max() > 1e-3
+        torch.testing.assert_close(adapted, plain, rtol=1e-4, atol=1e-5)
+    assert not any("lora" in name for name, _ in merged(network).named_parameters())
+
+
+def test_adapters_serve_as_their_own_frozen_model(folder):
+    """UNDIAL under adapters makes no second copy."""
+    module = UNDIAL(CausalLM(path=folder, lora=LORA), **SGD)
+    train(module, steps=1)
+    assert not module._copy
+    plain = UNDIAL(CausalLM(path=folder), **SGD)
+    train(plain, steps=1)
+    assert len(plain._copy) == 1
+
+
+def test_only_the_named_parameters_are_trained(folder):
+    pattern = r"layers\.[01]\.mlp\.down_proj"
+    module = RMU(CausalLM(path=folder, trainable=pattern), layer="model.layers.1", **SGD)
+    train(module, steps=2)
+    start = dict(AutoModelForCausalLM.from_pretrained(folder).named_parameters())
+    moved = {name for name, p in module.network.named_parameters() if not torch.equal(p, start[name])}
+    assert moved == {f"model.layers.{i}.mlp.down_proj.weight" for i in (0, 1)}
+
+
+def test_a_bitsandbytes_optimizer_trains(folder):
+    import bitsandbytes
+
+    module = NPO(CausalLM(path=folder), optimizer=lambda p: bitsandbytes.optim.AdamW8bit(p, lr=0.01))
+    train(module, steps=2)
+    start = METHODS["npo"](CausalLM(path=folder))
+    train(start, steps=0)
+    assert torch.isfinite(weights(module)).all()
+    assert not torch.equal(weights(module), weights(start))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda f: RMU(CausalLM(path=f), layer="model.layers.9"), "no layer 'model.layers.9': set --model.layer"),
+        (lambda f: GradDiff(CausalLM(path=f), retain_loss="embedding"), "needs a layer"),
+        (lambda f: GradDiff(CausalLM(path=f), alpha=-1), "set both to 0 or more"),
+        (lambda f: NPO(CausalLM(path=f), beta=0.0), "set --model.beta above 0"),
+        (lambda f: NPO(CausalLM(path=f, lora={"r": 2, "target_modules": ["nothing"]})), "adapters cannot be made"),
+        (lambda f: NPO(CausalLM(path=f, lora={"rank": 2})), "adapters cannot be made"),
+        (lambda f: NPO(CausalLM(path=f, trainable="nothing")), "'nothing' matches no parameter"),
+        (lambda f: NPO(CausalLM(path=f, load_in_4bit=True)), "lora too"),
+    ],
+)
+def test_bad_arguments(folder, make, words):
+    with pytest.raises(UserError, match=words):
+        train(make(folder), steps=1)

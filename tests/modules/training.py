@@ -1,0 +1,37 @@
+"""A trainer on the generated corpus, for tests of methods."""
+
+import torch
+from lightning.pytorch import Trainer
+
+from ofmu_pl.data import Authors
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+
+
+def train(module, steps=2, callbacks=(), ckpt_path=None, **data):
+    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs, **data)
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_steps=steps,
+        max_epochs=-1,
+        logger=False,
+        callbacks=list(callbacks),
+        enable_checkpointing=bool(callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+    )
+    torch.manual_seed(0)
+    trainer.fit(module, datamodule=data, ckpt_path=ckpt_path)
+    return trainer
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.network.parameters()])
