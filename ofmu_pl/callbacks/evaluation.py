@@ -16,7 +16,7 @@ from ofmu_pl.callbacks.table import Metrics, print_table
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.histograms import draw_histograms
 from ofmu_pl.files import write_json
-from ofmu_pl.metrics import DEFINITIONS, DefinitionName, MetricResult, Scores, SetScores, forget_quality, tofu_metrics
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, MetricResult, Scores, SetScores, forget_quality
 from ofmu_pl.metrics.tofu import log_truth_ratio
 from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.networks.cached import cached_scores
@@ -71,7 +71,7 @@ class UnlearningEvaluation(pl.Callback):
             self._load_references(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self._score(trainer, pl_module.network)
-                self._log(trainer, "metrics", self._metrics(self.before))
+                self._log(trainer, "metrics", self._metrics(trainer, self.before))
         self._started = time.perf_counter()
 
     def on_train_batch_end(
@@ -84,7 +84,8 @@ class UnlearningEvaluation(pl.Callback):
             return
         self._pause()
         # It has other items than the reference: no test against it.
-        metrics = tofu_metrics(self._score(trainer, pl_module.network, cheap=True), definition=self.definition)
+        scores = self._score(trainer, pl_module.network, cheap=True)
+        metrics = _data(trainer).metrics(scores, definition=self.definition)
         self._log(trainer, "interim", metrics)
         self.history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._started = time.perf_counter()
@@ -152,11 +153,12 @@ class UnlearningEvaluation(pl.Callback):
         self._seconds["evaluation"] += time.perf_counter() - started
         return scores
 
-    def _metrics(self, scores: Scores) -> Metrics:
+    def _metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """Metrics of a full measurement, against the reference."""
         r = self.reference
         theirs, values = (None, None) if r is None else (r.scores, r.values)
-        return tofu_metrics(scores, theirs, self.definition, values, intervals=True) | self.ceiling
+        options = {"definition": self.definition, "reference_auc": values, "intervals": True}
+        return _data(trainer).metrics(scores, theirs, **options) | self.ceiling
 
     def _load_references(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.source is None or self.reference is not None:
@@ -199,8 +201,9 @@ class UnlearningEvaluation(pl.Callback):
         if not trainer.is_global_zero:
             return
         data, r = _data(trainer), self.reference
-        after, before = self._metrics(scores), self._metrics(self.before) if self.before else {}
-        retrained = self._metrics(r.scores) if r else {}
+        after = self._metrics(trainer, scores)
+        before = self._metrics(trainer, self.before) if self.before else {}
+        retrained = self._metrics(trainer, r.scores) if r else {}
         self._log(trainer, "metrics", after)
         columns = {"before": before, "after": after, "retrained": retrained}
         print_table(
@@ -216,10 +219,12 @@ class UnlearningEvaluation(pl.Callback):
         elif not self._unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
             Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
         write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores)
-        if self.definition == "open_unlearning":
-            write_open_unlearning_logs(folder, data, scores, after)
-        pictured = {"before": self.before, "after": scores, "retrained": r.scores if r else {}}
-        draw_histograms(folder / "histograms.png", {k: v["forget"] for k, v in pictured.items() if v}, self.definition)
+        if "forget" in scores:
+            if self.definition == "open_unlearning":
+                write_open_unlearning_logs(folder, data, scores, after)
+            pictured = {"before": self.before, "after": scores, "retrained": r.scores if r else {}}
+            forget = {name: s["forget"] for name, s in pictured.items() if s}
+            draw_histograms(folder / "histograms.png", forget, self.definition)
         results = {
             "definition": self.definition,
             "metrics": _as_dicts(after),

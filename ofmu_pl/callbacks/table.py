@@ -15,6 +15,7 @@ GROUPS = (
     ("forget", "extraction", "exact", "memorization"),  # what is gone
     ("model_utility", "retain", "ra_", "wf_"),  # what is kept
     ("mia", "priv"),  # what an attacker can tell
+    ("wmdp", "mmlu"),
 )
 """Beginnings of the names of metrics that stand together."""
 

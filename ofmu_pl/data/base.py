@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Resumable, batch_indices
-from ofmu_pl.data.text import ChatEncoder, Encoded, Row, collate, load_tokenizer
+from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate, load_tokenizer
 from ofmu_pl.errors import UserError
+from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
 
 ALTERNATIVE = "alternative"
 """The stream of other answers to the forget rows' questions, row for row."""
@@ -97,12 +98,30 @@ class PairedDataModule(pl.LightningDataModule):
                 raise UserError(f"The data '{self.name}' has no split '{split}': choose from {', '.join(splits)}.")
             if not splits[split]:
                 raise UserError(f"The {split} split of '{self.name}' is empty: point the data at files that hold rows.")
-        _refuse_overlap(splits["forget"], splits["retain"])
+        self._refuse_overlap(splits["forget"], splits["retain"])
         self.tokenizer = self.make_tokenizer()
-        self.encoder = ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+        self.encoder = self.make_encoder()
         self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
         self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
+
+    def make_encoder(self) -> Encoder:
+        """Turns evaluation rows into tokens; by default the tokenizer's chat template."""
+        return ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+
+    def encode(self, row: Row) -> Encoded:
+        """Tokens and labels of a training row."""
+        return self.encoder.encode(row["question"], row["answer"])
+
+    @staticmethod
+    def identity(row: Row) -> Hashable:
+        """What makes two training rows the same."""
+        return " ".join(row["question"].split()), " ".join(row["answer"].split())
+
+    @staticmethod
+    def metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
+        """The benchmark's metrics, see ``metrics.tofu_metrics``."""
+        return tofu_metrics(scores, reference, **options)
 
     @property
     def iterations_per_epoch(self) -> int:
@@ -116,7 +135,7 @@ class PairedDataModule(pl.LightningDataModule):
     def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
         rows = self.splits[stream]
         if stream not in self._encoded:
-            self._encoded[stream] = [self.encoder.encode(row["question"], row["answer"]) for row in rows]
+            self._encoded[stream] = [self.encode(row) for row in rows]
         order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
         index = batch_indices(len(rows), self.batch_size, self.seed, order, number).tolist()
         return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
@@ -130,6 +149,16 @@ class PairedDataModule(pl.LightningDataModule):
         return Resumable(
             Iterations(self.iteration), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, start)
         )
+
+    def _refuse_overlap(self, forget: list[Row], retain: list[Row]) -> None:
+        kept = {self.identity(row) for row in retain}
+        both = [row for row in forget if self.identity(row) in kept]
+        if both:
+            shown = str(next(iter(both[0].values())))[:60]
+            raise UserError(
+                f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: '{shown}'): "
+                "unlearning would teach what it removes, so take them out of one file."
+            )
 
     def val_dataloader(self) -> DataLoader:
         """One empty step, so that ``validate`` runs: the evaluation callback reads ``evaluation_sets`` itself."""
@@ -154,16 +183,3 @@ def content_hash(rows: list[Row]) -> str:
     """First 16 hex digits of the SHA-256 of the rows as canonical JSON."""
     text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _refuse_overlap(forget: list[Row], retain: list[Row]) -> None:
-    def key(row: Row) -> tuple[str, str]:
-        return " ".join(row["question"].split()), " ".join(row["answer"].split())
-
-    kept = {key(row) for row in retain}
-    both = [row for row in forget if key(row) in kept]
-    if both:
-        raise UserError(
-            f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: "
-            f"'{both[0]['question'][:60]}'): unlearning would teach what it removes, so take them out of one file."
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,70 @@ class Encoded:
     prompt_length: int
 
 
-class ChatEncoder:
+class Encoder(ABC):
+    """Turns (question, answer) into tokens, with the loss on the answer."""
+
+    tokenizer: Any
+    date_string: str | None = None
+    sums_losses: bool = False
+    """Whether an answer's loss is the sum over its tokens (lm-eval's log-likelihood) or the mean (TOFU's)."""
+
+    @abstractmethod
+    def prompt(self, question: str) -> list[int]:
+        """Tokens up to the answer."""
+
+    @abstractmethod
+    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
+        """Tokens and labels of several answers to one question."""
+
+    def encode(self, question: str, answer: str) -> Encoded:
+        """Tokens and labels of one answer."""
+        return self.encode_all(question, [answer])[0]
+
+    @property
+    @abstractmethod
+    def template_hash(self) -> str:
+        """Identity of everything between text and tokens."""
+
+
+class PlainEncoder(Encoder):
+    """Text as it is: no template, no special tokens, losses summed (as lm-eval scores continuations).
+
+    Args:
+        tokenizer: A Hugging Face tokenizer.
+    """
+
+    sums_losses = True
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def prompt(self, question: str) -> list[int]:
+        """Tokens of the question."""
+        return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])
+
+    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
+        """Question and answer are encoded together, and what follows as many tokens as the question has is the answer.
+
+        Raises:
+            UserError: That is nothing.
+        """
+        length = len(self.prompt(question))
+        encoded = []
+        for answer in answers:
+            ids = self.prompt(question + answer)
+            if length >= len(ids):
+                raise UserError(f"The answer '{answer}' has no token of its own after its question: remove the row.")
+            encoded.append(Encoded(ids, [IGNORED] * length + ids[length:], length))
+        return encoded
+
+    @property
+    def template_hash(self) -> str:
+        """Identity of the tokenizer."""
+        return _tokenizer_hash(self.tokenizer, [])
+
+
+class ChatEncoder(Encoder):
     """Encodes (question, answer) by the tokenizer's own chat template.
 
     The date is fixed because Llama-3 templates otherwise insert today's, and forget quality moves with it
@@ -72,16 +136,12 @@ class ChatEncoder:
         """Tokens up to and including the generation prompt."""
         return self._tokens(self._prompt_text(question))
 
-    def encode(self, question: str, answer: str) -> Encoded:
-        """Tokens and labels of a conversation of one turn.
+    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
+        """Tokens and labels of conversations of one turn.
 
         Raises:
-            UserError: No token of the answer is left (it is empty, or the question fills ``max_length``).
+            UserError: No token of an answer is left (it is empty, or the question fills ``max_length``).
         """
-        return self.encode_all(question, [answer])[0]
-
-    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """``encode`` for several answers to one question."""
         prompt = self._prompt_text(question)
         length = len(self._tokens(prompt))
         encoded = []
@@ -99,9 +159,7 @@ class ChatEncoder:
     def template_hash(self) -> str:
         """Identity of everything between text and tokens: template, system turn, date, tokenizer."""
         facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
-        facts.append(json.loads(backend.to_str()) if backend else sorted(self.tokenizer.get_vocab().items()))
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return _tokenizer_hash(self.tokenizer, facts)
 
     def _prompt_text(self, question: str) -> str:
         turns = [{"role": "user", "content": question}]
@@ -116,6 +174,12 @@ class ChatEncoder:
     def _tokens(self, text: str) -> list[int]:
         # The template has written the special tokens already.
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
+    facts = [*facts, json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> dict[str, Tensor]:

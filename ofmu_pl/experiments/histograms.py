@@ -39,7 +39,7 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
         _histogram(right, found, "truth ratio (wrong over right answers)")
         right.axvline(0, color="0.3", linewidth=0.8, linestyle=":")
     left.set_title("Forget rows")
-    right.set_title(title)
+    right.set_title(title, fontsize=10)
     right.text(0.01, 0.97, f"definition {definition}", transform=right.transAxes, va="top", fontsize=7, color="0.4")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=150, format="png")

@@ -24,7 +24,7 @@ class SetScores:
 
     Attributes:
         ids: (N,) int row numbers; a repeated one is counted once.
-        answer_loss: (N,) loss of the answer, nats a token, the end token included.
+        answer_loss: (N,) loss of the answer, nats a token, the end token included (of multiple choice: nats in all).
         paraphrase_loss: (N,) of the paraphrased answer (of the answer in a row that has none).
         wrong_losses: (N, K) of the perturbed answers.
         rouge: (N,) ROUGE-L recall of the greedy generation.

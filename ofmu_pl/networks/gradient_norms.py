@@ -9,14 +9,14 @@ import torch
 import torch.distributed as dist
 from tqdm.auto import tqdm
 
-from ofmu_pl.data.text import ChatEncoder, Row, collate
+from ofmu_pl.data.text import Encoder, Row, collate
 from ofmu_pl.losses import IGNORED, sample_mean, token_nll
 from ofmu_pl.metrics import Scores
 from ofmu_pl.networks.language import answer_logits
 
 
 def add_gradient_norms(
-    model: Any, encoder: ChatEncoder, sets: dict[str, list[Row]], scores: Scores, progress: bool = False
+    model: Any, encoder: Encoder, sets: dict[str, list[Row]], scores: Scores, progress: bool = False
 ) -> None:
     """Fill ``gradient_norm`` of the forget and holdout scores: ``mean_p |d l_i / d theta_p|`` over tensors p.
 

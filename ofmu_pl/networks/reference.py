@@ -41,7 +41,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
         except (ValueError, TypeError):
             pass  # damaged: computed anew
     device = next(model.parameters()).device
-    encoded = [data.encoder.encode(row["question"], row["answer"]) for row in rows]
+    encoded = [data.encode(row) for row in rows]
     order = sorted(range(len(rows)), key=lambda i: len(encoded[i].input_ids))
     values = torch.empty(len(rows), dtype=torch.float64)
     with torch.no_grad():

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from tqdm.auto import tqdm
 
-from ofmu_pl.data.text import ChatEncoder, Row
+from ofmu_pl.data.text import Encoder, Row
 from ofmu_pl.errors import UserError
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
 from ofmu_pl.metrics.scores import SETS, broken_items
@@ -51,7 +51,7 @@ Questions = dict[tuple[int, ...], Question]
 
 def score_rows(
     model: Any,
-    encoder: ChatEncoder,
+    encoder: Encoder,
     sets: dict[str, list[Row]],
     *,
     max_new_tokens: int | None,
@@ -88,7 +88,7 @@ def score_rows(
             )
         keys[name] = [_ask(questions, encoder, name, rows[i], max_new_tokens is not None) for i in ids[name]]
     with _inference(model):
-        _run(model, encoder.tokenizer, questions, max_new_tokens, hidden, progress)
+        _run(model, encoder, questions, max_new_tokens, hidden, progress)
     scores = {
         name: _collect(questions, keys[name], name, x, [sets[name][i] for i in x], max_new_tokens is not None)
         for name, x in ids.items()
@@ -107,7 +107,7 @@ def score_rows(
     return scores
 
 
-def _ask(questions: Questions, encoder: ChatEncoder, name: str, row: Row, generate: bool) -> list[Key]:
+def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: bool) -> list[Key]:
     """Enter a row's answers under their prompts; where to find each afterwards."""
     keys = []
     for encoded in encoder.encode_all(row["question"], answers_of(row)):
@@ -124,13 +124,14 @@ def _ask(questions: Questions, encoder: ChatEncoder, name: str, row: Row, genera
 
 def _run(
     model: Any,
-    tokenizer: Any,
+    encoder: Encoder,
     questions: Questions,
     max_new_tokens: int | None,
     hidden: int | None,
     progress: bool,
 ) -> None:
     """Fill in what the model says; prompts of like length together."""
+    tokenizer = encoder.tokenizer
     ends = getattr(model.generation_config, "eos_token_id", None)
     stops = sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
     order = sorted(questions, key=len)
@@ -146,7 +147,7 @@ def _run(
                 for answer in question.answers
                 if (answer in question.detailed) is details
             ]
-            _score_chunk(model, prompts, asked, wanted, details)
+            _score_chunk(model, prompts, asked, wanted, details, encoder.sums_losses)
         talking = [row for row, question in enumerate(asked) if question.generate]
         if talking and max_new_tokens is not None:
             if hidden is not None and any(hidden in p for p in chunk):  # positions differ, see read_prompts
@@ -165,6 +166,7 @@ def _score_chunk(
     asked: list[Question],
     wanted: list[tuple[int, tuple[int, ...]]],
     details: bool,
+    summed: bool,
 ) -> None:
     """Score answers to prompts that have been read, in batches of like length under a budget of tokens."""
     budget = TOKENS_PER_BATCH.get(model.device.type, 8192)
@@ -181,7 +183,7 @@ def _score_chunk(
             n = len(answer)
             tokens = {name: x[b, :n] for name, x in arrays.items() if x is not None}
             result = asked[row].answers[answer]
-            result.loss = tokens["nll"].mean()
+            result.loss = tokens["nll"].sum() if summed else tokens["nll"].mean()
             if details:
                 result.details = _details(**{name: x[:-1] for name, x in tokens.items()})  # not the end token
 

@@ -1,0 +1,103 @@
+"""Texts and multiple-choice questions from local files or the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.data.text import Row
+from ofmu_pl.errors import UserError
+from ofmu_pl.hub import offline
+
+LETTERS = "ABCD"
+
+
+def read_rows(source: str, config: str | None, split: str, what: str) -> list[dict[str, Any]]:
+    """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub.
+
+    Args:
+        source: Path or hub id.
+        config: Name of the data set's configuration.
+        split: Its split.
+        what: What it is, for messages; the option that names it.
+
+    Raises:
+        UserError: It is missing or unreadable.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        path = path / f"{config}.jsonl"
+    if path.suffix in (".jsonl", ".json", ".parquet") or path.is_absolute() or source.startswith((".", "~")):
+        return _read_file(path, what)
+    from datasets import load_dataset
+
+    try:
+        if offline() and not os.environ.get("HF_HUB_OFFLINE"):
+            raise ConnectionError("the hub does not answer")
+        return [dict(row) for row in load_dataset(source, config, split=split)]
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"'{source}' ({config}) cannot be loaded from the hub: with no network or no access, give a JSON-lines "
+            f"file as --data.{what}, or set HF_HUB_OFFLINE=1 to use the hub's cache."
+        ) from error
+
+
+def _read_file(path: Path, what: str) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise UserError(f"'{path}' is missing: point --data.{what} at a JSON-lines or parquet file, or a hub id.")
+    if path.suffix == ".parquet":
+        from datasets import Dataset
+
+        return [dict(row) for row in Dataset.from_parquet(str(path))]
+    rows = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if line.strip():
+            try:
+                rows.append(dict(json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise UserError(f"Line {number} of '{path}' is no JSON object: mend the file.") from error
+    return rows
+
+
+def texts(rows: list[dict[str, Any]], what: str) -> list[str]:
+    """The non-empty ``text`` fields.
+
+    Raises:
+        UserError: No row has one.
+    """
+    found = [row["text"] for row in rows if isinstance(row.get("text"), str) and row["text"].strip()]
+    if not found:
+        raise UserError(f"No row of --data.{what} has a 'text': give JSON lines with that field.")
+    return found
+
+
+def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> list[Row]:
+    """Multiple-choice questions as lm-eval's ``mmlu`` and ``wmdp`` tasks ask them, zero-shot.
+
+    The right letter is the ``answer``, the others the ``perturbed_answer``, each after one space.
+
+    Args:
+        rows: With ``question``, ``choices`` (four), ``answer`` (0 to 3).
+        subject: What they are about, in the first line; ``None``: each row's ``subject``.
+        what: The option that names them, for messages (which quote nothing: the texts may be hazardous).
+
+    Raises:
+        UserError: A row has not four choices, or its answer is none of them.
+    """
+    found = []
+    for number, row in enumerate(rows, start=1):
+        choices, right = row.get("choices"), row.get("answer")
+        if not isinstance(choices, list) or len(choices) != 4 or right not in (0, 1, 2, 3):
+            raise UserError(
+                f"Row {number} of --data.{what} has {len(choices or [])} choices and answer {right}: give each row a "
+                "list of four choices and the number (0 to 3) of the right one."
+            )
+        about = subject or str(row["subject"]).replace("_", " ")
+        lines = [f"The following are multiple choice questions (with answers) about {about}.", ""]
+        lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(choices)), "Answer:"]
+        letters = [f" {letter}" for letter in LETTERS]
+        answer = letters.pop(right)
+        found.append({"question": "\n".join(lines), "answer": answer, "perturbed_answer": letters})
+    return found

@@ -1,0 +1,135 @@
+"""The whole WMDP path on harmless trivia: files in its schema, unlearning, multiple choice as lm-eval computes it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from modules.training import TINY
+from networks.cases import token_losses
+
+from ofmu_pl.cli import main
+from ofmu_pl.data import WMDP, Authors
+from ofmu_pl.errors import UserError
+from ofmu_pl.metrics.choice import choice_metrics
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.scoring import score_rows
+
+ROOMS = ["kitchen", "garden", "attic", "cellar"]
+
+
+def write(folder, name, rows):
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def trivia(tmp_path_factory):
+    """Where invented cats sleep, in WMDP's files."""
+    folder = tmp_path_factory.mktemp("trivia")
+    rng = np.random.default_rng(0)
+    cats = {name: int(rng.integers(4)) for name in ("Mia", "Tom", "Leo", "Ida", "Max", "Ada", "Kim", "Uma")}
+    story = "The cat {0} sleeps in the {1}. Every night {0} goes to the {1} and stays in the {1} until the sun is up."
+    write(folder, "cyber-forget-corpus", [{"text": story.format(n, ROOMS[r]) * 3} for n, r in list(cats.items())[:4]])
+    write(folder, "wikitext-2-raw-v1", [{"text": story.format(n, ROOMS[r]) * 3} for n, r in list(cats.items())[4:]])
+    asked = [{"question": f" Where does {n} sleep? ", "choices": ROOMS, "answer": r} for n, r in cats.items()]
+    write(folder, "wmdp-cyber", asked[:4])
+    write(folder, "all", [{**row, "subject": "cat_rooms"} for row in asked[4:]])
+    data = Authors(authors=4, forget_authors=1)
+    data.setup()
+    torch.manual_seed(0)
+    CausalLM(config={**TINY, "num_hidden_layers": 2}).build(data, exact=False).save_pretrained(folder / "model")
+    data.tokenizer.save_pretrained(folder / "model")
+    return folder
+
+
+def options(folder):
+    names = ["questions", "forget_corpus", "retain_corpus", "mmlu"]
+    return {name: str(folder) for name in names} | {"tokenizer": str(folder / "model"), "chunk": 40}
+
+
+@pytest.fixture(scope="module")
+def data(trivia):
+    data = WMDP(**options(trivia), streams=("forget", "retain"), batch_size=3)
+    data.setup()
+    return data
+
+
+def test_documents_are_cut_into_chunks(data, trivia):
+    texts = [json.loads(line)["text"] for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
+    whole = [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    rows = [row["tokens"] for row in data.splits["forget"]]
+    assert max(map(len, rows)) == 40
+    assert min(map(len, rows)) >= 16
+    cut = [ids[i : i + 40] for ids in whole for i in range(0, len(ids), 40)]
+    assert rows == [piece for piece in cut if len(piece) >= 16]
+    batch = data.iteration(0)["forget"][0]
+    lengths = batch["attention_mask"].sum(1)
+    assert ((batch["labels"] != -100).sum(1) == lengths - 1).all(), "the loss is on every token but the first"
+
+
+def test_questions_read_as_lm_eval_asks_them(data):
+    row = data.evaluation_sets["mmlu"][0]
+    assert row["question"] == (
+        "The following are multiple choice questions (with answers) about cat rooms.\n\nWhere does Max sleep?\n"
+        "A. kitchen\nB. garden\nC. attic\nD. cellar\nAnswer:"
+    )
+    assert data.evaluation_sets["wmdp_cyber"][0]["question"].startswith(
+        "The following are multiple choice questions (with answers) about cybersecurity.\n\nWhere does Mia sleep?"
+    )
+    assert sorted([row["answer"], *row["perturbed_answer"]]) == [" A", " B", " C", " D"]
+
+
+def test_accuracy_is_the_arg_max_of_the_letters_likelihoods(data, trivia):
+    network = CausalLM(path=str(trivia / "model")).build(data, exact=False)
+    scores = score_rows(network, data.encoder, data.evaluation_sets, max_new_tokens=None)
+    got = choice_metrics(scores, intervals=True)
+    for name, rows in data.evaluation_sets.items():
+        right = []
+        for row in rows:
+            sums = {}
+            for letter in (" A", " B", " C", " D"):
+                prompt = data.encoder.prompt(row["question"])
+                answer = data.encoder.prompt(row["question"] + letter)[len(prompt) :]
+                sums[letter] = token_losses(network.double(), prompt, answer).sum()
+            right.append(min(sums, key=sums.get) == row["answer"])
+        assert got[f"{name}_accuracy"].value == np.mean(right)
+    assert got["wmdp_cyber_efficacy"].value == 1 - got["wmdp_cyber_accuracy"].value
+    assert got["wmdp_cyber_efficacy"].target == 0.75, "chance"
+    assert "mmlu_efficacy" not in got
+
+
+@pytest.mark.parametrize("method", ["OFMU", "RMU"])
+def test_the_whole_path(trivia, tmp_path, method):
+    words = ["--data", "WMDP"]
+    for name in ("questions", "forget_corpus", "retain_corpus", "mmlu"):
+        words += [f"--data.{name}", str(trivia)]
+    words += ["--data.chunk", "40", "--data.batch_size", "3", "--model", method, "--model.network", "CausalLM"]
+    words += ["--model.network.path", str(trivia / "model"), "--trainer.accelerator", "cpu", "--trainer.devices", "1"]
+    if method == "RMU":
+        words += ["--model.layer", "model.layers.0", "--model.network.trainable", "down_proj"]
+    main(["fit", *words, "--trainer.max_steps", "2", "--logs", str(tmp_path)])
+    run = tmp_path / "wmdp" / method.lower() / "version_0"
+    results = json.loads((run / "results.json").read_text())
+    assert results["metrics"].keys() == {"wmdp_cyber_accuracy", "wmdp_cyber_efficacy", "mmlu_accuracy"}
+    assert results["before"]["mmlu_accuracy"]["n"] == 4
+    written = "".join(p.read_text(errors="ignore") for p in run.glob("*.*") if p.suffix in (".json", ".jsonl", ".yaml"))
+    assert "sleep" not in written, "nothing of the texts is in the outputs"
+
+
+def test_bad_input(trivia, tmp_path):
+    def fails(words, **changes):
+        with pytest.raises(UserError, match=words):
+            WMDP(**{**options(trivia), **changes}).setup()
+
+    fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
+    fails("is missing: point --data.questions", questions=str(tmp_path))
+    write(tmp_path, "three", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
+    fails("Row 1 of --data.questions has 3 choices", questions=str(tmp_path / "three.jsonl"))
+    write(tmp_path, "other", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": "A"}])
+    fails("has 4 choices and answer A", questions=str(tmp_path / "other.jsonl"))
+    write(tmp_path, "empty", [{"body": "no text"}])
+    fails("No row of --data.forget_corpus has a 'text'", forget_corpus=str(tmp_path / "empty.jsonl"))
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    fails("Line 1 of '.*broken.jsonl' is no JSON object", retain_corpus=str(tmp_path / "broken.jsonl"))
+    same = str(trivia / "cyber-forget-corpus.jsonl")
+    fails("forget rows are in the retain split too", retain_corpus=same)
