@@ -21,7 +21,8 @@ from ofmu_pl.networks.prompts import Prompts, continue_greedily, read_prompts, s
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 """On a CPU a batch that fits the cache is fastest (a fifth faster than 4096); a GPU wants large ones."""
-PROMPTS_PER_CHUNK = 64
+PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
+"""Prompts in the cache at a time: their continuations run together (256: a fifth faster than 64 on a CPU)."""
 DETAILED = ("forget", "forget_paraphrased", "holdout")
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
 
@@ -136,8 +137,9 @@ def _run(
     stops = sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
     order = sorted(questions, key=len)
     bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
-    for start in range(0, len(order), PROMPTS_PER_CHUNK):
-        chunk = [list(p) for p in order[start : start + PROMPTS_PER_CHUNK]]
+    size = PROMPTS_PER_CHUNK.get(model.device.type, 64)
+    for start in range(0, len(order), size):
+        chunk = [list(p) for p in order[start : start + size]]
         asked = [questions[tuple(p)] for p in chunk]
         prompts = read_prompts(model, chunk, hidden)
         for details in (False, True):

@@ -71,7 +71,7 @@ def loss_of(model, question, answer):
 @pytest.mark.parametrize(("budget", "chunk"), [(1, 1), (6, 2), (10_000, 64)])
 def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatch):
     monkeypatch.setitem(scoring.TOKENS_PER_BATCH, "cpu", budget)
-    monkeypatch.setattr(scoring, "PROMPTS_PER_CHUNK", chunk)
+    monkeypatch.setitem(scoring.PROMPTS_PER_CHUNK, "cpu", chunk)
     scores = score_rows(model, Letters(), {"forget": ROWS, "holdout": ROWS[1:2]}, max_new_tokens=5)
     s = scores["forget"]
     for k, row in enumerate(ROWS):
