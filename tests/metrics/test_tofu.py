@@ -13,32 +13,13 @@ import pytest
 from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, privacy_leakage, tofu_metrics
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
 from ofmu_pl.metrics.tofu import attacks, log_truth_ratio
+from ofmu_pl.metrics.tofu_logs import read_log
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
-BLOCKS = {
-    "forget": "eval_log_forget.json",
-    "retain": "eval_log.json",
-    "real_authors": "eval_real_author_wo_options.json",
-    "world_facts": "eval_real_world_wo_options.json",
-}
 
 
 def llama2_scores(shared: Path, model: str) -> Scores:
-    log = json.loads((shared / f"reference/tofu-logs/{model}_wd0.01.eval_log_aggregated.json").read_text())
-
-    def column(name: str, field: str) -> np.ndarray:
-        return np.array(list(log[BLOCKS[name]][field].values()))
-
-    return {
-        name: SetScores(
-            np.arange(len(log[block]["avg_gt_loss"])),
-            column(name, "avg_gt_loss"),
-            column(name, "avg_paraphrased_loss"),  # of ra and wf: the answer, in a second pass with bf16's noise
-            column(name, "average_perturb_loss"),
-            column(name, "rougeL_recall"),
-        )
-        for name, block in BLOCKS.items()
-    }
+    return read_log(json.loads((shared / f"reference/tofu-logs/{model}_wd0.01.eval_log_aggregated.json").read_text()))
 
 
 def made_up(n: int = 12, seed: int = 0) -> Scores:
