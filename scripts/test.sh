@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint, types and the test suite on a fresh machine: bash scripts/test.sh [pytest options, e.g. -m slow]
+# Lint, types and the test suite on a fresh machine: bash scripts/test.sh [pytest options]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh

@@ -8,6 +8,8 @@ from scipy import stats
 
 from ofmu_pl.cli import main
 
+pytestmark = pytest.mark.timeout(900)  # two whole evaluations
+
 
 @pytest.fixture(scope="module")
 def logs(shared, tmp_path_factory):

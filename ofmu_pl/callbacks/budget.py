@@ -1,0 +1,37 @@
+"""Stops a run when its work is done: the fair way to compare methods whose iterations cost differently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning.pytorch as pl
+
+from ofmu_pl.errors import UserError
+
+
+class GradientBudget(pl.Callback):
+    """Ends training after the last whole iteration within a budget.
+
+    Args:
+        gradients: Gradients of one batch's loss that may be spent (``UnlearningModule.gradient_evaluations``).
+    """
+
+    def __init__(self, gradients: float) -> None:
+        self.gradients = gradients
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop if one more iteration, as dear as the mean of those before, would not fit.
+
+        Raises:
+            UserError: Not even one iteration fits.
+        """
+        spent = float(pl_module.gradient_evaluations)  # type: ignore[arg-type]
+        if spent > self.gradients:
+            raise UserError(
+                f"One iteration of {type(pl_module).__name__} takes {spent:.0f} gradients, the budget is "
+                f"{self.gradients:.0f}: give a larger one."
+            )
+        if spent + spent / trainer.global_step > self.gradients:
+            trainer.should_stop = True
