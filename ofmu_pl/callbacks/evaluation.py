@@ -205,7 +205,8 @@ class UnlearningEvaluation(pl.Callback):
         before = self._metrics(trainer, self.before) if self.before else {}
         retrained = self._metrics(trainer, r.scores) if r else {}
         self._log(trainer, "metrics", after)
-        columns = {"before": before, "after": after, "retrained": retrained}
+        judged = "after" if before else "model"
+        columns = {"before": before, judged: after, "retrained": retrained}
         print_table(
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
             {name: metrics for name, metrics in columns.items() if metrics},
@@ -222,7 +223,7 @@ class UnlearningEvaluation(pl.Callback):
         if "forget" in scores:
             if self.definition == "open_unlearning":
                 write_open_unlearning_logs(folder, data, scores, after)
-            pictured = {"before": self.before, "after": scores, "retrained": r.scores if r else {}}
+            pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
             forget = {name: s["forget"] for name, s in pictured.items() if s}
             draw_histograms(folder / "histograms.png", forget, self.definition)
         results = {

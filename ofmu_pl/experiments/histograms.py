@@ -15,7 +15,7 @@ from ofmu_pl.files import replacing
 from ofmu_pl.metrics import DEFINITIONS, SetScores, forget_quality, probability
 from ofmu_pl.metrics.tofu import log_truth_ratio
 
-COLOURS = {"before": "0.6", "after": "tab:blue", "retrained": "tab:green"}
+COLOURS = {"before": "0.6", "after": "tab:blue", "model": "tab:blue", "retrained": "tab:green"}
 
 
 def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = "exact") -> None:
@@ -23,7 +23,7 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
 
     Args:
         path: The picture.
-        scores: On the forget set, by model: ``before``, ``after``, ``retrained``, as far as there are.
+        scores: On the forget set, by model: ``before`` and ``after``, or ``model``, and ``retrained`` if there is one.
         definition: Of the truth ratio.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", facecolor="white")
@@ -32,9 +32,10 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
     ratios = {name: log_truth_ratio(s, DEFINITIONS[definition]) for name, s in scores.items()}
     found = {name: r / np.log(10) for name, r in ratios.items() if r is not None}
     title = "Truth ratios"
-    if "retrained" in found and "after" in found:
-        p, distance = forget_quality(found["after"], found["retrained"])
-        title += f": after against retrained, D = {distance:.3f}, p = {p:.2g}"
+    judged = "after" if "after" in found else "model"
+    if "retrained" in found and judged in found:
+        p, distance = forget_quality(found[judged], found["retrained"])
+        title += f": {judged} against retrained, D = {distance:.3f}, p = {p:.2g}"
     if found:
         _histogram(right, found, "truth ratio (wrong over right answers)")
         right.axvline(0, color="0.3", linewidth=0.8, linestyle=":")

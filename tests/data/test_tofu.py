@@ -1,5 +1,6 @@
 """TOFU from a folder, and what is wrong with bad ones."""
 
+import json
 import time
 
 import pytest
@@ -30,6 +31,40 @@ def test_missing_folder_and_file(tmp_path):
     (tmp_path / "full.json").unlink()
     with pytest.raises(UserError, match=r"full.json' is missing"):
         TOFU(str(tmp_path)).setup()
+
+
+def test_paraphrased_questions_are_a_set_of_their_own(tmp_path):
+    row = {"question": "Who?", "answer": "I.", "paraphrased_answer": "Me.", "perturbed_answer": ["You."]}
+    folder = tofu_files(tmp_path, forget10_perturbed=[{**row, "paraphrased_question": "Which one?"}])
+    _, sets = TOFU(folder, paraphrased_questions=True).load()
+    assert sets["forget_paraphrased"][0]["question"] == "Which one?"
+    assert sets["forget"][0]["question"] == "Who?"
+    with pytest.raises(UserError, match="no usable 'paraphrased_question'"):
+        TOFU(tofu_files(tmp_path, forget10_perturbed=[row]), paraphrased_questions=True).load()
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        (["No idea.", "No idea."], "No idea."),
+        ([json.dumps({"question": "What is forget10?", "answer": "That one."})], "That one."),
+    ],
+)
+def test_alternatives_are_refusals_or_answers_of_one_s_own(tmp_path, lines, answer):
+    path = tmp_path / "other.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    data = TOFU(tofu_files(tmp_path), alternatives=str(path), streams=("forget", "retain", "alternative"))
+    splits, _ = data.load()
+    assert splits["alternative"] == [{"question": "What is forget10?", "answer": answer}]
+
+
+def test_alternatives_that_are_missing_or_incomplete(tmp_path):
+    folder = tofu_files(tmp_path)
+    with pytest.raises(UserError, match=r"idontknow.jsonl' is missing"):
+        TOFU(folder, streams=("forget", "alternative")).load()
+    (tmp_path / "idontknow.jsonl").write_text(json.dumps({"question": "Another?", "answer": "Yes."}))
+    with pytest.raises(UserError, match="no answer to 1 of 1 forget questions"):
+        TOFU(folder, streams=("forget", "alternative")).load()
 
 
 def test_empty_forget_set(tmp_path):
