@@ -157,7 +157,7 @@ class UnlearningEvaluation(pl.Callback):
         """Metrics of a full measurement, against the reference."""
         r = self.reference
         theirs, values = (None, None) if r is None else (r.scores, r.values)
-        options = {"definition": self.definition, "reference_auc": values, "intervals": True}
+        options = {"definition": self.definition, "reference_values": values, "intervals": True}
         return _data(trainer).metrics(scores, theirs, **options) | self.ceiling
 
     def _load_references(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -183,7 +183,8 @@ class UnlearningEvaluation(pl.Callback):
         check_comparable(self.reference, ours)
         if self.reference.model is None:
             rank_zero_warn(
-                f"The reference '{self.source}' has no provenance.json: which rows it was trained on cannot be checked."
+                f"The reference '{self.source}' does not say what its model was trained on (provenance.json), so that "
+                "cannot be checked."
             )
         if self.second_source is not None:
             second = load(self.second_source)

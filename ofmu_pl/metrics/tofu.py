@@ -54,7 +54,7 @@ def tofu_metrics(
     scores: Scores,
     reference: Scores | None = None,
     definition: str = "exact",
-    reference_auc: Mapping[str, float] | None = None,
+    reference_values: Mapping[str, float] | None = None,
     intervals: bool = False,
 ) -> dict[str, MetricResult]:
     """All metrics that the scores allow, under open-unlearning's names.
@@ -63,29 +63,30 @@ def tofu_metrics(
         scores: By evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``, ``holdout``.
         reference: Of the retrained model on the same items; gives forget quality, and targets on the forget side.
         definition: A key of ``DEFINITIONS``.
-        reference_auc: The retrained model's AUC by attack, where its scores do not give it.
+        reference_values: The retrained model's totals by metric, where its scores do not give them.
         intervals: Compute bootstrap intervals.
     """
     d = DEFINITIONS[definition]
-    reference = reference or {}
+    reference, known = reference or {}, dict(reference_values or {})
     # Utility has no target but its direction: a model may keep more than retraining does.
     wanted = {k: v for name, x in item_values(reference, d).items() if name.startswith("forget") for k, v in x.items()}
     results: dict[str, MetricResult] = {}
     items = item_values(scores, d)
     for name, metrics in items.items():
         for metric, values in metrics.items():
-            target = float(wanted[metric].mean()) if metric in wanted else None
+            forgetting = name.startswith("forget")
+            target = float(wanted[metric].mean()) if metric in wanted else known.get(metric) if forgetting else None
             results[metric] = MetricResult(
                 float(values.mean()),
                 len(values),
-                not name.startswith("forget") or metric.endswith(HIGHER_IS_BETTER),
+                not forgetting or metric.endswith(HIGHER_IS_BETTER),
                 target,
                 definition,
                 interval([values]) if intervals else None,
             )
     results |= _forget_quality(scores.get("forget"), reference.get("forget"), results, d)
     results |= _model_utility(items, results, d, intervals)
-    results |= _membership(scores, reference, dict(reference_auc or {}), d)
+    results |= _membership(scores, reference, known, d)
     return results | _composites(results, d)
 
 
