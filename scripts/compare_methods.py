@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ofmu_pl.cli import main as run_command
 from ofmu_pl.files import write_json
 from ofmu_pl.metrics import harmonic_mean
 
@@ -43,7 +43,6 @@ class Comparison:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.validation = options.logs / "validation.json"
 
     def words(self, method: str, rate: float, gradients: int) -> list[str]:
         """The command line of one run."""
@@ -68,17 +67,17 @@ class Comparison:
         path = self.options.logs / benchmark / name / "latest" / "results.json"
         if not path.is_file():
             words = self.words(method, rate, gradients)
-            try:
-                run_command([*words, "--benchmark", benchmark, "--method", name, *more])
-            except SystemExit:
+            command = [sys.executable, "-m", "ofmu_pl", *words, "--benchmark", benchmark, "--method", name, *more]
+            if subprocess.run(command, check=False).returncode:  # a process of its own: peak memory is the run's
                 return None
         return {name: json.loads((path.parent / f"{name}.json").read_text()) for name in ("results", "validation")}
 
     def search(self, method: str) -> tuple[float | None, dict[str, float | None]]:
         """The best rate, and the criterion at each."""
         scores: dict[str, float | None] = {}
+        cheap = ("--evaluation.reference", "null", "--evaluation.max_new_tokens", "1")
         for rate in self.options.rates:
-            results = self.run(method, rate, self.options.search, "search", "--evaluation.max_new_tokens", "1")
+            results = self.run(method, rate, self.options.search, "search", *cheap)
             p = results and results["validation"]
             scores[f"{rate:g}"] = harmonic_mean([1 - p["forget"], p["retain"]]) if p else None
         found = {rate: s for rate, s in scores.items() if s is not None and math.isfinite(s)}
