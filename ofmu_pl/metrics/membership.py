@@ -55,6 +55,7 @@ def privacy_leakage(auc_: float, reference: float, epsilon: float = 0.0) -> floa
 def membership_closeness(auc_: float, reference: float) -> float:
     """``1 - |AUC - AUC_ref| / max(AUC_ref, 1 - AUC_ref)``: 1 where an attack learns what it learns after retraining.
 
-    The parts of open-unlearning's privacy score (its report, arXiv 2506.12618; there is no code of it).
+    The parts of the privacy score that open-unlearning's report (arXiv 2506.12618) has and its code has not; the
+    report's own normalisation could not be checked here, so compare such scores with ours only.
     """
     return 1 - abs(auc_ - reference) / max(reference, 1 - reference)

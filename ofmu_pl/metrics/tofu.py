@@ -204,7 +204,7 @@ def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]
 
 
 def _composites(results: dict[str, MetricResult], d: Definition) -> dict[str, MetricResult]:
-    """open-unlearning's memorisation and privacy scores (its report, arXiv 2506.12618; it has no code of them).
+    """Memorisation and privacy scores after open-unlearning's report (arXiv 2506.12618), which has no code of them.
 
     ``memorization_score = HM(1 - ES, 1 - EM, 1 - paraphrase probability, 1 - p(right) / (p(right) + p(wrong)))`` and
     ``privacy_score = HM(1 - |AUC - AUC_ref| / max(AUC_ref, 1 - AUC_ref))`` over four attacks. Its utility score is the
