@@ -16,8 +16,8 @@ from ofmu_pl.callbacks.table import Metrics, print_table
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.histograms import draw_histograms
 from ofmu_pl.files import write_json
-from ofmu_pl.metrics import DEFINITIONS, DefinitionName, MetricResult, Scores, SetScores, forget_quality
-from ofmu_pl.metrics.tofu import log_truth_ratio
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.networks.cached import cached_scores
 from ofmu_pl.networks.scoring import score_rows
@@ -189,7 +189,7 @@ class UnlearningEvaluation(pl.Callback):
         if self.second_source is not None:
             second = load(self.second_source)
             check_comparable(second, ours)
-            self.ceiling = _ceiling(self.reference.scores["forget"], second.scores["forget"], self.definition)
+            self.ceiling = quality_ceiling(self.reference.scores, second.scores, self.definition)
 
     @staticmethod
     def _log(trainer: pl.Trainer, prefix: str, metrics: Metrics) -> None:
@@ -245,19 +245,6 @@ class UnlearningEvaluation(pl.Callback):
         }
         write_json(folder / "results.json", results)
         rank_zero_info(f"Results: {folder / 'results.json'}")
-
-
-def _ceiling(first: SetScores, second: SetScores, definition: str) -> Metrics:
-    """Forget quality between two retrained models: what seeds alone leave of it."""
-    ratios = [log_truth_ratio(s, DEFINITIONS[definition]) for s in (second, first)]
-    if ratios[0] is None or ratios[1] is None:
-        return {}
-    p, distance = forget_quality(ratios[0], ratios[1], DEFINITIONS[definition].epsilon)
-    n = len(ratios[0])
-    return {
-        "forget_quality_ceiling": MetricResult(p, n, True, None, definition),
-        "forget_quality_ceiling_D": MetricResult(distance, n, False, None, definition),
-    }
 
 
 def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:

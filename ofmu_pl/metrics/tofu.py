@@ -148,6 +148,20 @@ def _forget_quality(
     }
 
 
+def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") -> dict[str, MetricResult]:
+    """Forget quality between two retrained models: what another seed alone leaves of it, so the best to hope for."""
+    d = DEFINITIONS[definition]
+    ratios = [log_truth_ratio(s["forget"], d) for s in (second, first) if "forget" in s]
+    if len(ratios) < 2 or ratios[0] is None or ratios[1] is None:
+        return {}
+    p, distance = F.forget_quality(ratios[0], ratios[1], d.epsilon)
+    n = len(ratios[0])
+    return {
+        "forget_quality_ceiling": MetricResult(p, n, True, None, d.name),
+        "forget_quality_ceiling_D": MetricResult(distance, n, False, None, d.name),
+    }
+
+
 def _model_utility(
     items: dict[str, dict[str, np.ndarray]], results: dict[str, MetricResult], d: Definition, intervals: bool
 ) -> dict[str, MetricResult]:

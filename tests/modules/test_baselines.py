@@ -94,6 +94,26 @@ def test_npo_with_cached_losses_is_npo_with_a_live_reference(folder):
     step_by_hand(folder, NPO(CausalLM(path=folder), **SGD), loss)
 
 
+class LiveNPO(NPO):
+    """A second model, run at every step."""
+
+    per_item_reference = ()
+
+    def reference(self, stream, part):
+        with self.frozen() as model:
+            return token_nll(*self.recipe.logits(model, part)).sum(1)
+
+
+def test_the_whole_trajectory_with_cached_losses_is_that_of_a_live_reference(folder):
+    ends = []
+    for method in (NPO, LiveNPO):
+        module = method(CausalLM(path=folder), optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3))
+        train(module, steps=8)
+        ends.append(weights(module))
+        assert len(module._copy) == (method is LiveNPO)
+    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-6)
+
+
 def test_dpo_pairs_each_question_with_its_refusal(folder):
     def loss(network, frozen, batch):
         forget, other = batch["forget"], batch["alternative"]
