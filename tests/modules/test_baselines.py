@@ -18,16 +18,19 @@ DEEP = {**TINY, "num_hidden_layers": 3}
 SGD = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "gradient_clip": None}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A random network on disk: methods with a frozen copy load it twice."""
-    path = tmp_path_factory.mktemp("model")
+def save_random(path, **config):
     data = Authors(authors=4, forget_authors=1)
     data.setup()
     torch.manual_seed(0)
-    CausalLM(config=DEEP).build(data, exact=False).save_pretrained(path)
+    CausalLM(config={**DEEP, **config}).build(data, exact=False).save_pretrained(path)
     data.tokenizer.save_pretrained(path)
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random network on disk: methods with a frozen copy load it twice."""
+    return save_random(tmp_path_factory.mktemp("model"))
 
 
 METHODS = {
@@ -216,6 +219,17 @@ def test_adapters_are_all_that_is_trained_and_merge_into_the_same_model(folder, 
         assert (adapted - original(ids).logits).abs().max() > 1e-3
         torch.testing.assert_close(adapted, plain, rtol=1e-4, atol=1e-5)
     assert not any("lora" in name for name, _ in merged(network).named_parameters())
+
+
+def test_qlora_trains_adapters_beside_weights_in_4_bits(tmp_path):
+    wide = save_random(tmp_path, hidden_size=64, intermediate_size=128)  # bitsandbytes wants blocks of 64
+    module = NPO(CausalLM(path=wide, lora=LORA, load_in_4bit=True), **SGD)
+    train(module, steps=2)
+    kinds = {p.dtype for name, p in module.network.named_parameters() if "layers" in name and not p.requires_grad}
+    assert torch.uint8 in kinds
+    trained = {name: p for name, p in module.network.named_parameters() if p.requires_grad}
+    assert all(p.dtype == torch.float32 and torch.isfinite(p).all() for p in trained.values())
+    assert any(p.abs().max() > 0 for name, p in trained.items() if "lora_B" in name), "they start at 0"
 
 
 def test_adapters_serve_as_their_own_frozen_model(folder):
