@@ -47,7 +47,7 @@ class NPO(_Preference):
         kwargs: Of ``TwoTerms``.
     """
 
-    per_item_reference = ("forget",)
+    per_item_reference: tuple[str, ...] = ("forget",)
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``(2/beta) log(1 + (p/p_ref)^beta)``."""
@@ -79,7 +79,7 @@ class DPO(_Preference):
     The other answer is a refusal (IdkDPO) or a made-up answer (AltPO): the data's stream ``alternative``.
     """
 
-    per_item_reference = ("forget", ALTERNATIVE)
+    per_item_reference: tuple[str, ...] = ("forget", ALTERNATIVE)
     _alternatives: Batch
 
     def prepare(self, batch: dict[str, list[Batch]]) -> None:
