@@ -106,8 +106,9 @@ class UnlearningModule(pl.LightningModule):
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         parameters = list(self.trained.parameters())
         counts = [sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), parameters)]
+        steps = self.trainer.max_steps if self.trainer.max_steps >= 0 else "unlimited"
         rank_zero_info(
-            f"{type(self).__name__}: {self.trainer.max_steps} iterations, each with {self.pairs} batch(es) of "
+            f"{type(self).__name__}: {steps} iterations, each with {self.pairs} batch(es) of "
             f"{data.batch_size} of {', '.join(self.streams)}; {counts[0]:.2f} of {counts[1]:.2f} M parameters trained."
         )
 

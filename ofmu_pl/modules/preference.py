@@ -80,6 +80,7 @@ class DPO(_Preference):
     """
 
     per_item_reference: tuple[str, ...] = ("forget", ALTERNATIVE)
+    forget_gradients = 2  # of the forget answers and of the others
     _alternatives: Batch
 
     def prepare(self, batch: dict[str, list[Batch]]) -> None:

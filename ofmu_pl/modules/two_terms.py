@@ -37,6 +37,8 @@ class TwoTerms(UnlearningModule):
 
     per_item_reference: tuple[str, ...] = ()
     """Streams whose answers' losses under the frozen model are needed: computed once and cached."""
+    forget_gradients: int = 1
+    """Batches that ``forget_losses`` differentiates."""
     frozen_in_forget_term: bool = False
     """Whether ``forget_losses`` runs the frozen model."""
 
@@ -100,7 +102,7 @@ class TwoTerms(UnlearningModule):
             scalars["L_r" if self.retain_loss == "nll" else self.retain_loss] = loss
             self.after_retain(loss)
         frozen_passes = self.frozen_in_forget_term + (self.alpha > 0 and self.retain_loss != "nll")
-        self._gradient_evaluations += engine.gradient_evaluations + frozen_passes / 3
+        self._gradient_evaluations += engine.gradient_evaluations + self.forget_gradients - 1 + frozen_passes / 3
         return gradient, scalars
 
     def prepare(self, batch: dict[str, list[Batch]]) -> None:

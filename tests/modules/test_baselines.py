@@ -191,7 +191,15 @@ def test_the_price_of_retaining_follows_the_violation(folder):
 
 
 def test_work_is_counted(folder):
-    counts = {"grad_ascent": 1, "grad_diff": 2, "kl": 2 + 1 / 3, "npo": 2, "undial": 1 + 1 / 3, "rmu": 2 + 1 / 3}
+    counts = {
+        "grad_ascent": 1,
+        "grad_diff": 2,
+        "kl": 2 + 1 / 3,
+        "npo": 2,
+        "dpo": 3,
+        "undial": 1 + 1 / 3,
+        "rmu": 2 + 1 / 3,
+    }
     for name, expected in counts.items():
         module = METHODS[name](CausalLM(path=folder), **SGD)
         train(module, steps=2)
