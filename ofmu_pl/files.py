@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -29,12 +30,25 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, with their numbers from 1."""
+    # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if line.strip():
+            yield number, line
+
+
 def cache_folder() -> Path | None:
     """Where results are kept by content: OFMU_CACHE, by default ~/.cache/ofmu_pl; ``None`` if it is set but empty."""
     named = os.environ.get("OFMU_CACHE")
     if named is None:
         return Path.home() / ".cache" / "ofmu_pl"
     return Path(named).expanduser() if named else None
+
+
+def content_path(folder: Path, kind: str, facts: Any) -> Path:
+    """Where a result is kept that follows from ``facts`` alone."""
+    return folder / f"{kind}-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}.json"
 
 
 def write_json(path: Path, content: Any) -> None:

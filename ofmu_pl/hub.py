@@ -1,10 +1,11 @@
-"""Whether the model hub can be reached, so that a machine without a network fails in seconds, not minutes."""
+"""The model hub, asked so that a machine without a network fails in seconds, not minutes."""
 
 from __future__ import annotations
 
 import os
 import socket
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -26,3 +27,17 @@ def offline(timeout: float = 2.0) -> bool:
     except OSError:
         return True
     return False
+
+
+def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str, Any]]:
+    """Rows of a data set on the hub, or in the hub's cache.
+
+    Raises:
+        OSError: The hub does not answer (at once: datasets would try for half a minute) or refuses.
+        ValueError: There is no such configuration or split.
+    """
+    from datasets import load_dataset
+
+    if offline() and not os.environ.get("HF_HUB_OFFLINE"):
+        raise ConnectionError("the hub does not answer")
+    return [dict(row) for row in load_dataset(source, config, split=split)]

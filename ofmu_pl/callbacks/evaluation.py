@@ -10,11 +10,18 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from ofmu_pl.callbacks.histograms import draw_histograms
 from ofmu_pl.callbacks.outputs import write_open_unlearning_logs, write_samples
-from ofmu_pl.callbacks.reference import Reference, check_comparable, evaluation_facts, load_reference, read_model_facts
+from ofmu_pl.callbacks.reference import (
+    Reference,
+    check_comparable,
+    evaluation_facts,
+    load_reference,
+    read_model_facts,
+    scoring_facts,
+)
 from ofmu_pl.callbacks.table import Metrics, print_table
 from ofmu_pl.errors import UserError
-from ofmu_pl.experiments.histograms import draw_histograms
 from ofmu_pl.files import write_json
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
 from ofmu_pl.metrics.tofu import quality_ceiling
@@ -165,20 +172,15 @@ class UnlearningEvaluation(pl.Callback):
             if self.second_source is not None and self.source is None:
                 raise UserError("A second reference needs a first: set --evaluation.reference too.")
             return
-        facts = partial(
-            evaluation_facts,
-            datamodule=_data(trainer),
-            max_new_tokens=self.max_new_tokens,
-            hidden=self._hidden(trainer),
-        )
+        settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "hidden": self._hidden(trainer)}
         load = partial(
             load_reference,
             datamodule=_data(trainer),
             device=pl_module.device,
             score=partial(self._score, trainer),
-            facts=facts,
+            facts=partial(evaluation_facts, datamodule=_data(trainer), **settings),
         )
-        ours = facts(pl_module.network)
+        ours = scoring_facts(pl_module.network, **settings)
         self.reference = load(self.source)
         check_comparable(self.reference, ours)
         if self.reference.model is None:

@@ -41,15 +41,19 @@ class Reference:
         write_json(path, {**content, "scores": scores})
 
 
+def scoring_facts(model: Any, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+    """How a model is scored: what two must share, beside rows and template, for their scores to be comparable."""
+    dtype = str(model.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
+
+
 def evaluation_facts(model: Any, datamodule: Any, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
-    """Provenance of a model's scores: what two models must share for their scores to be comparable, and more."""
+    """Provenance of a model's scores."""
     return provenance(
         datamodule,
         weights=weights_hash(model),
         model=getattr(model.config, "_name_or_path", "") or None,
-        dtype=str(model.dtype).removeprefix("torch."),
-        max_new_tokens=max_new_tokens,
-        hidden_token=hidden,
+        **scoring_facts(model, max_new_tokens, hidden),
     )
 
 
@@ -84,7 +88,7 @@ def read_model_facts(source: str) -> dict[str, Any] | None:
 
 
 def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
-    """Refuse a reference that was scored otherwise than this run's model is.
+    """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``).
 
     Raises:
         UserError: Naming the first field that differs.
@@ -93,7 +97,7 @@ def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
     if theirs is None:
         return
     for name, ours in facts.items():
-        if name in ("dtype", "max_new_tokens", "hidden_token") and theirs.get(name) != ours:
+        if theirs.get(name) != ours:
             raise UserError(
                 f"The reference '{reference.source}' was scored with {name} {theirs.get(name)}, this run has {ours}: "
                 "give the retrained model's folder, so that it is scored alike, or change the run's setting."

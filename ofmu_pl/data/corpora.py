@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.text import Row
 from ofmu_pl.errors import UserError
-from ofmu_pl.hub import offline
+from ofmu_pl.files import numbered_lines
+from ofmu_pl.hub import load_hub_rows
 
 LETTERS = "ABCD"
 
@@ -31,12 +31,8 @@ def read_rows(source: str, config: str | None, split: str, what: str) -> list[di
         path = path / f"{config}.jsonl"
     if path.suffix in (".jsonl", ".json", ".parquet") or path.is_absolute() or source.startswith((".", "~")):
         return _read_file(path, what)
-    from datasets import load_dataset
-
     try:
-        if offline() and not os.environ.get("HF_HUB_OFFLINE"):
-            raise ConnectionError("the hub does not answer")
-        return [dict(row) for row in load_dataset(source, config, split=split)]
+        return load_hub_rows(source, config, split)
     except (OSError, ValueError) as error:
         raise UserError(
             f"'{source}' ({config}) cannot be loaded from the hub: with no network or no access, give a JSON-lines "
@@ -52,12 +48,11 @@ def _read_file(path: Path, what: str) -> list[dict[str, Any]]:
 
         return [dict(row) for row in Dataset.from_parquet(str(path))]
     rows = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if line.strip():
-            try:
-                rows.append(dict(json.loads(line)))
-            except (ValueError, TypeError) as error:
-                raise UserError(f"Line {number} of '{path}' is no JSON object: mend the file.") from error
+    for number, line in numbered_lines(path):
+        try:
+            rows.append(dict(json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"Line {number} of '{path}' is no JSON object: mend the file.") from error
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +12,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule, with_refusals
 from ofmu_pl.data.text import Row
 from ofmu_pl.errors import UserError
-from ofmu_pl.hub import offline
+from ofmu_pl.files import numbered_lines
+from ofmu_pl.hub import load_hub_rows
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
 COLUMNS = {
@@ -112,18 +112,13 @@ class TOFU(PairedDataModule):
         return self._download(config)
 
     def _download(self, config: str) -> list[Row]:
-        from datasets import load_dataset
-
         try:
-            if offline() and not os.environ.get("HF_HUB_OFFLINE"):
-                raise ConnectionError("the hub does not answer")  # at once: datasets would try for half a minute
-            found = load_dataset(self.data, config, split="train")
+            return load_hub_rows(self.data, config, "train")
         except (OSError, ValueError) as error:
             raise UserError(
                 f"'{self.data}' ({config}) cannot be loaded from the hub: with no network, point --data.data at a "
                 "folder with TOFU's files (full.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
             ) from error
-        return [dict(row) for row in found]
 
 
 def _require(rows: list[Row], config: str, columns: Sequence[str]) -> None:
@@ -152,10 +147,7 @@ def _read_lines(path: Path) -> list[Row]:
     if not path.is_file():
         raise UserError(f"'{path}' is missing: --data.data must hold all of TOFU's files (JSON lines, one a config).")
     rows = []
-    # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if not line.strip():
-            continue
+    for number, line in numbered_lines(path):
         try:
             row = json.loads(line)
             sound = isinstance(row["question"], str) and isinstance(row["answer"], str)

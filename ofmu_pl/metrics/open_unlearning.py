@@ -12,9 +12,9 @@ import numpy as np
 from rouge_score import rouge_scorer
 
 from ofmu_pl.metrics.definitions import DEFINITIONS
-from ofmu_pl.metrics.functional import extraction_strength, normalised_probability, probability
+from ofmu_pl.metrics.functional import probability
 from ofmu_pl.metrics.scores import SETS, Scores, SetScores
-from ofmu_pl.metrics.tofu import MetricResult, log_truth_ratio
+from ofmu_pl.metrics.tofu import MetricResult, item_values, log_truth_ratio
 
 SUMMARY = (
     "extraction_strength",
@@ -73,6 +73,7 @@ def write_eval(
         truths: Answers, by evaluation set.
     """
     d = DEFINITIONS["open_unlearning"]
+    items = item_values(scores, d)
     log: dict[str, Any] = {}
 
     def enter(key: str, ids: np.ndarray, total: float, **columns: Sequence[Any]) -> None:
@@ -93,19 +94,18 @@ def write_eval(
                 enter(f"{p}_{key}", s.ids, float(prob.mean()), prob=prob.tolist(), avg_loss=loss.tolist())
         ratio = log_truth_ratio(s, d)
         ratio_key = "forget_truth_ratio" if name == "forget" else f"{p}_Truth_Ratio"
-        if ratio is not None and s.wrong_losses is not None:
+        if ratio is not None:
             enter(ratio_key, s.ids, metrics[ratio_key].value, score=np.exp(ratio).tolist())
-            if name in ("real_authors", "world_facts"):
-                normalised = normalised_probability(s.answer_loss, s.wrong_losses, d.epsilon)
+            normalised = items[name].get(f"{p}_Q_A_Prob_normalised")
+            if normalised is not None:
                 enter(f"{p}_Q_A_Prob_normalised", s.ids, float(normalised.mean()), prob=normalised.tolist())
         if s.generations is not None:
             columns = _rouge(truths[name], s.generations.tolist())
             texts = {"input": inputs[name], "ground_truth": truths[name], "generation": s.generations.tolist()}
             enter(f"{p}_Q_A_ROUGE", s.ids, float(np.mean(columns["rougeL_recall"])), **columns, **texts)
-    forget = scores["forget"]
-    if forget.suffix is not None and forget.tokens is not None:
-        strength = extraction_strength(forget.suffix, forget.tokens, d.extraction_floor)
-        enter("extraction_strength", forget.ids, float(strength.mean()), score=strength.tolist())
+    strength = items["forget"].get("extraction_strength")
+    if strength is not None:
+        enter("extraction_strength", scores["forget"].ids, float(strength.mean()), score=strength.tolist())
     if "mia_min_k" in metrics:
         sides: dict[str, Any] = {}
         for name in ("forget", "holdout"):

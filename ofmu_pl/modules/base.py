@@ -94,7 +94,7 @@ class UnlearningModule(pl.LightningModule):
     def configure_model(self) -> None:
         """Make the network, once, from the recipe."""
         if self.network is None:
-            self.network = self.recipe.build(self.trainer.datamodule, exact=self.exact)  # type: ignore[attr-defined]
+            self.network = self.recipe.build(self._data, exact=self.exact)
 
     def configure_optimizers(self) -> Any:
         """The optimizer over the trainable parameters, with its scheduler if there is one."""
@@ -103,13 +103,12 @@ class UnlearningModule(pl.LightningModule):
 
     def on_fit_start(self) -> None:
         """Say what is about to be compared: two methods are comparable under the same data, batch and steps."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         parameters = list(self.trained.parameters())
         counts = [sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), parameters)]
         steps = self.trainer.max_steps if self.trainer.max_steps >= 0 else "unlimited"
         rank_zero_info(
-            f"{type(self).__name__}: {steps} iterations, each with {self.pairs} batch(es) of "
-            f"{data.batch_size} of {', '.join(self.streams)}; {counts[0]:.2f} of {counts[1]:.2f} M parameters trained."
+            f"{type(self).__name__}: {steps} iterations, each with {self.pairs} batch(es) of {self._data.batch_size} "
+            f"of {', '.join(self.streams)}; {counts[0]:.2f} of {counts[1]:.2f} M parameters trained."
         )
 
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
@@ -137,7 +136,7 @@ class UnlearningModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the hashes of the data that the weights have seen."""
-        checkpoint["data_hashes"] = dict(self.trainer.datamodule.hashes)  # type: ignore[attr-defined]
+        checkpoint["data_hashes"] = dict(self._data.hashes)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to go on with other data.
@@ -145,7 +144,7 @@ class UnlearningModule(pl.LightningModule):
         Raises:
             UserError: A split differs from the one the checkpoint was made with.
         """
-        now = self.trainer.datamodule.hashes  # type: ignore[attr-defined]
+        now = self._data.hashes
         for split, value in checkpoint.get("data_hashes", {}).items():
             if now.get(split) != value:
                 raise UserError(
@@ -154,6 +153,11 @@ class UnlearningModule(pl.LightningModule):
                 )
 
     # Helpers of subclasses -----------------------------------------------------------------------------------------
+
+    @property
+    def _data(self) -> Any:
+        """The run's data module, which Lightning's types do not know of."""
+        return self.trainer.datamodule  # type: ignore[attr-defined]
 
     @property
     def trained(self) -> nn.Module:

@@ -80,13 +80,12 @@ class TwoTerms(UnlearningModule):
         """(b,) losses of a micro-batch whose descent is keeping."""
         if self.retain_loss == "nll":
             return self.recipe.sample_losses(self.trained, part)
-        with self.frozen() as reference:
-            if self.retain_loss == "kl":
-                goal = self.recipe.logits(reference, part)[0]
-            else:
-                goal = hidden_states(reference, part, str(self.layer))
         if self.retain_loss == "kl":
+            with self.frozen() as reference:
+                goal = self.recipe.logits(reference, part)[0]
             return kl(*self.recipe.logits(self.trained, part), goal)
+        with self.frozen() as reference:
+            goal = hidden_states(reference, part, str(self.layer))
         return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
@@ -127,8 +126,7 @@ class TwoTerms(UnlearningModule):
                     yield model
                 return
             if not self._copy:
-                data = self.trainer.datamodule  # type: ignore[attr-defined]
-                copy = self.recipe.build(data, exact=False)
+                copy = self.recipe.build(self._data, exact=False)
                 self._copy.append(copy.to(self.device).eval().requires_grad_(False))
             yield self._copy[0]
 
@@ -136,8 +134,7 @@ class TwoTerms(UnlearningModule):
         """Score the frozen model's answers, once; a resumed run has them from its checkpoint."""
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
-                data = self.trainer.datamodule  # type: ignore[attr-defined]
-                self.reference_nll[stream] = reference_nll(self.trained, self.recipe, data, stream)
+                self.reference_nll[stream] = reference_nll(self.trained, self.recipe, self._data, stream)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the frozen model's scores: the weights they came from are gone."""

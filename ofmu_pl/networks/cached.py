@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ofmu_pl.data import text
-from ofmu_pl.files import cache_folder, write_json
+from ofmu_pl.files import cache_folder, content_path, write_json
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.networks import gradient_norms, prompts, scoring
 from ofmu_pl.provenance import weights_hash
@@ -48,7 +48,7 @@ def cached_scores(
             "code": [_file_hash(module.__file__) for module in (text, prompts, scoring, gradient_norms)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
-        path = folder / f"scores-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}.json"
+        path = content_path(folder, "scores", facts)
     scores = _read(path)
     if scores is None:
         scores = scoring.score_rows(

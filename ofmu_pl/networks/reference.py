@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ofmu_pl.data.text import collate
-from ofmu_pl.files import cache_folder, write_json
+from ofmu_pl.files import cache_folder, content_path, write_json
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.provenance import weights_hash
@@ -29,9 +28,9 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
         data: A ``PairedDataModule`` after ``setup``.
         split: Name of the split.
     """
-    facts = [weights_hash(model), data.hashes[split], data.encoder.template_hash]
-    folder = cache_folder()
-    path = folder and folder / f"nll-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"
+    path, folder = None, cache_folder()
+    if folder is not None:
+        path = content_path(folder, "nll", [weights_hash(model), data.hashes[split], data.encoder.template_hash])
     rows = data.splits[split]
     if path is not None and path.is_file():
         try:
