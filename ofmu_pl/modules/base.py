@@ -97,8 +97,18 @@ class UnlearningModule(pl.LightningModule):
             self.network = self.recipe.build(self._data, exact=self.exact)
 
     def configure_optimizers(self) -> Any:
-        """The optimizer over the trainable parameters, with its scheduler if there is one."""
+        """The optimizer over the trainable parameters, with its scheduler if there is one.
+
+        Raises:
+            UserError: A paged optimizer of bitsandbytes on a CPU, where nothing is paged.
+        """
         optimizer = self.make_optimizer(trainable(self.trained))
+        if getattr(optimizer, "is_paged", False) and self.device.type != "cuda":
+            name = type(optimizer).__name__
+            raise UserError(
+                f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
+                f"bitsandbytes.optim.{name.removeprefix('Paged')}, or set --trainer.accelerator gpu."
+            )
         return optimizer if self.make_scheduler is None else ([optimizer], [self.make_scheduler(optimizer)])
 
     def on_fit_start(self) -> None:

@@ -259,15 +259,24 @@ def test_only_the_named_parameters_are_trained(folder):
     assert moved == {f"model.layers.{i}.mlp.down_proj.weight" for i in (0, 1)}
 
 
-def test_a_bitsandbytes_optimizer_trains(folder):
+def bitsandbytes_adamw(name, **options):
     import bitsandbytes
 
-    module = NPO(CausalLM(path=folder), optimizer=lambda p: bitsandbytes.optim.AdamW8bit(p, lr=0.01))
+    return lambda p: getattr(bitsandbytes.optim, name)(p, **options)
+
+
+def test_a_bitsandbytes_optimizer_trains(folder):
+    module = NPO(CausalLM(path=folder), optimizer=bitsandbytes_adamw("AdamW8bit", lr=0.01))
     train(module, steps=2)
     start = METHODS["npo"](CausalLM(path=folder))
     train(start, steps=0)
     assert torch.isfinite(weights(module)).all()
     assert not torch.equal(weights(module), weights(start))
+
+
+def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder):
+    with pytest.raises(UserError, match="take bitsandbytes.optim.AdamW8bit"):
+        train(NPO(CausalLM(path=folder), optimizer=bitsandbytes_adamw("PagedAdamW8bit")), steps=1)
 
 
 @pytest.mark.parametrize(
