@@ -19,11 +19,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
+import ofmu_pl.callbacks
 import ofmu_pl.data
 import ofmu_pl.modules
 import ofmu_pl.networks  # noqa: F401  makes the short class names known
-from ofmu_pl.callbacks.evaluation import UnlearningEvaluation
-from ofmu_pl.callbacks.export import HuggingFaceExport
+from ofmu_pl.callbacks.evaluation import Evaluation
+from ofmu_pl.callbacks.export import ModelExport
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import DivergedError, UserError
@@ -65,11 +66,12 @@ class UnlearningCLI(LightningCLI):
         parser.add_argument(
             "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
         )
-        parser.add_lightning_class_args(UnlearningEvaluation, "evaluation")
-        parser.add_lightning_class_args(HuggingFaceExport, "export")
+        parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
+        parser.add_lightning_class_args(ModelExport, "export")
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
             {
+                "evaluation": {"class_path": "ofmu_pl.callbacks.text_evaluation.TextEvaluation"},
                 "checkpoint.filename": "{step}",
                 "checkpoint.monitor": "step",
                 "checkpoint.mode": "max",

@@ -20,15 +20,14 @@ def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
     """What produced a result.
 
     Args:
-        datamodule: Its ``name``, split ``hashes`` and the encoder's ``template_hash`` are kept.
+        datamodule: Its ``name``, split ``hashes`` and ``facts`` are kept.
         more: Facts of the run (method, seed, what the weights were trained on).
     """
     return {
         **more,
         "benchmark": datamodule.name,
         "hashes": dict(datamodule.hashes),
-        "template_hash": datamodule.encoder.template_hash,
-        "date_string": datamodule.encoder.date_string,
+        **datamodule.facts,
         "git": _git_commit(),
         "ofmu_pl": __version__,
         "python": platform.python_version(),

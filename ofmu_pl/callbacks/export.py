@@ -1,4 +1,4 @@
-"""Leaves the trained network as a Hugging Face folder that says what it was trained on."""
+"""Leaves the trained network as a folder that says what it was trained on."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.files import replacing, write_json
-from ofmu_pl.networks.adapters import merged
 from ofmu_pl.provenance import provenance
 
 
-class HuggingFaceExport(pl.Callback):
-    """Writes ``hf/`` (weights, configuration, tokenizer, ``provenance.json``) when training ends.
+class ModelExport(pl.Callback):
+    """Writes the model's folder (for language models Hugging Face's) with ``provenance.json`` when training ends.
 
     Args:
         folder: Name of the folder in the run's log folder; ``null``: no export.
@@ -30,21 +29,21 @@ class HuggingFaceExport(pl.Callback):
         log_dir = trainer.log_dir  # takes all ranks
         if log_dir is None or not trainer.is_global_zero:
             return
-        datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
-        network: Any = pl_module.network
         path = Path(log_dir) / self.folder
-        use_cache, network.config.use_cache = network.config.use_cache, True  # generation wants it
-        try:
-            with replacing(path) as temporary:
-                merged(network).save_pretrained(temporary)
-                datamodule.tokenizer.save_pretrained(temporary)
-                facts = provenance(
-                    datamodule,
-                    method=type(pl_module).__name__,
-                    streams=list(pl_module.streams),  # type: ignore[arg-type]
-                    steps=trainer.global_step,
-                )
-                write_json(temporary / "provenance.json", facts)
-        finally:
-            network.config.use_cache = use_cache
+        save_model(path, trainer, pl_module)
         rank_zero_info(f"Model: {path}")
+
+
+def save_model(path: Path, trainer: pl.Trainer, pl_module: Any) -> None:
+    """Write a method's network and what it was trained on, in one move."""
+    datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
+    facts = provenance(
+        datamodule,
+        method=type(pl_module).__name__,
+        streams=list(pl_module.streams),
+        steps=trainer.global_step,
+    )
+    with replacing(path) as temporary:
+        temporary.mkdir()
+        pl_module.recipe.save(pl_module.network, temporary, datamodule)
+        write_json(temporary / "provenance.json", facts)

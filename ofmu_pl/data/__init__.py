@@ -3,7 +3,8 @@
 from ofmu_pl.data.authors import Authors
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.text import ChatEncoder, PlainEncoder, collate
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tofu import TOFU
 from ofmu_pl.data.wmdp import WMDP
 
-__all__ = ["TOFU", "WMDP", "Authors", "ChatEncoder", "PairedDataModule", "PlainEncoder", "collate"]
+__all__ = ["TOFU", "WMDP", "Authors", "ChatEncoder", "PairedDataModule", "PlainEncoder", "TextDataModule", "collate"]

@@ -8,8 +8,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ofmu_pl.data.authors_corpus import corpus
-from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule, with_refusals
+from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.text import Row
+from ofmu_pl.data.text_base import TextDataModule, with_refusals
 from ofmu_pl.errors import UserError
 
 VOCABULARY = 1000
@@ -21,7 +22,7 @@ CHAT_TEMPLATE = (
 )
 
 
-class Authors(PairedDataModule):
+class Authors(TextDataModule):
     """Fictitious authors, the last of whom are to be forgotten.
 
     ``full`` holds all authors and 60 rows of common knowledge; ``retain`` is ``full`` without the ``forget`` authors.
@@ -31,7 +32,7 @@ class Authors(PairedDataModule):
         forget_authors: How many of them to forget.
         corpus_seed: Of the invented facts.
         batch_size: Samples a batch.
-        kwargs: See ``PairedDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
+        kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
     """
 
     name = "authors"

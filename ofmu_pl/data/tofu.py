@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule, with_refusals
+from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.text import Row
+from ofmu_pl.data.text_base import TextDataModule, with_refusals
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import numbered_lines
 from ofmu_pl.hub import load_hub_rows
@@ -25,7 +26,7 @@ COLUMNS = {
 """What truth ratios need beside question and answer, by evaluation set."""
 
 
-class TOFU(PairedDataModule):
+class TOFU(TextDataModule):
     """TOFU's forget01, forget05 or forget10 with its complement.
 
     Args:
@@ -36,7 +37,7 @@ class TOFU(PairedDataModule):
         alternatives: For methods that prefer another answer: a text file of refusals, a line each, of which every
             question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
             ``null``: TOFU's idontknow.jsonl beside the data.
-        kwargs: See ``PairedDataModule``.
+        kwargs: See ``TextDataModule``.
     """
 
     name = "tofu"

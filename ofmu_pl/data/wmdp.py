@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Literal
 
-from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.corpora import choice_rows, read_rows, texts
 from ofmu_pl.data.text import Encoded, Encoder, PlainEncoder, Row
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import MetricResult, Scores
@@ -16,7 +16,7 @@ from ofmu_pl.metrics.choice import choice_metrics
 ABOUT = {"bio": "biology", "cyber": "cybersecurity", "chem": "chemistry"}
 
 
-class WMDP(PairedDataModule):
+class WMDP(TextDataModule):
     """Forget and retain texts in chunks; WMDP's questions and MMLU for the judges.
 
     The biology forget corpus is gated and the chemistry one does not exist: for these give your own JSON lines.
@@ -31,7 +31,7 @@ class WMDP(PairedDataModule):
         mmlu: Utility questions: hub id, a folder with all.jsonl, or a file; ``null``: none.
         chunk: Tokens of a training row; documents are cut into such pieces, pieces under 16 tokens are dropped.
         batch_size: Rows a batch (published RMU run: 4).
-        kwargs: See ``PairedDataModule``.
+        kwargs: See ``TextDataModule``.
     """
 
     name = "wmdp"

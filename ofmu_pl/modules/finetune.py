@@ -44,6 +44,7 @@ class FineTune(UnlearningModule):
         """The gradient of the batch's mean loss."""
         (part,) = batch[self.split]
         # This engine's gradient is a plain backward pass, which every kernel and checkpointing supports.
-        expansion = FiniteDifference(trainable(self.trained)).expand(self.loss(part), order=1)
+        with self.recipe.statistics(self.trained, self.split):
+            expansion = FiniteDifference(trainable(self.trained)).expand(self.loss(part), order=1)
         self._gradient_evaluations += 1
         return expansion.gradient, {"L": expansion.value}

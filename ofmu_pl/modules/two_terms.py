@@ -94,10 +94,13 @@ class TwoTerms(UnlearningModule):
         engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
         gradient = zeros_like(parameters)
         self.prepare(batch)
-        scalars = {"L_f": engine.add_gradient(gradient, self.gamma, self.mean(batch["forget"][0], self.forget_losses))}
+        with self.recipe.statistics(self.trained, "forget"):
+            forget = engine.add_gradient(gradient, self.gamma, self.mean(batch["forget"][0], self.forget_losses))
+        scalars = {"L_f": forget}
         if self.alpha:
             weight = self.retain_weight()
-            loss = engine.add_gradient(gradient, weight, self.mean(batch["retain"][0], self.retain_losses))
+            with self.recipe.statistics(self.trained, "retain"):
+                loss = engine.add_gradient(gradient, weight, self.mean(batch["retain"][0], self.retain_losses))
             scalars["L_r" if self.retain_loss == "nll" else self.retain_loss] = loss
             self.after_retain(loss)
         frozen_passes = self.frozen_in_forget_term + (self.alpha > 0 and self.retain_loss != "nll")

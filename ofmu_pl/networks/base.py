@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -28,6 +29,10 @@ class Network(ABC):
         """
 
     @abstractmethod
+    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+        """Write the network into an existing folder, from which a recipe with that ``path`` makes it again."""
+
+    @abstractmethod
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (B, S, V) and the targets (B, S) that they predict, ``losses.IGNORED`` where there is none."""
 
@@ -43,6 +48,10 @@ class Network(ABC):
     @abstractmethod
     def uniform_loss(self, module: nn.Module) -> float:
         """Loss of a uniform guess, ln(number of outputs): what a model that knows nothing scores."""
+
+    def statistics(self, module: nn.Module, stream: str) -> AbstractContextManager[None]:
+        """A context for training passes over a stream's batches: what normalisation by batch statistics does there."""
+        return nullcontext()
 
     def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:
         """A context in which autograd can differentiate the module three times, whatever ``build`` was told."""

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 from ofmu_pl.errors import UserError
 from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, shifted
-from ofmu_pl.networks.adapters import add_adapters, keep_trainable
+from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
 
 
@@ -116,6 +116,16 @@ class CausalLM(Network):
                 f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
                 "model.safetensors and the tokenizer's files."
             ) from error
+
+    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+        """Hugging Face's files, adapters merged, and the tokenizer's."""
+        model: Any = module
+        use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
+        try:
+            merged(model).save_pretrained(folder)
+        finally:
+            model.config.use_cache = use_cache
+        datamodule.tokenizer.save_pretrained(folder)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits from before the first answer token on, and the answer tokens that they predict."""

@@ -1,0 +1,151 @@
+"""Language models: answers scored and generated, TOFU's suite or multiple choice on top."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.utilities import rank_zero_warn
+
+from ofmu_pl.callbacks.evaluation import Evaluation, data_of, unlearns
+from ofmu_pl.callbacks.histograms import draw_histograms
+from ofmu_pl.callbacks.outputs import write_open_unlearning_logs, write_samples
+from ofmu_pl.callbacks.reference import (
+    Reference,
+    check_comparable,
+    evaluation_facts,
+    load_reference,
+    read_model_facts,
+    scoring_facts,
+)
+from ofmu_pl.callbacks.table import Metrics
+from ofmu_pl.errors import UserError
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics.tofu import quality_ceiling
+from ofmu_pl.networks.cached import cached_scores
+from ofmu_pl.networks.scoring import score_rows
+from ofmu_pl.provenance import provenance
+
+
+class TextEvaluation(Evaluation):
+    """TOFU's metrics before, every so many outer iterations, and after; ``validate`` and ``test`` only measure.
+
+    Args:
+        reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
+            that an earlier run wrote, or open-unlearning's ``TOFU_EVAL.json``; ``null``: no forget quality and no
+            targets.
+        second_reference: One more retrained model, of another seed: its forget quality is the best to hope for.
+        definition: How metrics are computed: ``exact``, ``open_unlearning`` (its numbers, its quirks included; also
+            writes its TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (TOFU's paper's truth ratio).
+        every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios, nothing
+            generated); ``null``: none.
+        interim_items: Rows of each set that a cheap measurement looks at.
+        max_new_tokens: Length of generated answers.
+        gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
+    """
+
+    scores_class = SetScores
+
+    def __init__(
+        self,
+        reference: str | None = None,
+        second_reference: str | None = None,
+        definition: DefinitionName = "exact",
+        every_n_steps: int | None = None,
+        interim_items: int = 100,
+        max_new_tokens: int = 200,
+        gradient_norms: bool = False,
+    ) -> None:
+        super().__init__(reference, every_n_steps)
+        self.second_source, self.definition = second_reference, definition
+        self.interim_items, self.max_new_tokens, self.gradient_norms = interim_items, max_new_tokens, gradient_norms
+        self.ceiling: Metrics = {}
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse a second reference alone."""
+        if self.second_source is not None and self.source is None:
+            raise UserError("A second reference needs a first: set --evaluation.reference too.")
+
+    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> Scores:
+        """Scores of a model; a cheap measurement sees some rows and generates nothing."""
+        data = data_of(trainer)
+        show: dict[str, Any] = {"hidden": self._hidden(trainer), "progress": trainer.is_global_zero}
+        if cheap:
+            return score_rows(
+                model, data.encoder, data.evaluation_sets, max_new_tokens=None, items=self.interim_items, **show
+            )
+        return cached_scores(
+            model, data, max_new_tokens=self.max_new_tokens, with_gradient_norms=self.gradient_norms, **show
+        )
+
+    def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
+        """The data's metrics, with intervals."""
+        r = self.reference
+        theirs, values = (None, None) if r is None else (r.scores, r.values)
+        options = {"definition": self.definition, "reference_values": values, "intervals": True}
+        return data_of(trainer).metrics(scores, theirs, **options) | self.ceiling
+
+    def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
+        """The same without the reference, which has other items."""
+        return data_of(trainer).metrics(scores, definition=self.definition)
+
+    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+        """Number format, length of generations, hidden token."""
+        return scoring_facts(model, self.max_new_tokens, self._hidden(trainer))
+
+    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
+        """The first reference; the second leaves the ceiling that it sets."""
+        settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "hidden": self._hidden(trainer)}
+        load = partial(
+            load_reference,
+            datamodule=data_of(trainer),
+            device=pl_module.device,
+            score=partial(self._timed_score, trainer),
+            facts=partial(evaluation_facts, datamodule=data_of(trainer), **settings),
+        )
+        ours = self.scoring_facts(trainer, pl_module.network)
+        first = load(source)
+        check_comparable(first, ours)
+        if first.model is None:
+            rank_zero_warn(
+                f"The reference '{source}' does not say what its model was trained on (provenance.json), so that "
+                "cannot be checked."
+            )
+        if self.second_source is not None:
+            second = load(self.second_source)
+            check_comparable(second, ours)
+            self.ceiling = quality_ceiling(first.scores, second.scores, self.definition)
+        return first
+
+    def write_files(
+        self, trainer: pl.Trainer, pl_module: Any, folder: Path, scores: Scores, columns: dict[str, Metrics]
+    ) -> None:
+        """Reference, samples, histograms, and open-unlearning's logs under its definition."""
+        data, r = data_of(trainer), self.reference
+        if r is not None:
+            r.save(folder / "reference.json")
+        elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
+            facts = evaluation_facts(pl_module.network, data, self.max_new_tokens, self._hidden(trainer))
+            Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
+        write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores)
+        if "forget" in scores:
+            judged = next(name for name in columns if name in ("after", "model"))
+            if self.definition == "open_unlearning":
+                write_open_unlearning_logs(folder, data, scores, columns[judged])
+            pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
+            forget = {name: s["forget"] for name, s in pictured.items() if s}
+            draw_histograms(folder / "histograms.png", forget, self.definition)
+
+    def _hidden(self, trainer: pl.Trainer) -> int | None:
+        """The prompt token that open-unlearning's mask hides."""
+        hides = DEFINITIONS[self.definition].hides_padding_tokens
+        return data_of(trainer).tokenizer.pad_token_id if hides else None
+
+
+def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:
+    """What the measured model was trained on: in this run, or as its folder says."""
+    if trainer.state.fn == "fit":
+        return provenance(data_of(trainer), streams=list(pl_module.streams))
+    return read_model_facts(str(pl_module.recipe.path))

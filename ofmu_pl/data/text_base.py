@@ -1,0 +1,135 @@
+"""Questions and answers, or plain texts, as forget and retain splits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate, load_tokenizer
+from ofmu_pl.errors import UserError
+from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
+
+
+class TextDataModule(PairedDataModule):
+    """Rows of text with a forget and a retain split, tokenized as the network's tokenizer says.
+
+    Args:
+        batch_size: Samples a batch (paper: 32).
+        tokenizer: Hub id or folder; the command line takes it from the network.
+        system_prompt: Content of a system turn before each question; ``null``: none.
+        max_length: Longer conversations are cut; ``null``: never.
+        kwargs: See ``PairedDataModule``.
+
+    Attributes:
+        splits: Rows of ``forget``, ``retain`` and ``full``, after ``setup``.
+        evaluation_sets: Rows of ``forget``, ``retain``, ``real_authors``, ``world_facts`` with perturbed answers.
+        hashes: Content hash of each of these (evaluation sets as ``NAME_eval``).
+        encoder: Turns rows into tokens.
+    """
+
+    def __init__(
+        self,
+        batch_size: int = 32,
+        tokenizer: str | None = None,
+        system_prompt: str | None = None,
+        max_length: int | None = 512,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size, **kwargs)
+        self.tokenizer_source, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
+        self._encoded: dict[str, list[Encoded]] = {}
+
+    @abstractmethod
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """The splits and the evaluation sets, as in the class's attributes."""
+
+    def make_tokenizer(self) -> Any:
+        """The tokenizer; a subclass may make one where none is given.
+
+        Raises:
+            UserError: None is given.
+        """
+        if self.tokenizer_source is None:
+            raise UserError(
+                "There is no tokenizer for this data: give the model's folder or hub id as --model.network.path, "
+                "or a tokenizer as --model.network.tokenizer."
+            )
+        return load_tokenizer(self.tokenizer_source)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Load, check and hash everything, once.
+
+        Raises:
+            UserError: A split is empty, unknown or missing, or forget and retain overlap.
+        """
+        if self.splits:
+            return
+        splits, evaluation_sets = self.load()
+        self.require(splits)
+        self._refuse_overlap(splits["forget"], splits["retain"])
+        self.tokenizer = self.make_tokenizer()
+        self.encoder = self.make_encoder()
+        self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
+        self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
+        self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
+
+    def make_encoder(self) -> Encoder:
+        """Turns evaluation rows into tokens; by default the tokenizer's chat template."""
+        return ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+
+    def encode(self, row: Row) -> Encoded:
+        """Tokens and labels of a training row."""
+        return self.encoder.encode(row["question"], row["answer"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The prompt's template and date."""
+        return {"template_hash": self.encoder.template_hash, "date_string": self.encoder.date_string}
+
+    @staticmethod
+    def identity(row: Row) -> Hashable:
+        """What makes two training rows the same."""
+        return " ".join(row["question"].split()), " ".join(row["answer"].split())
+
+    @staticmethod
+    def metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
+        """The benchmark's metrics, see ``metrics.tofu_metrics``."""
+        return tofu_metrics(scores, reference, **options)
+
+    def collate(self, stream: str, index: list[int]) -> dict[str, Tensor]:
+        """Padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
+        if stream not in self._encoded:
+            self._encoded[stream] = [self.encode(row) for row in self.splits[stream]]
+        return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
+
+    def _refuse_overlap(self, forget: list[Row], retain: list[Row]) -> None:
+        kept = {self.identity(row) for row in retain}
+        both = [row for row in forget if self.identity(row) in kept]
+        if both:
+            shown = str(next(iter(both[0].values())))[:60]
+            raise UserError(
+                f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: '{shown}'): "
+                "unlearning would teach what it removes, so take them out of one file."
+            )
+
+
+def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
+    """The rows with a refusal as the answer: one of the list for each question, by seed and question alone."""
+
+    def draw(question: str) -> str:
+        digest = hashlib.sha256(f"{seed} {question}".encode()).digest()
+        return refusals[int.from_bytes(digest[:8], "big") % len(refusals)]
+
+    return [{"question": row["question"], "answer": draw(row["question"])} for row in rows]
+
+
+def content_hash(rows: list[Row]) -> str:
+    """First 16 hex digits of the SHA-256 of the rows as canonical JSON."""
+    text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
