@@ -1,6 +1,7 @@
 """The command line: ``python -m ofmu_pl fit|validate|test --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
 
-Also ``python -m ofmu_pl report FOLDER``. What a user can mend is one sentence on stderr and exit code 1 (options: 2).
+Also ``python -m ofmu_pl benchmark --config FILE`` and ``python -m ofmu_pl report FOLDER``.
+What a user can mend is one sentence on stderr and exit code 1 (options: 2).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,16 @@ import ofmu_pl.modules
 import ofmu_pl.networks  # noqa: F401  makes the short class names known
 from ofmu_pl.callbacks.evaluation import Evaluation
 from ofmu_pl.callbacks.export import ModelExport
+from ofmu_pl.callbacks.image_evaluation import RETRAIN, ImageEvaluation
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.experiments.benchmark import benchmark
+from ofmu_pl.experiments.originals import Original, original
 from ofmu_pl.experiments.report import report
 from ofmu_pl.files import replacing
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.vision import ImageNetwork
 
 
 class Parser(LightningArgumentParser):
@@ -67,6 +73,12 @@ class UnlearningCLI(LightningCLI):
             "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
         )
         parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
+        parser.add_argument(
+            "--original",
+            type=Original | None,
+            default=None,
+            help="How image classifiers are trained from scratch, where no path is given; null: not at all.",
+        )
         parser.add_lightning_class_args(ModelExport, "export")
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
@@ -98,6 +110,30 @@ class UnlearningCLI(LightningCLI):
             if trainer_config.get("enable_progress_bar") is not False:
                 kwargs["callbacks"] = [*(trainer_config.get("callbacks") or []), IterationProgressBar()]
         return super().instantiate_trainer(**kwargs)
+
+    def before_fit(self) -> None:
+        """Train what the configuration leaves out: the model that must forget, and the retrained one."""
+        recipe, how = self.model.recipe, self._get(self.config_init, "original")
+        if not isinstance(recipe, ImageNetwork) or how is None or not self.model.unlearns:
+            return
+        train = partial(
+            original,
+            how,
+            recipe,
+            self.datamodule,
+            seed=int(self._get(self.config_init, "seed_everything")),
+            folder=Path(self._get(self.config_init, "logs")),
+            accelerator=self.trainer.accelerator,
+            precision=self.trainer.precision,
+            progress=self.trainer.progress_bar_callback is not None,
+        )
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, ImageEvaluation) and callback.source == RETRAIN:
+                callback.source = str(train(split="retain"))
+        if recipe.path is None:
+            recipe.path = str(train(split="full"))
+
+    before_validate = before_test = before_fit
 
     def after_fit(self) -> None:
         """Point ``latest`` at the finished run."""
@@ -135,6 +171,9 @@ def main(args: list[str] | None = None) -> None:
         if words[:1] == ["report"]:
             auto_cli(report, args=words[1:])
             return
+        if words[:1] == ["benchmark"]:
+            auto_cli(benchmark, args=words[1:], as_positional=False)
+            return
         UnlearningCLI(
             UnlearningModule,
             PairedDataModule,
@@ -152,7 +191,8 @@ def main(args: list[str] | None = None) -> None:
             parser_class=Parser,
             parser_kwargs={
                 "prog": "ofmu_pl",
-                "description": "Machine unlearning. One more command: report FOLDER draws the runs of a benchmark.",
+                "description": "Machine unlearning. Two more commands: benchmark --config FILE runs a grid of methods, "
+                "scenarios and seeds; report FOLDER draws the runs of a benchmark.",
             },
             args=args,
         )

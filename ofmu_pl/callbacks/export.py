@@ -34,14 +34,15 @@ class ModelExport(pl.Callback):
         rank_zero_info(f"Model: {path}")
 
 
-def save_model(path: Path, trainer: pl.Trainer, pl_module: Any) -> None:
-    """Write a method's network and what it was trained on, in one move."""
+def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
+    """Write a method's network and what it was trained on (and ``more`` facts of that), in one move."""
     datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
     facts = provenance(
         datamodule,
         method=type(pl_module).__name__,
         streams=list(pl_module.streams),
         steps=trainer.global_step,
+        **more,
     )
     with replacing(path) as temporary:
         temporary.mkdir()

@@ -29,7 +29,7 @@ class Reference:
     """
 
     source: str
-    scores: Scores
+    scores: Any
     model: dict[str, Any] | None
     evaluation: dict[str, Any] | None
     values: dict[str, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def load_reference(
     if path.suffix == ".json":
         return _read(path, datamodule)
     model_facts = read_model_facts(source)
-    _check_model(source, model_facts, datamodule)
+    check_model(source, model_facts, datamodule)
     model = CausalLM(path=source).build(datamodule, exact=False).to(device)
     return Reference(source, score(model), model_facts, facts(model))
 
@@ -125,7 +125,7 @@ def _read(path: Path, datamodule: Any) -> Reference:
         evaluated = [k for k in datamodule.hashes if k.endswith("_eval")]
         _check_splits(str(path), reference.evaluation or {}, datamodule, evaluated)
         _check_template(str(path), reference.evaluation or {}, datamodule)
-        _check_model(str(path), reference.model, datamodule)
+        check_model(str(path), reference.model, datamodule)
     return reference
 
 
@@ -150,12 +150,13 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> None:
+def check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> None:
     """Refuse a model that was not trained on this run's retain split alone, as far as it is known."""
     if facts is None:
         return
     _check_splits(source, facts, datamodule, ("retain",))
-    _check_template(source, facts, datamodule)
+    if "template_hash" in datamodule.facts:
+        _check_template(source, facts, datamodule)
     if facts.get("streams") != ["retain"]:
         raise UserError(
             f"The reference '{source}' was not trained on the retain split but on {facts.get('streams')}: "

@@ -12,9 +12,9 @@ from ofmu_pl.metrics import MetricResult
 
 Metrics = dict[str, MetricResult]
 GROUPS = (
-    ("forget", "extraction", "exact", "memorization"),  # what is gone
-    ("model_utility", "retain", "ra_", "wf_"),  # what is kept
-    ("mia", "priv"),  # what an attacker can tell
+    ("avg_gap", "UA", "forget", "extraction", "exact", "memorization"),  # what is gone
+    ("model_utility", "retain", "ra_", "wf_", "RA", "TA", "VA"),  # what is kept
+    ("mia", "MIA", "priv"),  # what an attacker can tell
     ("wmdp", "mmlu"),
 )
 """Beginnings of the names of metrics that stand together."""

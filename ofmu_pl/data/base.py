@@ -54,8 +54,8 @@ class PairedDataModule(pl.LightningDataModule):
         self.hashes: dict[str, str] = {}
 
     @abstractmethod
-    def collate(self, stream: str, index: list[int]) -> dict[str, Tensor]:
-        """One batch: the items of a split at these positions, with their positions as ``ids``."""
+    def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
+        """One batch, the stream's ``number``-th: the items at these positions of a split, the positions as ``ids``."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class PairedDataModule(pl.LightningDataModule):
     def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
         order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
         index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number).tolist()
-        return self.collate(stream, index)
+        return self.collate(stream, index, number)
 
     def train_dataloader(self) -> DataLoader:
         """Iterations from the trainer's present one to the end of its epoch."""

@@ -102,7 +102,7 @@ class TextDataModule(PairedDataModule):
         """The benchmark's metrics, see ``metrics.tofu_metrics``."""
         return tofu_metrics(scores, reference, **options)
 
-    def collate(self, stream: str, index: list[int]) -> dict[str, Tensor]:
+    def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
         if stream not in self._encoded:
             self._encoded[stream] = [self.encode(row) for row in self.splits[stream]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition, DefinitionName
 from ofmu_pl.metrics.functional import (
@@ -22,35 +23,43 @@ from ofmu_pl.metrics.functional import (
 from ofmu_pl.metrics.membership import auc, membership_closeness, min_k, privacy_leakage
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu import MetricResult, tofu_metrics
+from ofmu_pl.metrics.vision import ImageScores, confusion, overall_scores, vision_metrics
 
 if TYPE_CHECKING:
     from ofmu_pl.metrics.items import ItemMean
 
 __all__ = [
     "DEFINITIONS",
+    "FEATURES",
     "Definition",
     "DefinitionName",
+    "ImageScores",
     "ItemMean",
     "MetricResult",
     "Scores",
     "SetScores",
+    "attack_quality",
     "auc",
     "closer_to_one",
+    "confusion",
     "extraction_strength",
     "forget_quality",
     "harmonic_mean",
     "interval",
     "log_truth_ratio",
     "membership_closeness",
+    "mia_efficacy",
     "min_k",
     "normalised_probability",
     "overall_score",
+    "overall_scores",
     "privacy_leakage",
     "probability",
     "rouge_l_recall",
     "tofu_metrics",
     "true_better",
     "truth_probability",
+    "vision_metrics",
 ]
 
 

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -37,9 +37,6 @@ class UnlearningModule(pl.LightningModule):
         micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all.
     """
 
-    unlearns: ClassVar[bool] = True
-    """Whether the method makes a model forget (and so is judged against a retrained one)."""
-
     def __init__(
         self,
         network: Network,
@@ -62,6 +59,11 @@ class UnlearningModule(pl.LightningModule):
     @abstractmethod
     def streams(self) -> tuple[str, ...]:
         """The splits it draws batches from, the first of which sets the length of an epoch."""
+
+    @property
+    def unlearns(self) -> bool:
+        """Whether the method makes a model forget (and so is judged against a retrained one)."""
+        return True
 
     @property
     def pairs(self) -> int:

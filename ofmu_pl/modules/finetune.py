@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector
+from ofmu_pl.errors import UserError
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
 
@@ -17,18 +18,31 @@ class FineTune(UnlearningModule):
     Args:
         network: Recipe of the network to train.
         split: ``full`` for the model that will have to forget, ``retain`` for the retrained reference.
+        from_target: The network is the model that shall forget, and this the baseline Finetune: it is judged like
+            every method.
         optimizer: Takes the parameters.
         scheduler: Takes the optimizer and is stepped once an iteration.
         gradient_clip: Largest norm of the gradient; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
     """
 
-    unlearns: ClassVar[bool] = False
-
-    def __init__(self, network: Network, split: Literal["full", "retain"] = "full", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        network: Network,
+        split: Literal["full", "retain"] = "full",
+        from_target: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(network, **kwargs)
-        self.split = split
+        if from_target and split != "retain":
+            raise UserError("Finetune forgets by seeing the retain rows alone: set --model.split retain too.")
+        self.split, self.from_target = split, from_target
         self._gradient_evaluations = 0.0
+
+    @property
+    def unlearns(self) -> bool:
+        """Only from the target."""
+        return self.from_target
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -1,0 +1,57 @@
+"""Conjugate gradients: a damped linear system in matrix products alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
+
+
+@dataclass
+class Solution:
+    """Of ``(A + damping) x = b``.
+
+    Attributes:
+        x: The iterate.
+        residual: ``|b - (A + damping) x| / |b|``.
+        iterations: Products taken.
+        negative_curvature: Whether it stopped because A + damping is not positive along a search direction.
+    """
+
+    x: Vector
+    residual: float
+    iterations: int
+    negative_curvature: bool
+
+
+def conjugate_gradient(
+    product: Callable[[Vector], Vector], b: Vector, damping: float, iterations: int, tolerance: float
+) -> Solution:
+    """Hestenes and Stiefel's method from x = 0.
+
+    Args:
+        product: v to A v, A symmetric.
+        b: Right-hand side.
+        damping: Added to A's diagonal.
+        iterations: Most products to take.
+        tolerance: Relative residual to stop at.
+    """
+    x, r = zeros_like(b), [t.clone() for t in b]
+    p, rr, size = [t.clone() for t in r], dot(b, b), norm(b)
+    done, negative = 0, False
+    while size and done < iterations and rr**0.5 > tolerance * size:
+        a_p = product(p)
+        add_(a_p, [(damping, p)])
+        done += 1
+        curvature = dot(p, a_p)
+        if curvature <= 0:
+            negative = True
+            break
+        step = rr / curvature
+        add_(x, [(step, p)])
+        add_(r, [(-step, a_p)])
+        rr, before = dot(r, r), rr
+        for q, t in zip(p, r, strict=True):
+            q.mul_(rr / before).add_(t)
+    return Solution(x, rr**0.5 / size if size else 0.0, done, negative)

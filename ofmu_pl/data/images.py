@@ -1,0 +1,197 @@
+"""Images in memory with forget and retain splits: CIFAR-10, CIFAR-100 and scikit-learn's digits."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.image_files import Images, read_cifar, read_digits
+from ofmu_pl.data.split import Split, draw_split
+from ofmu_pl.errors import UserError
+
+
+class ImageDataModule(PairedDataModule):
+    """Labelled images of which some are to be forgotten: whole classes, or a random share.
+
+    Args:
+        forget_classes: Classes to forget, all their training images.
+        forget_fraction: Or the share of the training images to forget, drawn at random.
+        stratified: Draw that share from every class alike.
+        validation_fraction: Share of the training images that no method sees.
+        split_seed: Of the draws of validation and forget images.
+        train_items: Use the first so many training images only; ``null``: all.
+        augment: Random crop (4 pixels) and flip of training batches.
+        batch_size: Images a batch.
+        kwargs: See ``PairedDataModule``.
+
+    Attributes:
+        splits: Positions of the ``full``, ``forget`` and ``retain`` training images.
+        evaluation_sets: Positions of the ``forget``, ``retain``, ``validation`` (training) and ``test`` images.
+        hashes: Content hash of each of these.
+        split: The split itself.
+        class_names: One a class.
+    """
+
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+    split: Split
+
+    def __init__(
+        self,
+        forget_classes: list[int] | None = None,
+        forget_fraction: float | None = None,
+        stratified: bool = False,
+        validation_fraction: float = 0.1,
+        split_seed: int = 0,
+        train_items: int | None = None,
+        augment: bool = True,
+        batch_size: int = 128,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size, **kwargs)
+        self.forget_classes, self.forget_fraction, self.stratified = forget_classes or [], forget_fraction, stratified
+        self.validation_fraction, self.split_seed = validation_fraction, split_seed
+        self.train_items, self.augment = train_items, augment
+
+    @abstractmethod
+    def read(self) -> Images:
+        """All images and labels."""
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read, draw, check and hash, once.
+
+        Raises:
+            UserError: The files or the split that was asked for cannot be had.
+        """
+        if self.splits:
+            return
+        data = self.read()
+        n = len(data.labels)
+        if self.train_items is not None and not 0 < self.train_items <= n:
+            raise UserError(
+                f"There are {n} training images, not {self.train_items}: set --data.train_items to 1 to {n}."
+            )
+        self.images, self.labels = data.images[: self.train_items], data.labels[: self.train_items]
+        self.test_images, self.test_labels, self.class_names = data.test_images, data.test_labels, data.names
+        self.split = draw_split(
+            self.labels.numpy(),
+            self.test_labels.numpy(),
+            forget_classes=self.forget_classes,
+            forget_fraction=self.forget_fraction,
+            stratified=self.stratified,
+            validation_fraction=self.validation_fraction,
+            seed=self.split_seed,
+        )
+        self.hashes = self.split.hashes(data.hash)
+        s = self.split
+        splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
+        self.require(splits)
+        self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
+        self.splits = splits  # last: it marks a set-up that went well
+
+    @property
+    def channels(self) -> int:
+        """Of an image."""
+        return self.images.shape[1]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is forgotten, and how it was drawn."""
+        forgotten = list(self.split.forgotten) or self.forget_fraction
+        return {"forgotten": forgotten, "split_seed": self.split_seed, "augment": self.augment}
+
+    def images_of(self, name: str) -> tuple[Tensor, Tensor]:
+        """(N, C, H, W) uint8 images and (N,) labels of an evaluation set."""
+        index = torch.from_numpy(self.evaluation_sets[name].copy())
+        if name == "test":
+            return self.test_images[index], self.test_labels[index]
+        return self.images[index], self.labels[index]
+
+    def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
+        """``images`` (B, C, H, W) in [0, 1], augmented; ``labels`` (B,); ``ids`` (B,), positions in the stream."""
+        rows = torch.from_numpy(self.splits[stream][index])
+        images = self.images[rows].float() / 255
+        if self.augment:
+            key = hashlib.sha256(f"{self.seed}/augment/{stream}/{number}".encode()).digest()[:8]
+            images = augmented(images, torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1))
+        return {"images": images, "labels": self.labels[rows], "ids": torch.tensor(index)}
+
+
+class CIFAR10(ImageDataModule):
+    """CIFAR-10 (Krizhevsky 2009).
+
+    Args:
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or torchvision's folder; ``null``:
+            download.
+        kwargs: See ``ImageDataModule``.
+    """
+
+    name = "cifar10"
+    classes: ClassVar[Any] = 10
+    mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+
+    def __init__(self, data: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data = data
+
+    def read(self) -> Images:
+        """Decoded once, then from the cache."""
+        return read_cifar(self.data, self.classes, download=self.data is None)
+
+
+class CIFAR100(CIFAR10):
+    """CIFAR-100 with its fine labels.
+
+    Args:
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar100``, or torchvision's folder; ``null``:
+            download.
+        kwargs: See ``ImageDataModule``.
+    """
+
+    name = "cifar100"
+    classes = 100
+    mean, std = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
+
+
+class Digits(ImageDataModule):
+    """Scikit-learn's 1,797 handwritten digits of 8 x 8 pixels: real images that need no download.
+
+    Args:
+        batch_size: Images a batch.
+        augment: Random crop and flip; off, for a mirrored digit is none.
+        kwargs: See ``ImageDataModule``.
+    """
+
+    name = "digits"
+    mean, std = (0.305,), (0.376,)
+
+    def __init__(self, batch_size: int = 64, augment: bool = False, **kwargs: Any) -> None:
+        super().__init__(batch_size=batch_size, augment=augment, **kwargs)
+
+    def read(self) -> Images:
+        """From scikit-learn's own files."""
+        return read_digits()
+
+
+def augmented(images: Tensor, generator: torch.Generator, pad: int = 4) -> Tensor:
+    """Crops at random offsets of the zero-padded images, half of them mirrored; all images at once.
+
+    Args:
+        images: (B, C, H, W).
+        generator: Draws offsets and mirrors.
+        pad: Pixels on each side.
+    """
+    b, _, h, w = images.shape
+    top, left = torch.randint(0, 2 * pad + 1, (2, b, 1), generator=generator)
+    mirror = torch.rand(b, 1, generator=generator) < 0.5
+    rows = top + torch.arange(h)
+    columns = left + torch.where(mirror, torch.arange(w - 1, -1, -1), torch.arange(w))
+    padded = F.pad(images, (pad, pad, pad, pad))
+    item = torch.arange(b).view(b, 1, 1)
+    return padded[item, :, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)

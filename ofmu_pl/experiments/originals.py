@@ -1,0 +1,118 @@
+"""The model that must forget, and the one retrained without: trained from scratch once and kept by content."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities.seed import isolate_rng
+
+from ofmu_pl import __version__
+from ofmu_pl.callbacks.export import save_model
+from ofmu_pl.callbacks.progress import IterationProgressBar
+from ofmu_pl.files import cache_folder, content_path
+from ofmu_pl.modules.finetune import FineTune
+from ofmu_pl.networks.vision import ImageNetwork
+
+
+@dataclass
+class Original:
+    """How image classifiers are trained from scratch: SGD with momentum, one cycle of the rate.
+
+    Attributes:
+        epochs: Passes over the images (published: 182 with steps; 30 with one cycle come close).
+        lr: Highest rate.
+        momentum: Of SGD (Nesterov).
+        weight_decay: Of SGD.
+        batch_size: Images a step.
+    """
+
+    epochs: int = 30
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch_size: int = 128
+
+
+def original(
+    how: Original,
+    recipe: ImageNetwork,
+    data: Any,
+    split: str,
+    seed: int,
+    folder: Path,
+    accelerator: Any = "auto",
+    precision: Any = "32-true",
+    progress: bool = True,
+) -> Path:
+    """The folder of a model trained on a split, from the cache if it has been trained before.
+
+    Args:
+        how: The training.
+        recipe: Of the network; its path is ignored.
+        data: An ``ImageDataModule``, set up here.
+        split: ``full`` for the model that must forget, ``retain`` for the retrained one.
+        seed: Of the initialisation (the same for both, as published) and of the order of batches.
+        folder: Where to keep it if there is no cache folder.
+        accelerator: Lightning's.
+        precision: Lightning's; bf16-mixed halves the time on a GPU.
+        progress: Show a progress bar.
+    """
+    data = copy.copy(data)
+    data.trainer = None
+    data.setup()
+    data.streams, data.pairs, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
+    recipe = copy.copy(recipe)
+    recipe.path, recipe.bn_mode = None, "retain"
+    kept = ("full", "validation", "test")  # what loading it will ask for
+    facts = {
+        "how": asdict(how),
+        "network": [type(recipe).__name__, recipe.architecture],
+        "hashes": {name: data.hashes[name] for name in {split, *kept}},
+        "augment": data.augment,
+        "seed": seed,
+        "precision": str(precision),
+        "versions": [__version__, torch.__version__.split("+")[0]],
+    }
+    path = content_path((cache_folder() or folder) / "models", split, facts).with_suffix("")
+    if path.is_dir():
+        return path
+    rank_zero_info(f"Training the {'original' if split == 'full' else 'retrained'} model, {how.epochs} epochs: {path}")
+    steps = how.epochs * data.iterations_per_epoch
+    module = FineTune(
+        recipe,
+        split=split,  # type: ignore[arg-type]
+        optimizer=lambda p: torch.optim.SGD(
+            p, lr=how.lr, momentum=how.momentum, weight_decay=how.weight_decay, nesterov=True
+        ),
+        scheduler=partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=how.lr, total_steps=steps),
+        gradient_clip=None,
+    )
+    trainer = pl.Trainer(
+        accelerator=accelerator,
+        devices=1,
+        precision=precision,
+        max_steps=steps,
+        max_epochs=-1,
+        limit_val_batches=0,
+        logger=False,
+        callbacks=[IterationProgressBar()] if progress else [],
+        enable_progress_bar=progress,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    started = time.perf_counter()
+    with isolate_rng():
+        pl.seed_everything(seed, verbose=False)
+        trainer.fit(module, datamodule=data)
+    cost = {"training_seconds": time.perf_counter() - started, "gradient_evaluations": module.gradient_evaluations}
+    save_model(path, trainer, module, how=asdict(how), seed=seed, cost=cost)
+    return path

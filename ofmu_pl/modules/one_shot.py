@@ -1,0 +1,100 @@
+"""Methods that compute one displacement of the weights and are done; and the controls that displace nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.errors import UserError
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.vision import batch_norms
+
+
+class OneShot(UnlearningModule):
+    """A run of one iteration, whatever ``max_steps`` says: a plain step of rate 1 along ``displacement``."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), gradient_clip=None)
+        self._gradient_evaluations = 0.0
+
+    @abstractmethod
+    def displacement(self) -> tuple[Vector, dict[str, float]]:
+        """What to add to the weights, and scalars to log."""
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """A batch that is not used: the whole splits are."""
+        return ("forget",)
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """In gradients of one batch's loss."""
+        return self._gradient_evaluations
+
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """Minus the displacement, as a gradient of rate 1."""
+        found, scalars = self.displacement()
+        self.trainer.should_stop = True
+        return [-x for x in found], scalars
+
+
+class DoNothing(OneShot):
+    """The control that leaves the model as it is: what a metric says of no unlearning at all."""
+
+    def displacement(self) -> tuple[Vector, dict[str, float]]:
+        """Zeros."""
+        return zeros_like(trainable(self.trained)), {}
+
+
+class BatchNormOnly(UnlearningModule):
+    """The control that moves BatchNorm's running statistics alone: forget batches forward in train mode, no step.
+
+    What class-wise ascent in train mode does besides ascending (research/vision-anchors.md, section 6).
+
+    Args:
+        network: Recipe of a network with BatchNorm; its ``bn_mode`` must be ``both``.
+    """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=0.0), gradient_clip=None)
+        if getattr(network, "bn_mode", "both") != "both":
+            raise UserError("BatchNormOnly moves statistics on forget batches: set --model.network.bn_mode both.")
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Forget batches."""
+        return ("forget",)
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """None: forward passes only."""
+        return 0.0
+
+    def on_train_start(self) -> None:
+        """Refuse a network without statistics.
+
+        Raises:
+            UserError: It has no BatchNorm.
+        """
+        if not batch_norms(self.trained):
+            raise UserError("This network has no BatchNorm whose statistics could move: choose another control.")
+
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """A forward pass; no gradient."""
+        (part,) = batch["forget"]
+        with torch.no_grad(), self.recipe.statistics(self.trained, "forget"):
+            loss = self.recipe.sample_losses(self.trained, part).mean().item()
+        return zeros_like(trainable(self.trained)), {"L_f": loss}
+
+
+def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[dict[str, Any]]:
+    """All batches of a split, without augmentation, on the module's device."""
+    data: Any = module._data
+    images, labels = data.images_of(name)
+    parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
+    return [{"images": x.to(module.device).float() / 255, "labels": y.to(module.device)} for x, y in parts]

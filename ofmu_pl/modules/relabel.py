@@ -1,0 +1,99 @@
+"""Random labels on the forget images, and SalUn: the same, for the weights that matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.errors import UserError
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch, Network
+
+
+class RandomLabels(TwoTerms):
+    """``gamma CE(forget images, random labels) + alpha L_r`` (Golatkar et al. 2020; RL in Fan et al. 2024).
+
+    Each forget image has one wrong label for the whole run, drawn by the data's seed. (Published code draws anew at
+    every pass, from all classes, the true one included, and from the first ten of CIFAR-100's by default.)
+    """
+
+    def on_train_start(self) -> None:
+        """Draw the labels."""
+        super().on_train_start()
+        n, classes = len(self._data.splits["forget"]), len(self._data.class_names)
+        generator = torch.Generator().manual_seed(self._data.seed)
+        self.shifts = torch.randint(1, classes, (n,), generator=generator).to(self.device)
+        self.classes = classes
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """(b,) cross-entropies to the wrong labels."""
+        wrong = (part["labels"] + self.shifts[part["ids"]]) % self.classes
+        return self.recipe.sample_losses(self.trained, part | {"labels": wrong})
+
+
+class SalUn(RandomLabels):
+    """Random labels moving the most salient weights only (Fan et al. 2024).
+
+    A weight's saliency is ``|d L_f / d theta|`` of the whole forget set at the start. Weights outside the mask keep
+    their bits whatever weight decay or momentum would do to them (the published code froze only their gradients).
+
+    Args:
+        fraction: Share of the weights that may move (published: 0.5).
+        kwargs: See ``TwoTerms``.
+    """
+
+    def __init__(self, network: Network, fraction: float = 0.5, **kwargs: Any) -> None:
+        super().__init__(network, **kwargs)
+        if not 0 < fraction <= 1:
+            raise UserError(f"fraction={fraction} is no share of the weights: set --model.fraction above 0, up to 1.")
+        self.fraction = fraction
+        self.masks: Vector = []
+
+    def on_train_start(self) -> None:
+        """Find the mask; a resumed run has it from its checkpoint."""
+        super().on_train_start()
+        if self.masks:
+            self.masks = [m.to(self.device) for m in self.masks]
+            return
+        parameters, data = trainable(self.trained), self._data
+        engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
+        gradient = zeros_like(parameters)
+        n = len(data.splits["forget"])
+        for start in range(0, n, data.batch_size):
+            index = list(range(start, min(start + data.batch_size, n)))
+            batch = {k: v.to(self.device) for k, v in data.collate("forget", index, start).items()}
+            engine.add_gradient(gradient, len(index) / n, self.loss(batch))
+        self._gradient_evaluations += engine.gradient_evaluations
+        self.masks = top_fraction(gradient, self.fraction)
+
+    def _descend(self, gradient: Vector) -> None:
+        """One step, of which the weights outside the mask see nothing."""
+        parameters = trainable(self.trained)
+        before = [p.detach().clone() for p in parameters]
+        super()._descend([g * m for g, m in zip(gradient, self.masks, strict=True)])
+        with torch.no_grad():
+            for p, old, m in zip(parameters, before, self.masks, strict=True):
+                p.copy_(torch.where(m, p, old))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the mask: the gradients it came from are gone."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["masks"] = self.masks
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take it back."""
+        super().on_load_checkpoint(checkpoint)
+        self.masks = checkpoint["masks"]
+
+
+def top_fraction(vector: Vector, fraction: float) -> Vector:
+    """Masks of the ``fraction`` of all entries with the largest magnitudes (at least one; ties at the edge are in)."""
+    sizes = torch.cat([x.abs().flatten() for x in vector])
+    k = max(1, round(fraction * len(sizes)))
+    edge = sizes.kthvalue(len(sizes) - k + 1).values
+    return [x.abs() >= edge for x in vector]

@@ -1,0 +1,58 @@
+"""SCRUB: away from the frozen model on forget batches, towards it on retain batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import kl
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch, Network
+
+
+class SCRUB(TwoTerms):
+    """``-gamma KL(p_0 || p) on forget + alpha (KL(p_0 || p) + ce L_r) on retain`` (Kurmanji et al. 2023).
+
+    The forget term runs during the first ``max_epochs`` passes over the forget set only. Both terms share an
+    iteration (published: whole passes of one, then of the other), and the divergence has temperature 1.
+
+    Args:
+        ce: Weight of the labels' cross-entropy beside the divergence on retain images.
+        max_epochs: Passes over the forget set that push away.
+        gamma: Weight of the pushing.
+        alpha: Weight of the keeping.
+        kwargs: See ``TwoTerms``; the retain loss is this class's own.
+    """
+
+    frozen_in_forget_term = True
+
+    def __init__(
+        self,
+        network: Network,
+        ce: float = 1.0,
+        max_epochs: int = 2,
+        gamma: float = 1.0,
+        alpha: float = 0.5,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(network, gamma, alpha, **kwargs)
+        if not alpha or self.retain_loss != "nll":
+            raise UserError("SCRUB has a retain loss of its own: set alpha above 0 and leave retain_loss out.")
+        self.ce, self.max_epochs = ce, max_epochs
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """(b,) minus the divergences, or zeros once pushing is over."""
+        if self.trainer.global_step >= self.max_epochs * self._data.iterations_per_epoch:
+            return 0.0 * self.recipe.sample_losses(self.trained, part)
+        return -self._divergences(part)
+
+    def retain_losses(self, part: Batch) -> Tensor:
+        """(b,) divergences and cross-entropies."""
+        return self._divergences(part) + self.ce * self.recipe.sample_losses(self.trained, part)
+
+    def _divergences(self, part: Batch) -> Tensor:
+        with self.frozen() as teacher:
+            goal = self.recipe.logits(teacher, part)[0]
+        return kl(*self.recipe.logits(self.trained, part), goal)

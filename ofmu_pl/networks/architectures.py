@@ -1,0 +1,84 @@
+"""Image classifiers as plain modules: CIFAR's ResNet-18 and a small smooth network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+
+class Normalize(nn.Module):
+    """``(x - mean) / std`` a channel, inside the network, so that its weights and its pixels cannot be mismatched.
+
+    Args:
+        mean: (C,) of pixels in [0, 1].
+        std: (C,) of the same.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, C, H, W)."""
+        return (x - self.mean) / self.std
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions with BatchNorm beside a shortcut (He et al. 2016, option B)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU()
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) to (B, outputs, H / stride, W / stride)."""
+        y = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+
+
+def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
+    """ResNet-18 for small images: 3 x 3 stem of stride 1, no pooling after it; 11,173,962 parameters for CIFAR-10.
+
+    Args:
+        channels: Of the images.
+        classes: Outputs.
+        width: Channels of the first stage (64); they double three times.
+    """
+    widths = [width, width, 2 * width, 4 * width, 8 * width]
+    layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    for i, (inputs, outputs) in enumerate(pairwise(widths)):
+        layers.append(nn.Sequential(BasicBlock(inputs, outputs, 2 if i else 1), BasicBlock(outputs, outputs, 1)))
+    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
+    for m in network.modules():
+        if isinstance(m, nn.Conv2d):
+            nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
+    return network
+
+
+def small_cnn(channels: int, classes: int, width: int, norm: Callable[[int], nn.Module]) -> nn.Sequential:
+    """Three 3 x 3 convolutions with a norm and SiLU each, for 8 x 8 to 32 x 32 images.
+
+    Args:
+        channels: Of the images.
+        classes: Outputs.
+        width: Channels of the first convolution; the others have twice as many.
+        norm: Makes the norm of so many channels.
+    """
+    layers: list[nn.Module] = []
+    for inputs, outputs, stride in ((channels, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 2)):
+        layers += [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), norm(outputs), nn.SiLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, classes))

@@ -1,0 +1,191 @@
+"""Image classifiers as networks to unlearn, with a policy for BatchNorm's statistics."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import write_json
+from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
+from ofmu_pl.networks.base import Batch, Network
+
+BatchNormMode = Literal["frozen", "retain", "both"]
+
+
+class ImageNetwork(Network):
+    """An image classifier, randomly initialised or from the folder of a trained one.
+
+    Args:
+        path: Folder with config.json, model.safetensors and provenance.json, as a run leaves it; ``None``: for a
+            method that unlearns, the model that the configuration's ``original`` trains (once; kept by content), else
+            a random one.
+        bn_mode: What BatchNorm does in first-order training passes. ``frozen``: it normalises by its running statistics
+            and never moves them. ``retain``: on retain (and full) batches it normalises by the batch's and moves the
+            running ones. ``both``: on forget batches too, as most published code does; class-wise ascent then forgets
+            through the statistics alone (research/vision-anchors.md, section 6). Second-order passes are always frozen.
+    """
+
+    def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
+        self.path, self.bn_mode = path, bn_mode
+
+    @property
+    @abstractmethod
+    def architecture(self) -> dict[str, Any]:
+        """What fixes the shapes of the parameters, beside the data's channels and classes."""
+
+    @abstractmethod
+    def body(self, channels: int, classes: int) -> nn.Module:
+        """The network after normalisation, randomly initialised."""
+
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """The network in eval mode.
+
+        Raises:
+            UserError: The folder is missing or unreadable, or holds another architecture or a model that was trained
+                on other images than this run's.
+        """
+        channels, classes = datamodule.channels, len(datamodule.class_names)
+        module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
+        if self.path is not None:
+            self._load(module, Path(self.path).expanduser(), datamodule)
+        return module.eval()
+
+    def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+        try:
+            config = json.loads((folder / "config.json").read_text())
+            facts = json.loads((folder / "provenance.json").read_text())
+            state = load_file(folder / "model.safetensors")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point --model.network.path at a "
+                "folder with config.json, model.safetensors and provenance.json, or leave it out to train one."
+            ) from error
+        ours = self._config(datamodule)
+        for name, value in ours.items():
+            if config.get(name) != value:
+                raise UserError(
+                    f"The model in '{folder}' has {name} {config.get(name)}, this run's network has {value}: give "
+                    "--model.network the same architecture and the data it was trained on."
+                )
+        for split in ("full", "validation", "test"):
+            if facts["hashes"].get(split) != datamodule.hashes[split]:
+                raise UserError(
+                    f"The model in '{folder}' belongs to another {split} split (hash {facts['hashes'].get(split)}, "
+                    f"here {datamodule.hashes[split]}), so some forget images were never in it: set the --data options "
+                    "that it was trained with (--data.split_seed, --data.validation_fraction)."
+                )
+        module.load_state_dict(state)
+
+    def _config(self, datamodule: Any) -> dict[str, Any]:
+        shape = {"channels": datamodule.channels, "classes": len(datamodule.class_names)}
+        return {"network": type(self).__name__, **self.architecture, **shape}
+
+    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+        """Weights as safetensors beside what names the architecture."""
+        write_json(folder / "config.json", self._config(datamodule))
+        save_file({k: v.contiguous() for k, v in module.state_dict().items()}, folder / "model.safetensors")
+
+    def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """One position a sample: (B, 1, C) and its class, (B, 1)."""
+        return module(batch["images"]).unsqueeze(1), batch["labels"].unsqueeze(1)
+
+    def split(self, batch: Batch, size: int | None) -> list[Batch]:
+        """Micro-batches in order."""
+        n = len(batch["labels"])
+        return [{k: v[i : i + (size or n)] for k, v in batch.items()} for i in range(0, n, size or n)]
+
+    def uniform_loss(self, module: nn.Module) -> float:
+        """``ln C``."""
+        linear = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
+        return math.log(linear.out_features)
+
+    @contextmanager
+    def statistics(self, module: nn.Module, stream: str) -> Iterator[None]:
+        """BatchNorm by ``bn_mode``; every other module stays as it is."""
+        moving = self.bn_mode == "both" or (self.bn_mode == "retain" and stream != "forget")
+        layers = batch_norms(module) if moving else []
+        for m in layers:
+            m.train()
+        try:
+            yield
+        finally:
+            for m in layers:
+                m.eval()
+
+
+class ResNet18(ImageNetwork):
+    """CIFAR's ResNet-18 (11.17 M parameters, ReLU and BatchNorm: OFMU needs the exact engine).
+
+    Args:
+        width: Channels of the first stage.
+        kwargs: See ``ImageNetwork``.
+    """
+
+    def __init__(self, width: int = 64, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.width = width
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Its width."""
+        return {"width": self.width}
+
+    def body(self, channels: int, classes: int) -> nn.Module:
+        """See ``architectures.resnet18``."""
+        return resnet18(channels, classes, self.width)
+
+
+class SmallCNN(ImageNetwork):
+    """Three convolutions with SiLU: smooth, so that every engine serves.
+
+    Args:
+        width: Channels of the first convolution.
+        norm: ``group`` (groups of 8 channels; no statistics to speak of) or ``batch``.
+        kwargs: See ``ImageNetwork``.
+    """
+
+    def __init__(self, width: int = 32, norm: Literal["group", "batch"] = "group", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if width % 8:
+            raise UserError(f"SmallCNN has groups of 8 channels, width {width} has none: set a multiple of 8.")
+        self.width, self.norm = width, norm
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Its width and norm."""
+        return {"width": self.width, "norm": self.norm}
+
+    def body(self, channels: int, classes: int) -> nn.Module:
+        """See ``architectures.small_cnn``."""
+        norm = nn.BatchNorm2d if self.norm == "batch" else (lambda n: nn.GroupNorm(n // 8, n))
+        return small_cnn(channels, classes, self.width, norm)
+
+
+def batch_norms(module: nn.Module) -> list[nn.Module]:
+    """The layers that hold running statistics."""
+    return [m for m in module.modules() if isinstance(m, _BatchNorm)]
+
+
+@torch.no_grad()
+def predict(module: nn.Module, images: Tensor, batch_size: int = 500) -> Tensor:
+    """(N, C) float64 log-probabilities, without augmentation.
+
+    Args:
+        module: A classifier in eval mode.
+        images: (N, C, H, W) uint8.
+        batch_size: Images at a time.
+    """
+    device = next(module.parameters()).device
+    parts = [module(part.to(device).float() / 255).double().log_softmax(1).cpu() for part in images.split(batch_size)]
+    return torch.cat(parts) if parts else torch.empty(0, 0, dtype=torch.float64)

@@ -1,0 +1,436 @@
+"""Real images read right, refused when they are not right, and decoded once."""
+
+import hashlib
+import io
+import pickle
+import shutil
+import socket
+import urllib.error
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from torchvision.datasets import CIFAR10, CIFAR100
+
+from ofmu_pl.data import image_files
+from ofmu_pl.data.image_files import NAMES, read_cifar, read_digits
+from ofmu_pl.errors import UserError
+
+TEST_PIXELS = "76aa83564f941ad86e01dfed404386d23e2cc9da7e8ea06b00926934aea8abca"
+"""Of shared/data/cifar10/test.parquet, by its README: SHA-256 over rows of RGB bytes and a label byte."""
+COLUMNS = {10: "label", 100: "fine_label"}
+SHARDS = ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of the test's own."""
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path, cache):
+    (tmp_path / "cifar").mkdir()
+    return tmp_path / "cifar"
+
+
+def pictures(n, seed=0, side=32):
+    return np.random.default_rng(seed).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+
+def encode(pixels, kind="PNG"):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def write(path, encoded, labels, column="label", **more):
+    """A parquet file as the hub has it."""
+    path.parent.mkdir(exist_ok=True)
+    images = pa.array(
+        [{"bytes": e, "path": "x.png"} for e in encoded], pa.struct([("bytes", "binary"), ("path", "string")])
+    )
+    pq.write_table(pa.table({"img": images, column: pa.array(labels, pa.int64()), **more}), path, row_group_size=3)
+
+
+def small(folder, classes=10, n=8):
+    """A training and a test file; the pixels and labels that are in them."""
+    column, made = COLUMNS[classes], {}
+    for split, seed in (("train", 1), ("test", 2)):
+        pixels, labels = pictures(n, seed), (np.arange(n) * 7 + seed) % classes
+        more = {"coarse_label": np.zeros(n, dtype=np.int64)} if classes == 100 else {}
+        write(folder / f"{split}.parquet", [encode(p) for p in pixels], labels, column, **more)
+        made[split] = pixels, labels
+    return made
+
+
+def same(images, made):
+    got = {"train": (images.images, images.labels), "test": (images.test_images, images.test_labels)}
+    for split, (pixels, labels) in got.items():
+        assert pixels.dtype == torch.uint8
+        assert labels.dtype == torch.int64
+        assert pixels.is_contiguous()
+        assert np.array_equal(pixels.permute(0, 2, 3, 1).numpy(), made[split][0]), split
+        assert labels.tolist() == list(made[split][1]), split
+
+
+def refuse_to_decode(*_):
+    raise AssertionError("the images are decoded again")
+
+
+def refused(data, message, classes=10, download=False):
+    with pytest.raises(UserError, match=message) as caught:
+        read_cifar(None if data is None else str(data), classes, download)
+    assert str(caught.value).endswith(".")
+    assert str(caught.value).count(". ") == 0
+
+
+# Digits
+
+
+def test_digits_are_real_and_their_test_part_is_fixed():
+    images = read_digits()
+    assert images.images.shape == (1438, 1, 8, 8)
+    assert images.test_images.shape == (359, 1, 8, 8)
+    assert set(images.test_labels.bincount().tolist()) == {35, 36, 37}
+    assert images.images.dtype == torch.uint8
+    assert images.images.max() == 255, "16 becomes 255"
+    assert {0, 16, 128, 239, 255} <= set(images.images.flatten().tolist()) <= {round(255 * v / 16) for v in range(17)}
+    assert images.names == tuple("0123456789")
+    assert images.hash == "37c6f99ea6bc8855", "the same test part on every machine and in every run"
+    means = torch.stack([images.images[images.labels == c].float().mean(0) for c in range(10)])
+    nearest = torch.cdist(images.test_images.float().flatten(1), means.flatten(1)).argmin(1)
+    assert (nearest == images.test_labels).float().mean() > 0.85, "images and labels belong together"
+
+
+def test_the_hash_is_of_pixels_labels_and_parts():
+    images = read_digits()
+    changed = images.images.clone()
+    changed[-1, 0, 7, 7] ^= 1
+    labels = images.test_labels.clone()
+    labels[0] = (labels[0] + 1) % 10
+    others = [
+        replace(images, images=changed),
+        replace(images, test_labels=labels),
+        replace(images, images=images.test_images, test_images=images.images),
+        replace(images, images=images.images.reshape(-1, 1, 4, 16)),
+    ]
+    assert len({images.hash, *(other.hash for other in others)}) == 5
+    assert replace(images, images=images.images.clone()).hash == images.hash
+
+
+# Parquet
+
+
+@pytest.fixture(scope="module")
+def real(shared, tmp_path_factory):
+    """A folder with all real test images and the first 200 as training images."""
+    source = shared / "data/cifar10/test.parquet"
+    if not source.is_file():
+        pytest.skip(f"no CIFAR-10 at {source}")
+    folder = tmp_path_factory.mktemp("real")
+    shutil.copy(source, folder / "test.parquet")
+    pq.write_table(pq.read_table(source).slice(0, 200), folder / "train.parquet")
+    return folder
+
+
+def test_real_images_have_the_known_pixels_and_are_decoded_once(real, cache, monkeypatch):
+    images = read_cifar(str(real), 10, False)
+    assert images.test_images.shape == (10_000, 3, 32, 32)
+    pixels = images.test_images.permute(0, 2, 3, 1).reshape(10_000, -1)
+    rows = torch.cat([pixels, images.test_labels[:, None].to(torch.uint8)], dim=1)
+    assert hashlib.sha256(rows.numpy().tobytes()).hexdigest() == TEST_PIXELS
+    assert images.test_labels.bincount().tolist() == [1000] * 10
+    assert torch.equal(images.images, images.test_images[:200])
+
+    monkeypatch.setattr(image_files, "_decode_image", refuse_to_decode)
+    again = read_cifar(str(real), 10, False)
+    for name in ("images", "labels", "test_images", "test_labels"):
+        assert torch.equal(getattr(again, name), getattr(images, name))
+    assert again.names == images.names == NAMES[10]
+    assert again.hash == images.hash
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+@pytest.mark.parametrize("inner", [".", "plain_text", "data", "cifar100"])
+def test_small_files_are_read_as_written(folder, classes, inner):
+    made = small(folder / inner, classes)
+    images = read_cifar(str(folder), classes, False)
+    same(images, made)
+    assert images.names == NAMES[classes]
+    images.images[0], images.labels[0] = 0, 0  # writable, or torch would warn
+
+
+def test_shards_are_joined_in_order(folder):
+    made = small(folder)
+    (folder / "train.parquet").unlink()
+    pixels, labels = made["train"]
+    for name, part in zip(SHARDS, (slice(0, 5), slice(5, 8)), strict=True):
+        write(folder / name, [encode(p) for p in pixels[part]], labels[part])
+    (folder / "test.parquet").rename(folder / "test-00000-of-00001-0123456789abcdef.parquet")
+    same(read_cifar(str(folder), 10, False), made)
+
+
+def test_jpeg_and_grey_images_are_read(folder):
+    small(folder)
+    grey = pictures(1)[0, :, :, 0]
+    flat = np.full((32, 32, 3), 90, dtype=np.uint8)
+    write(folder / "train.parquet", [encode(grey), encode(flat, "JPEG")], [3, 4])
+    images = read_cifar(str(folder), 10, False)
+    assert np.array_equal(images.images[0].numpy(), np.stack([grey] * 3))
+    assert (images.images[1].int() - 90).abs().max() <= 1
+
+
+def test_class_names_are_those_of_cifar():
+    assert [len(NAMES[classes]) for classes in (10, 100)] == [10, 100]
+    for names in NAMES.values():
+        assert sorted(set(names)) == list(names), "both number their classes in alphabetical order"
+
+
+def test_labels_may_have_another_integer_type(folder):
+    made = small(folder)
+    table = pq.read_table(folder / "train.parquet")
+    pq.write_table(table.set_column(1, "label", table["label"].cast(pa.uint8())), folder / "train.parquet")
+    same(read_cifar(str(folder), 10, False), made)
+
+
+# The cache
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    middle = content.index(b"(8, 32, 32, 3)") + 5000
+    if how == "pickle":
+        np.savez(path, train=np.array([{}], dtype=object), train_labels=[0], test=[0], test_labels=[0])
+    elif how == "lacking":
+        np.savez(path, train=np.zeros(3))
+    else:
+        changed = {
+            "pixel": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+            "shape": content.replace(b"(8, 32, 32, 3)", b"(8, 32, 22, 3)"),
+            "cut": content[:middle],
+            "empty": b"",
+            "garbage": b"garbage",
+        }
+        path.write_bytes(changed[how])
+
+
+@pytest.mark.parametrize("how", ["pixel", "shape", "cut", "empty", "garbage", "pickle", "lacking"])
+def test_a_damaged_cache_is_decoded_anew(folder, cache, how, monkeypatch):
+    made = small(folder)
+    read_cifar(str(folder), 10, False)
+    (path,) = cache.iterdir()
+    damage(path, how)
+    same(read_cifar(str(folder), 10, False), made)
+    monkeypatch.setattr(image_files, "_decode_image", refuse_to_decode)
+    same(read_cifar(str(folder), 10, False), made)
+    assert list(cache.iterdir()) == [path], "written anew, and nothing beside it"
+
+
+def test_the_cache_follows_the_files_and_the_decoder(folder, cache, monkeypatch):
+    small(folder)
+    first = read_cifar(str(folder), 10, False)
+    made = small(folder, n=9)
+    second = read_cifar(str(folder), 10, False)
+    same(second, made)
+    assert second.hash != first.hash
+    assert len(list(cache.iterdir())) == 2
+    monkeypatch.setattr(image_files.PIL, "__version__", "0.0.0")
+    read_cifar(str(folder), 10, False)
+    assert len(list(cache.iterdir())) == 3
+    shutil.copytree(folder, folder.parent / "elsewhere")
+    monkeypatch.setattr(image_files, "_decode_image", refuse_to_decode)
+    same(read_cifar(str(folder.parent / "elsewhere"), 10, False), made)
+
+
+def test_no_cache_and_a_cache_that_cannot_be_written_only_cost_time(folder, cache, monkeypatch):
+    made = small(folder)
+    cache.write_text("a file is no folder")
+    with pytest.warns(UserWarning, match="the next run decodes them again"):
+        same(read_cifar(str(folder), 10, False), made)
+    monkeypatch.setenv("OFMU_CACHE", "")
+    same(read_cifar(str(folder), 10, False), made)
+
+
+# Parquet files that are refused
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (b"no picture", "Row 3 of '.*train.parquet' holds no readable PNG or JPEG image"),
+        (encode(pictures(1)[0])[:-700], "Row 3 of '.*train.parquet' holds no readable"),
+        (encode(pictures(1)[0], "JPEG")[:-300], "Row 3 of '.*train.parquet' holds no readable"),
+        (encode(pictures(1)[0], "BMP"), "Row 3 of '.*train.parquet' holds no readable PNG or JPEG"),
+        (None, "Row 3 of '.*train.parquet' holds no readable"),
+        (
+            encode(pictures(1, side=28)[0]),
+            "The image in row 3 of '.*train.parquet' has 28x28 pixels, but CIFAR's have 32",
+        ),
+    ],
+)
+def test_a_bad_image_is_named_by_file_and_row(folder, cache, row, message):
+    small(folder)
+    good = encode(pictures(1)[0])
+    write(folder / "train.parquet", [good, good, row, good], [0, 1, 2, 3])
+    refused(folder, message)
+    assert not cache.exists(), "nothing is kept"
+
+
+@pytest.mark.parametrize("label", [10, -1, None])
+def test_a_label_out_of_range_is_named_by_file_and_row(folder, label):
+    small(folder)
+    write(folder / "test.parquet", [encode(p) for p in pictures(2)], [9, label])
+    refused(folder, f"Row 2 of '.*test.parquet' has label {label}, but CIFAR-10 has classes 0 to 9")
+
+
+def test_files_of_the_other_cifar_are_refused(folder):
+    small(folder, 100)
+    refused(folder, "train.parquet' has no column 'label' but img, fine_label, coarse_label: CIFAR-10 needs")
+    small(folder, 10)
+    refused(folder, "train.parquet' has no column 'fine_label' but img, label: CIFAR-100 needs", classes=100)
+
+
+def test_other_columns_are_refused(folder):
+    small(folder)
+    pq.write_table(pa.table({"image": [b"x"], "label": [1]}), folder / "test.parquet")
+    refused(folder, "test.parquet' has no column 'img' but image, label")
+    pq.write_table(pa.table({"img": [b"x"], "label": [1]}), folder / "test.parquet")
+    refused(folder, r"columns of other types \('img': binary, 'label': int64\)")
+    write(folder / "test.parquet", [b"x"], [1], "number", label=["cat"])
+    refused(folder, "columns of other types .*'label': string")
+
+
+def test_unreadable_and_empty_files_are_refused(folder):
+    small(folder)
+    write(folder / "test.parquet", [], [])
+    refused(folder, "test.parquet' has no rows: copy it anew")
+    whole = (folder / "train.parquet").read_bytes()
+    for content in (b"", b"text", whole[:-9], whole[:4] + b"\0" * 200 + whole[204:]):
+        (folder / "train.parquet").write_bytes(content)
+        refused(folder, "train.parquet' is no readable parquet file")
+
+
+@pytest.mark.parametrize("missing", ["train", "test"])
+def test_a_missing_part_is_named(folder, missing):
+    small(folder)
+    (folder / f"{missing}.parquet").unlink()
+    refused(folder, rf"cifar' has no {missing}\*.parquet: put it beside")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        SHARDS[:1],
+        SHARDS[1:],
+        ("train.parquet", *SHARDS),
+        ("train.parquet", "train_old.parquet"),
+        ("train-00000-of-00002-a.parquet", "train-00000-of-00002-b.parquet"),
+    ],
+)
+def test_images_are_neither_left_out_nor_held_twice(folder, names):
+    small(folder)
+    (folder / "train.parquet").rename(folder / "source")
+    for name in names:
+        shutil.copy(folder / "source", folder / name)
+    refused(folder, f"{names[0]}.* in '.*cifar' are not one file or one full set of shards: keep train.parquet alone")
+
+
+def test_a_folder_without_data_is_refused(folder):
+    refused(folder / "none", "The data folder '.*none' does not exist: point --data.data at")
+    refused(folder, "cifar' holds neither train.* nor torchvision's 'cifar-10-batches-py': point --data.data at")
+    refused(folder, "nor torchvision's 'cifar-100-python'", classes=100)
+
+
+# torchvision
+
+
+class Bomb:
+    """Leaves a trace where it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.touch, (self.trace,)
+
+
+def torchvision_folder(folder, monkeypatch, classes=10):
+    """A small folder in the pickles' layout, which torchvision is told to accept."""
+    dataset, key = (CIFAR10, "labels") if classes == 10 else (CIFAR100, "fine_labels")
+    names = ["data_batch_1", "data_batch_2", "test_batch"] if classes == 10 else ["train", "test"]
+    meta = dataset.meta["filename"]
+    (folder / dataset.base_folder).mkdir(parents=True)
+    made, md5 = {}, {}
+    for seed, name in enumerate([*names, meta]):
+        pixels, labels = pictures(4, seed), [(seed + i * 9) % classes for i in range(4)]
+        content = {"data": pixels.transpose(0, 3, 1, 2).reshape(4, -1), key: labels, "coarse_labels": [0] * 4}
+        made[name] = pixels, labels
+        encoded = pickle.dumps(
+            content if name != meta else {dataset.meta["key"]: [f"class {c}" for c in range(classes)]}
+        )
+        (folder / dataset.base_folder / name).write_bytes(encoded)
+        md5[name] = hashlib.md5(encoded).hexdigest()
+    monkeypatch.setattr(dataset, "train_list", [[name, md5[name]] for name in names[:-1]])
+    monkeypatch.setattr(dataset, "test_list", [[names[-1], md5[names[-1]]]])
+    monkeypatch.setattr(dataset, "meta", {**dataset.meta, "md5": md5[meta]})
+    train = [made[name] for name in names[:-1]]
+    return {
+        "train": (np.concatenate([t[0] for t in train]), [label for t in train for label in t[1]]),
+        "test": made[names[-1]],
+    }
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+def test_torchvision_folders_are_read(folder, monkeypatch, classes):
+    made = torchvision_folder(folder, monkeypatch, classes)
+    images = read_cifar(str(folder), classes, False)
+    same(images, made)
+    assert images.names == tuple(f"class {c}" for c in range(classes))
+
+
+@pytest.mark.parametrize("name", ["data_batch_2", "test_batch", "batches.meta"])
+def test_nothing_is_unpickled_whose_checksum_differs(folder, monkeypatch, name):
+    torchvision_folder(folder, monkeypatch)
+    trace = folder / "trace"
+    pickle.loads(pickle.dumps(Bomb(trace)))
+    assert trace.exists()
+    trace.unlink()
+    (folder / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(Bomb(trace)))
+    refused(
+        folder, "cifar-10-batches-py' is incomplete or fails torchvision's md5 check: unpack cifar-10-python.tar.gz"
+    )
+    assert not trace.exists()
+    (folder / "cifar-10-batches-py" / name).unlink()
+    refused(folder, "is incomplete or fails")
+
+
+def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
+    refused(None, "CIFAR-10 is not in '.*cache/torchvision': set --data.download=true, or point --data.data at")
+
+    def fetch(self):
+        times.append(socket.getdefaulttimeout())
+        if errors:
+            raise errors.pop()
+        if not (cache / "torchvision/cifar-10-batches-py").exists():
+            made.update(torchvision_folder(cache / "torchvision", monkeypatch))
+
+    made, times = {}, []
+    errors = [urllib.error.URLError("no route"), TimeoutError("no route"), RuntimeError("no route: corrupted")]
+    monkeypatch.setattr(CIFAR10, "download", fetch)
+    while errors:
+        refused(
+            None, r"CIFAR-10 cannot be downloaded to '.*' \(.*no route.*\): try again with a network", download=True
+        )
+    same(read_cifar(None, 10, True), made)
+    same(read_cifar(None, 10, False), made)
+    assert set(times) == {10.0}, "a silent host is given up"
+    assert socket.getdefaulttimeout() is None
+    monkeypatch.setenv("OFMU_CACHE", "")
+    refused(None, "OFMU_CACHE is empty, so there is no copy of CIFAR-10: name a folder there, or", download=True)
