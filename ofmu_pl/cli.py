@@ -114,7 +114,14 @@ class UnlearningCLI(LightningCLI):
     def before_fit(self) -> None:
         """Train what the configuration leaves out: the model that must forget, and the retrained one."""
         recipe, how = self.model.recipe, self._get(self.config_init, "original")
-        if not isinstance(recipe, ImageNetwork) or how is None or not self.model.unlearns:
+        if not isinstance(recipe, ImageNetwork) or not self.model.unlearns:
+            return
+        if how is None:
+            if recipe.path is None:
+                raise UserError(
+                    "There is no model that could forget: give its folder as --model.network.path, or say how to train "
+                    "one in the configuration's 'original' section (configs/digits.yaml has one)."
+                )
             return
         train = partial(
             original,
@@ -124,7 +131,6 @@ class UnlearningCLI(LightningCLI):
             seed=int(self._get(self.config_init, "seed_everything")),
             folder=Path(self._get(self.config_init, "logs")),
             accelerator=self.trainer.accelerator,
-            precision=self.trainer.precision,
             progress=self.trainer.progress_bar_callback is not None,
         )
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]

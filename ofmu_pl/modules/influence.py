@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp
 
-from ofmu_pl.core.cg import conjugate_gradient
+from ofmu_pl.core.cg import Solution, conjugate_gradient
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
@@ -53,11 +54,11 @@ class Influence(OneShot):
         sides = {name: whole_split(self, name, self.chunk) for name in ("forget", "retain")}
         sizes = {name: sum(len(b["labels"]) for b in batches) for name, batches in sides.items()}
         parameters = trainable(self.trained)
-        engine, b = FiniteDifference(parameters), zeros_like(parameters)
-        for name, sign in (("forget", 1.0), ("retain", -1.0)):
-            for batch in sides[name]:
-                share = len(batch["labels"]) / sizes[name]
-                engine.add_gradient(b, sign * share * sizes["forget"] / sum(sizes.values()), self.loss(batch))
+        engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
+        gradients = {name: zeros_like(parameters) for name in sides}
+        for name, batches in sides.items():
+            for batch in batches:
+                engine.add_gradient(gradients[name], len(batch["labels"]) / sizes[name], self.loss(batch))
 
         def product(v: Vector) -> Vector:
             out = zeros_like(v)
@@ -66,7 +67,10 @@ class Influence(OneShot):
                 add_(out, [(share, gauss_newton_product(self.trained, batch["images"], v))])
             return out
 
-        found = conjugate_gradient(product, b, self.damping, self.iterations, self.tolerance)
+        share = sizes["forget"] / sum(sizes.values())
+        found = removal(
+            product, gradients["forget"], gradients["retain"], share, self.damping, self.iterations, self.tolerance
+        )
         whole = sizes["retain"] / self._data.batch_size
         # A product is a forward, a forward-mode and a backward pass over the retain images: about a gradient of them.
         self._gradient_evaluations += sum(sizes.values()) / self._data.batch_size + found.iterations * whole
@@ -77,6 +81,33 @@ class Influence(OneShot):
         for x in found.x:
             x.mul_(self.scale)
         return found.x, {"residual": found.residual, "products": float(found.iterations)}
+
+
+def removal(
+    product: Callable[[Vector], Vector],
+    g_f: Vector,
+    g_r: Vector,
+    share: float,
+    damping: float,
+    iterations: int,
+    tolerance: float,
+) -> Solution:
+    """The Newton step ``(A + damping)^-1 share (g_f - g_r)`` from the optimum on all samples to that without some.
+
+    At that optimum ``share g_f + (1 - share) g_r = 0``, so the right-hand side is ``-g_r``: exact where the losses are
+    quadratic and A is the Hessian of the retain loss. The form with both gradients takes no training step elsewhere.
+
+    Args:
+        product: v to A v.
+        g_f: Mean gradient of the samples to remove.
+        g_r: Of those to keep.
+        share: n_f / (n_f + n_r).
+        damping: Added to A's diagonal.
+        iterations: Most products with A.
+        tolerance: Relative residual to stop at.
+    """
+    b = [share * (f - r) for f, r in zip(g_f, g_r, strict=True)]
+    return conjugate_gradient(product, b, damping, iterations, tolerance)
 
 
 def gauss_newton_product(module: nn.Module, images: Tensor, v: Vector) -> Vector:

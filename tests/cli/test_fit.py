@@ -151,10 +151,21 @@ def test_report(run, tmp_path):
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
 
 
+FOR_IMAGES = "fisher influence random_labels salun scrub l1_sparse do_nothing batchnorm_only".split()
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.yaml")), ids=lambda p: p.name)
 def test_every_shipped_config_parses(path, capsys):
-    base = [] if path.parent.name == "configs" else ["--config", str(ROOT / "configs/tofu.yaml")]
+    command, base = "fit", []
+    if path.parent.name == "benchmarks":
+        command = "benchmark"
+    elif path.parent.name == "methods":
+        base = ["--config", str(ROOT / f"configs/{'digits' if path.stem in FOR_IMAGES else 'tofu'}.yaml")]
     with pytest.raises(SystemExit) as stop:
-        main(["fit", *base, "--config", str(path), "--print_config"])
+        main([command, *base, "--config", str(path), "--print_config"])
     assert stop.value.code == 0
-    assert yaml.safe_load(capsys.readouterr().out)["model"]["class_path"].startswith("ofmu_pl.modules.")
+    printed = yaml.safe_load(capsys.readouterr().out)
+    if command == "fit":
+        assert printed["model"]["class_path"].startswith("ofmu_pl.modules.")
+    else:
+        assert len(printed["methods"]) > 1

@@ -3,7 +3,7 @@
 import pytest
 
 from ofmu_pl.data import Authors
-from ofmu_pl.data.base import content_hash
+from ofmu_pl.data.text_base import content_hash
 from ofmu_pl.errors import UserError
 
 

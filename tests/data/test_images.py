@@ -1,0 +1,93 @@
+"""Image batches: what they hold, augmentation, and what is refused."""
+
+import pytest
+import torch
+
+from ofmu_pl.data import Digits
+from ofmu_pl.data.images import augmented
+from ofmu_pl.errors import UserError
+
+
+def digits(**options):
+    data = Digits(**{"forget_classes": [0], "batch_size": 16} | options)
+    data.setup()
+    return data
+
+
+def test_batches_hold_the_splits_images():
+    data = digits()
+    (batch,) = data.iteration(3)["forget"]
+    assert batch["images"].shape == (16, 1, 8, 8)
+    assert batch["images"].dtype == torch.float32
+    assert batch["images"].max() <= 1
+    assert (batch["labels"] == 0).all()
+    rows = torch.from_numpy(data.split.forget.copy())[batch["ids"]]
+    assert torch.equal((batch["images"] * 255).round().to(torch.uint8), data.images[rows])
+    (retain,) = data.iteration(3)["retain"]
+    assert not (retain["labels"] == 0).any()
+
+
+def test_a_batch_is_a_function_of_seed_and_number():
+    first, same, other = (digits(augment=True, seed=seed).iteration(5)["retain"][0] for seed in (1, 1, 2))
+    assert torch.equal(first["images"], same["images"])
+    assert not torch.equal(first["ids"], other["ids"])
+    data = digits(augment=True)
+    sweep = data.iterations_per_epoch
+    index = list(range(16))
+    assert not torch.equal(data.collate("forget", index, 0)["images"], data.collate("forget", index, sweep)["images"])
+
+
+def test_crops_and_mirrors_move_pixels_and_nothing_else():
+    torch.manual_seed(0)
+    images = torch.rand(300, 2, 6, 6) + 1  # zeros can only come from the padding
+    out = augmented(images, torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(images, (4, 4, 4, 4))
+    seen = set()
+    for before, after in zip(padded, out, strict=True):
+        windows = {
+            (top, left, mirror): crop.flip(2) if mirror else crop
+            for top in range(9)
+            for left in range(9)
+            for mirror in (False, True)
+            for crop in [before[:, top : top + 6, left : left + 6]]
+        }
+        found = [where for where, window in windows.items() if torch.equal(window, after)]
+        assert found
+        seen.add(found[0])
+    assert {top for top, _, _ in seen} == set(range(9))
+    assert {left for _, left, _ in seen} == set(range(9))
+    assert {mirror for _, _, mirror in seen} == {False, True}
+
+
+def test_evaluation_sees_plain_images():
+    data = digits(augment=True)
+    images, labels = data.images_of("retain")
+    rows = torch.from_numpy(data.split.retain.copy())
+    assert torch.equal(images, data.images[rows])
+    assert torch.equal(labels, data.labels[rows])
+    test_images, _ = data.images_of("test")
+    assert torch.equal(test_images, data.test_images)
+
+
+def test_a_share_of_the_training_images_will_do():
+    data = digits(train_items=200)
+    assert len(data.split.full) + len(data.split.validation) == 200
+    assert digits().hashes["full"] != data.hashes["full"]
+    with pytest.raises(UserError, match="set --data.train_items"):
+        digits(train_items=9999)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"forget_classes": [10]}, "--data.forget_classes"),
+        ({"forget_classes": [0], "forget_fraction": 0.1}, "both"),
+        ({"forget_classes": None}, "neither"),
+        ({"forget_classes": None, "forget_fraction": 0.0}, "--data.forget_fraction"),
+        ({"forget_classes": None, "forget_fraction": 1.0}, "--data.forget_fraction"),
+        ({"streams": ("forget", "alternative")}, "no split 'alternative'"),
+    ],
+)
+def test_bad_splits_are_refused(options, words):
+    with pytest.raises(UserError, match=words):
+        digits(**options)

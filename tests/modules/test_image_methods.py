@@ -1,0 +1,405 @@
+"""Image methods against closed forms, loops and their own promises."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from modules.images import network, train_on_digits
+from sklearn.datasets import make_classification
+from torch import nn
+
+from ofmu_pl.callbacks.export import save_model
+from ofmu_pl.core.cg import conjugate_gradient
+from ofmu_pl.errors import UserError
+from ofmu_pl.modules import (
+    OFMU,
+    SCRUB,
+    BatchNormOnly,
+    DoNothing,
+    FineTune,
+    Fisher,
+    GradDiff,
+    Influence,
+    L1Sparse,
+    RandomLabels,
+    SalUn,
+)
+from ofmu_pl.modules.fisher import fisher_diagonal
+from ofmu_pl.modules.influence import gauss_newton_product, removal
+from ofmu_pl.modules.relabel import top_fraction
+from ofmu_pl.networks.vision import batch_norms, predict
+
+
+def sgd(**options):
+    return lambda p: torch.optim.SGD(p, **{"lr": 0.05, **options})
+
+
+def state(module):
+    return {k: v.clone() for k, v in module.network.state_dict().items()}
+
+
+def start_of(make, **data):
+    """Weights before any step."""
+    module = make()
+    train_on_digits(module, steps=0, **data)
+    return state(module)
+
+
+@pytest.fixture
+def target(tmp_path):
+    """Folder of a model that was trained for a moment."""
+    module = FineTune(network(), optimizer=sgd(lr=0.1))
+    save_model(tmp_path / "target", train_on_digits(module, steps=20), module)
+    return str(tmp_path / "target")
+
+
+# Fisher ----------------------------------------------------------------------------------------------------------
+
+
+def test_fisher_of_a_linear_model_is_its_closed_form():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).double()
+    x = torch.randn(50, 1, 2, 2, dtype=torch.float64)
+    weight, bias = fisher_diagonal(model, list(x.split(20)))
+    p = model(x).softmax(1)
+    spread = p * (1 - p)  # sum_y p_y (1[y = c] - p_c)^2
+    torch.testing.assert_close(bias, spread.mean(0))
+    torch.testing.assert_close(weight, torch.einsum("nc,nj->cj", spread, x.flatten(1) ** 2) / 50)
+
+
+def test_fisher_is_that_of_single_images_not_of_batches():
+    torch.manual_seed(0)
+    model = network().body(1, 4).double().eval()
+    x = torch.randn(6, 1, 8, 8, dtype=torch.float64)
+    expected = [torch.zeros_like(p) for p in model.parameters()]
+    for image in x:
+        for y in range(4):
+            log_p = model(image[None])[0].log_softmax(0)[y]
+            for i, g in enumerate(torch.autograd.grad(log_p, list(model.parameters()))):
+                expected[i] += log_p.exp().detach() * g**2 / len(x)
+    for batches in ([x], list(x.split(4))):
+        for found, e in zip(fisher_diagonal(model, batches), expected, strict=True):
+            torch.testing.assert_close(found, e)
+
+
+def test_fisher_noise_has_the_capped_variance_and_follows_the_seed():
+    def run(noise):
+        module = Fisher(network(), alpha=1e-6, cap=1e3)
+        trainer = train_on_digits(module, steps=5, order=noise)
+        return trainer, state(module)
+
+    (trainer, first), (_, again), (_, other) = run(0), run(0), run(1)
+    start = start_of(lambda: Fisher(network()))
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    assert not torch.equal(first["1.0.weight"], other["1.0.weight"])
+    network_at_start = network().build(trainer.datamodule, exact=False)
+    network_at_start.load_state_dict(start)
+    images = trainer.datamodule.images_of("retain")[0].float() / 255
+    information = fisher_diagonal(network_at_start, list(images.split(50)))
+    names = [k for k, _ in network_at_start.named_parameters()]
+    scaled = [
+        (first[k] - start[k]) / (1e-6 * (1 / f).clamp(max=1e3)).sqrt() for k, f in zip(names, information, strict=True)
+    ]
+    standard = torch.cat([s.flatten() for s in scaled])
+    assert standard.std() == pytest.approx(1.0, abs=0.05)
+    assert standard.mean() == pytest.approx(0.0, abs=0.05)
+
+
+def test_zeroed_rows_alone_forget_the_class():
+    module = Fisher(network(), alpha=0.0, zero_rows=True)
+    train_on_digits(module, forget_classes=[3])
+    classifier = module.network[1][-1]
+    assert not classifier.weight[3].any()
+    assert classifier.bias[3] == 0
+    assert classifier.weight[2].any()
+    with pytest.raises(UserError, match="forgotten whole"):
+        train_on_digits(Fisher(network(), zero_rows=True), forget_classes=None, forget_fraction=0.1)
+
+
+# Influence -------------------------------------------------------------------------------------------------------
+
+
+def test_conjugate_gradients_solve():
+    torch.manual_seed(0)
+    m = torch.randn(12, 12, dtype=torch.float64)
+    a, b = m @ m.T, torch.randn(12, dtype=torch.float64)
+    found = conjugate_gradient(lambda v: [a @ v[0]], [b], damping=0.5, iterations=100, tolerance=1e-12)
+    expected = torch.linalg.solve(a + 0.5 * torch.eye(12, dtype=torch.float64), b)
+    torch.testing.assert_close(found.x[0], expected, rtol=1e-8, atol=1e-10)
+    residual = (b - a @ found.x[0] - 0.5 * found.x[0]).norm() / b.norm()
+    assert found.residual <= 1e-12
+    assert residual < 1e-9
+    short = conjugate_gradient(lambda v: [a @ v[0]], [b], damping=0.5, iterations=3, tolerance=1e-12)
+    true = (b - a @ short.x[0] - 0.5 * short.x[0]).norm() / b.norm()
+    assert short.iterations == 3
+    assert short.residual == pytest.approx(true.item(), rel=1e-9)
+    assert conjugate_gradient(lambda v: [-v[0]], [b], 0.0, 5, 1e-6).negative_curvature
+    assert conjugate_gradient(lambda v: [a @ v[0]], [0 * b], 0.0, 5, 1e-6).iterations == 0
+
+
+def test_influence_on_a_quadratic_is_retraining():
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 5, dtype=torch.float64), torch.randn(40, dtype=torch.float64)
+
+    def fit(rows):
+        return torch.linalg.lstsq(x[rows], y[rows].unsqueeze(1)).solution.squeeze(1)
+
+    def gradient(theta, rows):
+        return [x[rows].T @ (x[rows] @ theta - y[rows]) / len(y[rows])]
+
+    forget, retain, theta = slice(0, 7), slice(7, 40), fit(slice(0, 40))
+    hessian = x[retain].T @ x[retain] / 33
+    step = removal(
+        lambda v: [hessian @ v[0]], gradient(theta, forget), gradient(theta, retain), 7 / 40, 0.0, 100, 1e-13
+    )
+    torch.testing.assert_close(theta + step.x[0], fit(retain), rtol=1e-9, atol=1e-11)
+
+
+def test_gauss_newton_of_a_linear_model_is_its_hessian():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).double()
+    x, y = torch.randn(20, 1, 2, 2, dtype=torch.float64), torch.randint(0, 3, (20,))
+    v = [torch.randn_like(p) for p in model.parameters()]
+
+    def loss(w, b):
+        return nn.functional.cross_entropy(x.flatten(1) @ w.T + b, y)
+
+    _, expected = torch.autograd.functional.hvp(loss, tuple(model.parameters()), tuple(v))
+    for found, e in zip(gauss_newton_product(model, x, v), expected, strict=True):
+        torch.testing.assert_close(found, e)
+
+
+def test_influence_nears_the_retrained_optimum_of_a_convex_model():
+    """Regularised softmax regression: one Newton step covers most of the way to retraining."""
+    x, y = make_classification(300, 6, n_informative=4, n_classes=3, random_state=0)
+    x, y = torch.tensor(x), torch.tensor(y)
+    model = nn.Linear(6, 3).double()
+
+    def train(rows):
+        nn.init.zeros_(model.weight)
+        nn.init.zeros_(model.bias)
+        optimizer = torch.optim.LBFGS(model.parameters(), lr=1, max_iter=500, tolerance_grad=1e-12)
+
+        def closure():
+            optimizer.zero_grad()
+            value = nn.functional.cross_entropy(model(x[rows]), y[rows])
+            value += 0.005 * sum(p.square().sum() for p in model.parameters())
+            value.backward()
+            return value
+
+        optimizer.step(closure)
+        return [p.detach().clone() for p in model.parameters()]
+
+    def gradient(rows):
+        value = nn.functional.cross_entropy(model(x[rows]), y[rows])
+        value += 0.005 * sum(p.square().sum() for p in model.parameters())
+        return list(torch.autograd.grad(value, list(model.parameters())))
+
+    forget, retain = slice(0, 40), slice(40, 300)
+    goal, theta = train(retain), train(slice(0, 300))
+    step = removal(
+        lambda v: gauss_newton_product(model, x[retain], v),
+        gradient(forget),
+        gradient(retain),
+        40 / 300,
+        0.01,
+        200,
+        1e-10,
+    )
+
+    def distance(a):
+        return math.sqrt(sum((p - q).square().sum().item() for p, q in zip(a, goal, strict=True)))
+
+    assert step.residual <= 1e-10
+    assert distance([p + d for p, d in zip(theta, step.x, strict=True)]) < 0.15 * distance(theta)
+
+
+def test_influence_runs_once_and_reports_its_residual(target):
+    module = Influence(network(path=target), damping=0.1, iterations=60, tolerance=1e-2)
+    trainer = train_on_digits(module, steps=5)
+    assert trainer.global_step == 1
+    assert trainer.logged_metrics["residual"] <= 1e-2
+    assert trainer.logged_metrics["products"] > 0
+    assert module.gradient_evaluations > trainer.logged_metrics["products"]
+
+
+# Random labels and masks -----------------------------------------------------------------------------------------
+
+
+def test_random_labels_are_wrong_and_stay():
+    module = RandomLabels(network(), alpha=0.0, optimizer=sgd(lr=0.0))
+    trainer = train_on_digits(module, steps=2)
+    data = trainer.datamodule
+    index = list(range(len(data.splits["forget"])))
+    batch = data.collate("forget", index, 0)
+    wrong = (batch["labels"] + module.shifts[batch["ids"]]) % 10
+    assert not (wrong == batch["labels"]).any()
+    assert len(set(wrong.tolist())) > 3
+    expected = nn.functional.cross_entropy(module.network(batch["images"]), wrong, reduction="none")
+    torch.testing.assert_close(module.forget_losses(batch), expected)
+    again = RandomLabels(network(), alpha=0.0)
+    train_on_digits(again, steps=1)
+    assert torch.equal(module.shifts, again.shifts)
+
+
+def test_masked_weights_keep_their_bits_under_weight_decay_and_momentum():
+    def make():
+        return SalUn(network(), fraction=0.3, optimizer=sgd(momentum=0.9, weight_decay=0.1), gradient_clip=None)
+
+    module = make()
+    train_on_digits(module, steps=4)
+    start, end = start_of(make), state(module)
+    names = [k for k, _ in module.network.named_parameters()]
+    share = sum(int(m.sum()) for m in module.masks) / sum(m.numel() for m in module.masks)
+    assert share == pytest.approx(0.3, abs=1e-3)
+    for name, mask in zip(names, module.masks, strict=True):
+        assert torch.equal(end[name][~mask], start[name][~mask])
+    moved = torch.cat([(end[k] != start[k])[m] for k, m in zip(names, module.masks, strict=True)])
+    assert moved.float().mean() > 0.99
+
+
+def test_saliency_is_the_whole_forget_sets_gradient():
+    module = SalUn(network(), fraction=0.5, optimizer=sgd(lr=0.0))
+    trainer = train_on_digits(module, steps=1)
+    images, labels = trainer.datamodule.images_of("forget")
+    loss = nn.functional.cross_entropy(module.network(images.float() / 255), labels)
+    gradient = torch.cat([g.abs().flatten() for g in torch.autograd.grad(loss, list(module.network.parameters()))])
+    mask = torch.cat([m.flatten() for m in module.masks])
+    assert (mask == (gradient >= gradient.median())).float().mean() > 0.999
+    assert [m.tolist() for m in top_fraction([torch.tensor([1.0, -3.0]), torch.tensor([2.0])], 1 / 3)] == [
+        [False, True],
+        [False],
+    ]
+
+
+def test_a_resumed_mask_is_the_first_ones(tmp_path):
+    def make():
+        return SalUn(network(), fraction=0.2, optimizer=sgd())
+
+    whole = make()
+    train_on_digits(whole, steps=4)
+    first, second = make(), make()
+    kept = ModelCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1, filename="{step}")
+    train_on_digits(first, steps=2, callbacks=[kept])
+    train_on_digits(second, steps=4, callbacks=[ModelCheckpoint(tmp_path)], ckpt_path=str(tmp_path / "step=2.ckpt"))
+    assert all(torch.equal(a, b) for a, b in zip(second.masks, whole.masks, strict=True))
+    assert all(torch.equal(v, state(second)[k]) for k, v in state(whole).items())
+
+
+# SCRUB, l1, controls, statistics -----------------------------------------------------------------------------------
+
+
+def test_scrub_starts_with_the_labels_gradient_alone(target):
+    """Student and teacher are the same then: the divergences and their gradients are zero."""
+    step = {"optimizer": sgd(lr=0.1), "gradient_clip": None}
+    recipe = network(path=target)
+    scrub, labels = SCRUB(recipe, ce=2.0, alpha=0.5, **step), GradDiff(recipe, gamma=0.0, alpha=1.0, **step)
+    for module in (scrub, labels):
+        train_on_digits(module, steps=1)
+    for k, v in state(labels).items():
+        torch.testing.assert_close(state(scrub)[k], v, rtol=1e-5, atol=1e-6)
+
+
+def test_scrub_pushes_for_its_epochs_only(target):
+    module = SCRUB(network(path=target), max_epochs=1, optimizer=sgd())
+    trainer = train_on_digits(module, steps=1)
+    part = trainer.datamodule.collate("forget", [0, 1, 2], 0)
+    assert (module.forget_losses(part) < 0).all()
+    train_on_digits(late := SCRUB(network(path=target), max_epochs=0, optimizer=sgd()), steps=1)
+    assert not late.forget_losses(part).any()
+    with pytest.raises(UserError, match="retain loss of its own"):
+        SCRUB(network(), retain_loss="kl")
+
+
+def test_l1_adds_its_falling_subgradient():
+    plain = FineTune(network(), split="retain", optimizer=sgd(lr=1.0), gradient_clip=None)
+    sparse = L1Sparse(network(), a=1e-3, optimizer=sgd(lr=1.0), gradient_clip=None)
+    for module in (plain, sparse):
+        train_on_digits(module, steps=1)
+    start = start_of(lambda: FineTune(network()))
+    for k, p in plain.network.named_parameters():
+        torch.testing.assert_close(state(sparse)[k], p - 1e-3 * start[k].sign(), rtol=1e-4, atol=2e-6)
+    trainer = train_on_digits(L1Sparse(network(), a=1e-3, optimizer=sgd()), steps=4)
+    assert trainer.logged_metrics["a"] == pytest.approx(1e-3 / 4)
+    with pytest.raises(UserError, match="set --trainer.max_steps"):
+        train_on_digits(L1Sparse(network()), steps=-1)
+
+
+def test_do_nothing_does_nothing():
+    start, module = start_of(lambda: DoNothing(network())), DoNothing(network())
+    trainer = train_on_digits(module, steps=9)
+    assert trainer.global_step == 1
+    assert all(torch.equal(v, start[k]) for k, v in state(module).items())
+
+
+@pytest.mark.parametrize(("bn_mode", "moves"), [("frozen", False), ("retain", False), ("both", True)])
+def test_ascent_moves_statistics_as_told(bn_mode, moves):
+    def make():
+        return GradDiff(network(norm="batch", bn_mode=bn_mode), alpha=0.0, optimizer=sgd(lr=1e-3))
+
+    module = make()
+    train_on_digits(module, steps=2)
+    start, end = start_of(make), state(module)
+    assert moves is not torch.equal(end["1.1.running_mean"], start["1.1.running_mean"])
+    assert not any(m.training for m in module.network.modules())
+    with_retain = GradDiff(network(norm="batch", bn_mode=bn_mode), optimizer=sgd(lr=1e-3))
+    train_on_digits(with_retain, steps=2)
+    frozen = torch.equal(state(with_retain)["1.1.running_mean"], start["1.1.running_mean"])
+    assert frozen is (bn_mode == "frozen")
+
+
+def test_statistics_alone_forget_a_class_but_not_a_random_set():
+    """The effect that most published class-wise ascent owes part of its success to."""
+    trained = FineTune(network(norm="batch", bn_mode="retain"), optimizer=sgd(lr=0.1, momentum=0.9))
+    full = {"train_items": None, "batch_size": 64}
+    train_on_digits(trained, steps=120, **full)
+
+    def accuracy(module, data, name):
+        images, labels = data.images_of(name)
+        return (predict(module, images).argmax(1) == labels).double().mean().item()
+
+    drops = {}
+    for what, choice in (
+        ("class", {"forget_classes": [0]}),
+        ("random", {"forget_classes": None, "forget_fraction": 0.1}),
+    ):
+        module = BatchNormOnly(network(norm="batch", bn_mode="both"))
+        module.network = copy.deepcopy(trained.network)
+        trainer = train_on_digits(module, steps=30, **full, **choice)
+        data = trainer.datamodule
+        weights = dict(trained.network.named_parameters())
+        assert all(torch.equal(p, weights[k]) for k, p in module.network.named_parameters())
+        before, after = (accuracy(m, data, "forget") for m in (trained.network, module.network))
+        drops[what] = before - after
+    assert drops["class"] > 0.5
+    assert abs(drops["random"]) < 0.05
+
+
+def test_controls_refuse_what_they_cannot_control():
+    with pytest.raises(UserError, match="bn_mode both"):
+        BatchNormOnly(network(norm="batch"))
+    with pytest.raises(UserError, match="no BatchNorm"):
+        train_on_digits(BatchNormOnly(network(bn_mode="both")))
+    with pytest.raises(UserError, match="split retain too"):
+        FineTune(network(), from_target=True)
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_ofmus_engines_agree_on_images(norm):
+    def run(engine):
+        module = OFMU(
+            network(norm=norm), engine=engine, scheme="central", inner_steps=2, inner_lr=0.01, optimizer=sgd()
+        )
+        train_on_digits(module, steps=2)
+        assert not batch_norms(module.network) or not batch_norms(module.network)[0].training
+        return torch.cat([v.flatten() for v in state(module).values() if v.is_floating_point()]).double()
+
+    if norm == "batch":
+        start = start_of(lambda: OFMU(network(norm=norm), inner_steps=2))
+        assert torch.equal(start["1.1.running_mean"], torch.zeros(8))
+    exact, differences = run("autograd"), run("finite_difference")
+    assert np.allclose(exact, differences, atol=2e-3)
+    assert (exact - differences).norm() < 1e-2 * exact.norm()

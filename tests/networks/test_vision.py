@@ -1,0 +1,115 @@
+"""Image networks: architecture, BatchNorm's policy, folders."""
+
+import json
+
+import pytest
+import torch
+from modules.images import network
+from torch import nn
+from torchvision.models import resnet18 as torchvision_resnet18
+
+from ofmu_pl.data import Digits
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import write_json
+from ofmu_pl.networks import ResNet18, SmallCNN
+from ofmu_pl.networks.architectures import Normalize, resnet18
+from ofmu_pl.networks.vision import predict
+from ofmu_pl.provenance import provenance
+
+
+def test_resnet18_is_torchvisions_with_cifars_stem():
+    torch.manual_seed(0)
+    ours, theirs = resnet18(3, 10), torchvision_resnet18(num_classes=10)
+    theirs.conv1, theirs.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()
+    assert sum(p.numel() for p in ours.parameters()) == 11_173_962
+
+    def by_kind(module):
+        """In the order of the forward pass; torchvision registers a block's shortcut last, as ours."""
+        return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.Linear)]
+
+    for a, b in zip(by_kind(ours), by_kind(theirs), strict=True):
+        b.load_state_dict(a.state_dict())
+    x = torch.randn(4, 3, 32, 32)
+    for mode in (True, False):
+        torch.testing.assert_close(ours.train(mode)(x), theirs.train(mode)(x))
+
+
+def test_a_narrow_resnet_has_a_sixteenth_of_the_weights():
+    small = resnet18(3, 10, width=16)
+    assert sum(p.numel() for p in small.parameters()) < 11_173_962 / 15
+    assert small(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_normalisation_is_inside():
+    layer = Normalize((0.5, 0.1), (0.25, 0.2))
+    x = torch.rand(3, 2, 4, 4)
+    torch.testing.assert_close(layer(x)[:, 1], (x[:, 1] - 0.1) / 0.2)
+    assert set(layer.state_dict()) == {"mean", "std"}
+
+
+@pytest.fixture
+def data():
+    digits = Digits(forget_classes=[0], train_items=300)
+    digits.setup()
+    return digits
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    recipe = network()
+    recipe.save(recipe.build(data, exact=False), tmp_path, data)
+    write_json(tmp_path / "provenance.json", provenance(data, streams=["full"]))
+    return tmp_path
+
+
+def test_a_saved_network_comes_back_bit_for_bit(folder, data):
+    first, second = (network(path=str(folder)).build(data, exact=False) for _ in range(2))
+    torch.manual_seed(7)
+    other = network().build(data, exact=False)
+    images = data.test_images[:9]
+    assert torch.equal(predict(first, images), predict(second, images))
+    assert not torch.equal(predict(first, images), predict(other, images))
+    assert not first.training
+
+
+def test_scores_are_log_probabilities_in_float64(folder, data):
+    module = network(path=str(folder)).build(data, exact=False)
+    found = predict(module, data.test_images, batch_size=7)
+    expected = module(data.test_images.float() / 255).double().log_softmax(1)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_one_target_serves_every_forget_set(folder):
+    other = Digits(forget_fraction=0.2, train_items=300)
+    other.setup()
+    network(path=str(folder)).build(other, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "words"),
+    [
+        (SmallCNN(width=8), {"split_seed": 1}, "belongs to another full split"),
+        (SmallCNN(width=8), {"validation_fraction": 0.2}, "belongs to another full split"),
+        (SmallCNN(width=16), {}, "has width 8, this run's network has 16"),
+        (SmallCNN(width=8, norm="batch"), {}, "has norm group, this run's network has batch"),
+        (ResNet18(width=8), {}, "has network SmallCNN, this run's network has ResNet18"),
+    ],
+)
+def test_a_model_of_another_split_or_shape_is_refused(folder, recipe, options, words):
+    digits = Digits(**{"forget_classes": [0], "train_items": 300} | options)
+    digits.setup()
+    recipe.path = str(folder)
+    with pytest.raises(UserError, match=words):
+        recipe.build(digits, exact=False)
+
+
+def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
+    with pytest.raises(UserError, match="holds no readable model"):
+        network(path=str(tmp_path / "nowhere")).build(data, exact=False)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(UserError, match="holds no readable model"):
+        network(path=str(folder)).build(data, exact=False)
+    assert json.loads((folder / "provenance.json").read_text())["streams"] == ["full"]
+    with pytest.raises(UserError, match="set a multiple of 8"):
+        SmallCNN(width=12)
