@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
+import torch
 
 from ofmu_pl.callbacks.evaluation import Evaluation, data_of
 from ofmu_pl.callbacks.image_pictures import draw_pictures
@@ -14,7 +15,7 @@ from ofmu_pl.callbacks.reference import Reference, check_model, read_model_facts
 from ofmu_pl.callbacks.table import Metrics
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.errors import UserError
-from ofmu_pl.metrics import MetricResult
+from ofmu_pl.metrics import ImageUnlearning, MetricResult
 from ofmu_pl.metrics.vision import ImageScores, vision_metrics
 from ofmu_pl.networks.vision import ImageNetwork, predict
 
@@ -55,7 +56,9 @@ class ImageEvaluation(Evaluation):
         """Log-probabilities of every image of every set; a cheap measurement leaves the test images alone."""
         data = data_of(trainer)
         sets = [name for name in data.evaluation_sets if not (cheap and name == "test")]
-        return {name: score_images(model, data, name, self.interim_items if cheap else None) for name in sets}
+        return score_images(
+            model, data, sets, self.interim_items if cheap else None, trainer.global_rank, trainer.world_size
+        )
 
     def metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
         """See ``metrics.vision_metrics``."""
@@ -130,11 +133,28 @@ class ImageEvaluation(Evaluation):
         draw_pictures(folder, data_of(trainer), {name: s for name, s in sides.items() if s}, columns)
 
 
-def score_images(model: Any, data: Any, name: str, items: int | None = None) -> ImageScores:
-    """Scores of an evaluation set, or of so many of its images, always the same."""
-    images, labels = data.images_of(name)
-    chosen = np.arange(len(labels))
-    if items is not None and len(chosen) > items:
-        chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
-    log_probs = predict(model, images[chosen]).numpy()
-    return ImageScores(data.evaluation_sets[name][chosen], labels[chosen].numpy(), log_probs)
+def score_images(
+    model: Any, data: Any, sets: list[str], items: int | None = None, rank: int = 0, ranks: int = 1
+) -> dict[str, ImageScores]:
+    """Scores of evaluation sets, or of so many of their images, always the same; every rank takes its share.
+
+    Args:
+        model: The network in eval mode.
+        data: An ``ImageDataModule`` after ``setup``.
+        sets: Names of the sets.
+        items: Images of each; ``None``: all.
+        rank: This process's number.
+        ranks: How many there are.
+    """
+    metric = ImageUnlearning().to(next(model.parameters()).device)
+    for name in sets:
+        images, labels = data.images_of(name)
+        chosen = np.arange(len(labels))
+        if items is not None and len(chosen) > items:
+            chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
+        mine = chosen[rank::ranks]
+        if len(mine):
+            ids = torch.from_numpy(data.evaluation_sets[name][mine])
+            metric.update(name, ids, labels[mine], predict(model, images[mine]))
+    with metric.sync_context(should_sync=ranks > 1):
+        return metric.scores()

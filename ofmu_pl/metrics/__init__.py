@@ -26,6 +26,7 @@ from ofmu_pl.metrics.tofu import MetricResult, tofu_metrics
 from ofmu_pl.metrics.vision import ImageScores, confusion, overall_scores, vision_metrics
 
 if TYPE_CHECKING:
+    from ofmu_pl.metrics.images import ImageUnlearning
     from ofmu_pl.metrics.items import ItemMean
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Definition",
     "DefinitionName",
     "ImageScores",
+    "ImageUnlearning",
     "ItemMean",
     "MetricResult",
     "Scores",
@@ -64,9 +66,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``ItemMean`` when it is asked for: torchmetrics imports transformers wherever that is installed."""
+    """Import the torchmetrics classes when they are asked for: torchmetrics imports transformers if it is installed."""
     if name == "ItemMean":
         from ofmu_pl.metrics.items import ItemMean
 
         return ItemMean
+    if name == "ImageUnlearning":
+        from ofmu_pl.metrics.images import ImageUnlearning
+
+        return ImageUnlearning
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

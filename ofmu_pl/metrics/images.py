@@ -1,0 +1,74 @@
+"""Image classification's suite as a torchmetrics metric: fed batch by batch, gathered from all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from ofmu_pl.metrics.vision import ImageScores, vision_metrics
+
+SETS = ("forget", "retain", "validation", "test")
+
+
+class ImageUnlearning(Metric):
+    """UA, RA, TA, MIA-Efficacy and the rest of ``vision_metrics`` of one model.
+
+    Args:
+        forgotten: Classes that are forgotten as a whole; none for a random forget set.
+        attack_samples: Members, and strangers, that a membership attack learns from.
+        seed: Of their draw.
+        kwargs: Of ``torchmetrics.Metric``.
+
+    >>> metric = ImageUnlearning(attack_samples=2)
+    >>> sure = torch.tensor([[9.0, 0.0]])
+    >>> for name in ("forget", "retain", "test"):
+    ...     for i in range(4):
+    ...         metric.update(name, torch.tensor([i]), torch.tensor([i % 2]), sure)
+    >>> metric.compute()["UA"]
+    50.0
+    """
+
+    full_state_update = False
+
+    def __init__(
+        self, forgotten: tuple[int, ...] = (), attack_samples: int = 1000, seed: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.forgotten, self.attack_samples, self.seed = forgotten, attack_samples, seed
+        self.set_dtype(torch.float64)  # of empty states too
+        for name in SETS:
+            for field in ("ids", "labels", "log_probs"):
+                self.add_state(f"{name}_{field}", default=[], dist_reduce_fx="cat")
+
+    def update(self, name: str, ids: Tensor, labels: Tensor, logits: Tensor) -> None:
+        """Add images.
+
+        Args:
+            name: Their set: forget, retain, validation or test.
+            ids: (B,) their numbers, so that none counts twice.
+            labels: (B,) true classes.
+            logits: (B, C), or log-probabilities.
+        """
+        getattr(self, f"{name}_ids").append(ids.double())  # exact up to 2^53, and one dtype for all states
+        getattr(self, f"{name}_labels").append(labels.double())
+        getattr(self, f"{name}_log_probs").append(logits.double().log_softmax(1))
+
+    def scores(self) -> dict[str, ImageScores]:
+        """By set, what all ranks have seen (within ``sync_context``) or this one."""
+        found = {}
+        for name in SETS:
+            states = [getattr(self, f"{name}_{field}") for field in ("ids", "labels", "log_probs")]
+            if isinstance(states[0], list) and not states[0]:
+                continue
+            ids, labels, log_probs = (dim_zero_cat(s).cpu() for s in states)
+            found[name] = ImageScores(ids.long().numpy(), labels.long().numpy(), log_probs.numpy())
+        return found
+
+    def compute(self) -> dict[str, float]:
+        """Values by name; see ``vision_metrics``."""
+        options: dict[str, Any] = {"forgotten": self.forgotten, "attack_samples": self.attack_samples}
+        return {k: m.value for k, m in vision_metrics(self.scores(), seed=self.seed, **options).items()}

@@ -1,0 +1,68 @@
+"""The torchmetrics class: what the pure functions say, on one rank and on two."""
+
+from __future__ import annotations
+
+import doctest
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from ofmu_pl.metrics import ImageScores, ImageUnlearning, images, vision_metrics
+
+SIZES = {"forget": 21, "retain": 40, "validation": 9, "test": 35}
+OPTIONS = {"forgotten": (0,), "attack_samples": 20, "seed": 3}
+
+
+def made_up():
+    """Labels and logits by set."""
+    generator = torch.Generator().manual_seed(0)
+    draw = {
+        n: (torch.randint(0, 4, (k,), generator=generator), torch.randn(k, 4, generator=generator))
+        for n, k in SIZES.items()
+    }
+    draw["forget"][0].zero_()
+    return draw
+
+
+def test_docstring_examples():
+    assert doctest.testmod(images).failed == 0
+
+
+def fed(metric, rank=0, ranks=1):
+    for name, (labels, logits) in made_up().items():
+        for part in torch.arange(len(labels))[rank::ranks].split(6):
+            metric.update(name, part, labels[part], logits[part])
+        metric.update(name, torch.tensor([0]), labels[:1], logits[:1])  # a padded sampler's repeated image
+    return metric
+
+
+def expected():
+    scores = {
+        n: ImageScores(torch.arange(len(y)).numpy(), y.numpy(), z.double().log_softmax(1).numpy())
+        for n, (y, z) in made_up().items()
+    }
+    return {k: m.value for k, m in vision_metrics(scores, **OPTIONS).items()}
+
+
+def test_batches_add_up_to_the_functions_values():
+    metric = fed(ImageUnlearning(**OPTIONS))
+    assert metric.compute() == pytest.approx(expected(), nan_ok=True)
+    assert metric.scores()["test"].log_probs.dtype == "float64"
+    metric.reset()
+    assert not metric.scores()
+
+
+def _rank(rank: int, folder: str) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    torch.save(fed(ImageUnlearning(**OPTIONS), rank, 2).compute(), Path(folder) / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_give_the_values_of_one(tmp_path):
+    mp.spawn(_rank, args=(str(tmp_path),), nprocs=2)
+    for rank in range(2):
+        assert torch.load(tmp_path / f"{rank}.pt") == pytest.approx(expected(), nan_ok=True)
