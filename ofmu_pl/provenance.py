@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from ofmu_pl import __version__
 
@@ -38,7 +39,8 @@ def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
 def weights_hash(model: Any) -> str:
     """First 16 hex digits of the SHA-256 of a module's state: names, dtypes, shapes, bytes."""
     digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
+    for name, stored in sorted(model.state_dict().items()):
+        value = stored.full_tensor() if isinstance(stored, DTensor) else stored
         digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]

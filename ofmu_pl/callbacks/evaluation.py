@@ -63,13 +63,20 @@ class Evaluation(pl.Callback, ABC):
         """How models are scored: what two must share, beside the rows, for their scores to be comparable."""
 
     def write_files(
-        self, trainer: pl.Trainer, pl_module: Any, folder: Path, scores: dict[str, Any], columns: dict[str, Metrics]
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: dict[str, Any],
+        columns: dict[str, Metrics],
     ) -> None:
         """More files beside ``results.json``.
 
         Args:
             trainer: Of the run.
             pl_module: The method.
+            network: Its network, whole.
             folder: Where.
             scores: Of the model after the run.
             columns: Metrics ``before``, ``after`` (or of the ``model``, where nothing was trained), ``retrained``.
@@ -77,27 +84,25 @@ class Evaluation(pl.Callback, ABC):
 
     # Around training -------------------------------------------------------------------------------------------------
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Check the reference before any work, then measure the model that shall forget."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if unlearns(pl_module):
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
-                self.before = self._timed_score(trainer, pl_module.network)
+                self.before = self._timed_score(trainer, pl_module.whole_network())
                 self._log(trainer, "metrics", self.metrics(trainer, self.before))
         self._started = time.perf_counter()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """A cheap measurement every ``every_n_steps``, the last one excepted: the full one follows."""
         step = trainer.global_step
         due = self.every_n_steps and step % self.every_n_steps == 0
         if not due or step == trainer.max_steps or not unlearns(pl_module):
             return
         self._pause()
-        metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.network, cheap=True))
+        metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.whole_network(), cheap=True))
         self._log(trainer, "interim", metrics)
         self.history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._started = time.perf_counter()
@@ -153,7 +158,8 @@ class Evaluation(pl.Callback, ABC):
             trainer.logger.log_metrics(values, step=trainer.global_step)
 
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        scores, log_dir = self._timed_score(trainer, pl_module.network), trainer.log_dir  # both take all ranks
+        network = pl_module.whole_network()  # this, scores and log_dir take all ranks
+        scores, log_dir = self._timed_score(trainer, network), trainer.log_dir
         if not trainer.is_global_zero:
             return
         data, r = data_of(trainer), self.reference
@@ -168,7 +174,7 @@ class Evaluation(pl.Callback, ABC):
         if log_dir is None:
             return
         folder = Path(log_dir)
-        self.write_files(trainer, pl_module, folder, scores, columns)
+        self.write_files(trainer, pl_module, network, folder, scores, columns)
         results = {
             "definition": self.definition,
             "metrics": _as_dicts(columns[judged]),
@@ -182,7 +188,7 @@ class Evaluation(pl.Callback, ABC):
             },
             "history": self.history,
             "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
-            | {"weights": weights_hash(pl_module.network), **self.scoring_facts(trainer, pl_module.network)},
+            | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
             "cost": {
                 "training_seconds": self._seconds["training"],
                 "evaluation_seconds": self._seconds["evaluation"],

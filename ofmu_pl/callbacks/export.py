@@ -27,7 +27,7 @@ class ModelExport(pl.Callback):
         if self.folder is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         log_dir = trainer.log_dir  # takes all ranks
-        if log_dir is None or not trainer.is_global_zero:
+        if log_dir is None:
             return
         path = Path(log_dir) / self.folder
         save_model(path, trainer, pl_module)
@@ -35,7 +35,10 @@ class ModelExport(pl.Callback):
 
 
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
-    """Write a method's network and what it was trained on (and ``more`` facts of that), in one move."""
+    """Write a network and what it was trained on (and ``more`` facts of that) in one move; takes all ranks."""
+    network = pl_module.whole_network()
+    if not trainer.is_global_zero:
+        return
     datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
     facts = provenance(
         datamodule,
@@ -46,5 +49,5 @@ def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> 
     )
     with replacing(path) as temporary:
         temporary.mkdir()
-        pl_module.recipe.save(pl_module.network, temporary, datamodule)
+        pl_module.recipe.save(network, temporary, datamodule)
         write_json(temporary / "provenance.json", facts)

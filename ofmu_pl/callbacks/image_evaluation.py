@@ -122,6 +122,7 @@ class ImageEvaluation(Evaluation):
         self,
         trainer: pl.Trainer,
         pl_module: Any,
+        network: Any,
         folder: Path,
         scores: dict[str, ImageScores],
         columns: dict[str, Metrics],

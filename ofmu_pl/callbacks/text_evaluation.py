@@ -120,14 +120,20 @@ class TextEvaluation(Evaluation):
         return first
 
     def write_files(
-        self, trainer: pl.Trainer, pl_module: Any, folder: Path, scores: Scores, columns: dict[str, Metrics]
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: Scores,
+        columns: dict[str, Metrics],
     ) -> None:
         """Reference, samples, histograms, and open-unlearning's logs under its definition."""
         data, r = data_of(trainer), self.reference
         if r is not None:
             r.save(folder / "reference.json")
         elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
-            facts = evaluation_facts(pl_module.network, data, self.max_new_tokens, self._hidden(trainer))
+            facts = evaluation_facts(network, data, self.max_new_tokens, self._hidden(trainer))
             Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
         write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores)
         if "forget" in scores:

@@ -25,7 +25,7 @@ class ValidationRows(pl.Callback):
     def __init__(self, items: int = 100) -> None:
         self.items = items
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Measure and write."""
         log_dir = trainer.log_dir  # takes all ranks
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ class ValidationRows(pl.Callback):
         for name, rows in (("forget", data.splits["forget"]), ("retain", unseen)):
             chosen = rng.permutation(len(rows))[: self.items]
             sets[name] = [{k: rows[i][k] for k in ("question", "answer")} for i in chosen]
-        scores = score_rows(pl_module.network, data.encoder, sets, max_new_tokens=None)
+        scores = score_rows(pl_module.whole_network(), data.encoder, sets, max_new_tokens=None)
         if trainer.is_global_zero and log_dir is not None:
             means = {name: float(probability(s.answer_loss).mean()) for name, s in scores.items()}
             write_json(Path(log_dir) / "validation.json", means)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.core.ranks import ALONE, Ranks
 from ofmu_pl.core.vectors import Combination, Vector, add_, combine, zeros_like
 
 
@@ -24,8 +25,8 @@ class Autograd:
 
     first_order = False
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self.parameters = list(parameters)
+    def __init__(self, parameters: Sequence[Tensor], ranks: Ranks = ALONE) -> None:
+        self.parameters, self.ranks = list(parameters), ranks
         self.gradient_evaluations = 0.0
 
     def expand(self, loss: Loss, order: int = 2) -> AutogradExpansion:
@@ -74,6 +75,8 @@ class AutogradExpansion:
             add_(self.gradient, [(1.0, [x.detach() for x in g])])
             if keep:
                 self._graph = g
+        self.value = engine.ranks.total(self.value)
+        engine.ranks.sum_(self.gradient)
 
     def _graphs(self) -> Iterator[tuple[Tensor, ...]]:
         """The gradient of each term as a function of the parameters: the kept graph, or one made anew."""
@@ -90,15 +93,17 @@ class AutogradExpansion:
         graph is freed while it is walked, so a second call builds it again.
         """
         keep = self._graph is not None and self.order > 2
-        vector = combine(u)
+        vector, product = combine(u), zeros_like(self.gradient)
         for g in self._graphs():
             create = keep and self._hvp is None
             hu = self.engine.grad(g, vector, 2 / len(self.loss), create=create, retain=keep)
-            add_(out, [(alpha, [x.detach() for x in hu])])
+            add_(product, [(1.0, [x.detach() for x in hu])])
             if create:
                 self._hvp = (u, hu)
             if not keep:
                 self._graph = None
+        self.engine.ranks.sum_(product)
+        add_(out, [(alpha, product)])
 
     def third(self, u: Combination, v: Vector, w: Combination) -> Vector:
         """``D3L[u, v] + H w`` in one backward pass of <H u, v> + <g, w>; the kept graphs are spent."""
@@ -112,4 +117,5 @@ class AutogradExpansion:
             both = self.engine.grad([*hu, *g], [*v, *w_vector], 6 / len(self.loss), create=False, retain=False)
             add_(out, [(1.0, list(both))])
         self._graph = self._hvp = None
+        self.engine.ranks.sum_(out)
         return out

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.core.ranks import ALONE, Ranks
 from ofmu_pl.core.vectors import Combination, Vector, add_, combination_norm, norm, zeros_like
 
 Scheme = Literal["forward", "central"]
@@ -48,6 +49,7 @@ class FiniteDifference:
         scheme: ``forward`` (cheaper) or ``central`` (more exact).
         step: Relative size of a displacement for H u; ``None`` is the table in the module's text.
         field_step: The same for ``along``.
+        ranks: Processes that share each batch.
 
     Raises:
         TypeError: Parameters are neither float32 nor float64: a small displacement would round away.
@@ -61,8 +63,9 @@ class FiniteDifference:
         scheme: Scheme = "forward",
         step: float | None = None,
         field_step: float | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.parameters = list(parameters)
+        self.parameters, self.ranks = list(parameters), ranks
         dtype = self.parameters[0].dtype
         if (dtype, scheme) not in STEPS:
             raise TypeError(f"finite differences need float32 or float64 parameters, these are {dtype}")
@@ -82,22 +85,30 @@ class FiniteDifference:
     def add_gradient(self, out: Vector, alpha: float, loss: Loss) -> float:
         """In place ``out += alpha g`` at the displaced parameters, one backward a term; returns the loss.
 
-        ``out`` stands in for ``.grad`` meanwhile, so that nothing of a gradient's size is allocated.
+        ``out`` stands in for ``.grad`` meanwhile, so that nothing of a gradient's size is allocated, but where ranks
+        hold whole vectors and their sums have to be kept apart from what is in ``out`` already.
         """
+        ranks = self.ranks
+        apart = ranks.size > 1 and not ranks.sharded
+        target = zeros_like(self.parameters) if apart else out
+        weight = alpha * ranks.size if ranks.sharded else alpha  # FSDP2 takes the mean over ranks
         kept = [p.grad for p in self.parameters]
-        for p, o in zip(self.parameters, out, strict=True):
+        for p, o in zip(self.parameters, target, strict=True):
             p.grad = o
         value = 0.0
         try:
             for term in loss:
                 x = term()
-                (alpha * x).backward()
+                (weight * x).backward()
                 value += x.item()
         finally:
             for p, g in zip(self.parameters, kept, strict=True):
                 p.grad = g
+        if apart:
+            ranks.sum_(target)
+            add_(out, [(1.0, target)])
         self.gradient_evaluations += 1
-        return value
+        return ranks.total(value)
 
     def differences(self, direction: Combination, step: float) -> list[tuple[Combination, float]]:
         """The displacements of the scheme and their weights: D f ~ sum_i weight_i f(theta + displacement_i).

@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 Vector = list[Tensor]
 Combination = Sequence[tuple[float, Sequence[Tensor]]]
@@ -18,12 +20,16 @@ Combination = Sequence[tuple[float, Sequence[Tensor]]]
 
 
 def _flat(x: Tensor) -> Tensor:
+    x = x.to_local() if isinstance(x, DTensor) else x
     return x.reshape(-1) if x.dtype == torch.float64 else x.reshape(-1).float()
 
 
 def dot(x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
-    """Inner product ``<x, y>``."""
-    return torch.stack([torch.dot(_flat(a), _flat(b)) for a, b in zip(x, y, strict=True)]).sum().item()
+    """Inner product ``<x, y>``; of shards, summed over ranks."""
+    total = torch.stack([torch.dot(_flat(a), _flat(b)) for a, b in zip(x, y, strict=True)]).sum()
+    if isinstance(x[0], DTensor):
+        dist.all_reduce(total, group=x[0].device_mesh.get_group())
+    return total.item()
 
 
 def norm(x: Sequence[Tensor]) -> float:

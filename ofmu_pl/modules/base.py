@@ -18,9 +18,12 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from ofmu_pl.core.derivatives import Loss, trainable
-from ofmu_pl.core.vectors import Vector, clip_, norm
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.ranks import ALONE
+from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.parallel import copy_whole, ranks_of, scatter_, shard
 
 
 class UnlearningModule(pl.LightningModule):
@@ -52,6 +55,10 @@ class UnlearningModule(pl.LightningModule):
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
         self._iteration = 0
+        self.ranks = ALONE
+        # Whole copy of a sharded network; in a list, so that Lightning neither saves nor moves it.
+        self._whole: list[nn.Module] = []
+        self._stale = True
 
     # What a subclass says ------------------------------------------------------------------------------------------
 
@@ -95,8 +102,15 @@ class UnlearningModule(pl.LightningModule):
 
     def configure_model(self) -> None:
         """Make the network, once, from the recipe."""
-        if self.network is None:
-            self.network = self.recipe.build(self._data, exact=self.exact)
+        if self.network is not None:
+            return
+        self.network = self.recipe.build(self._data, exact=self.exact)
+        self.ranks = ranks_of(self.trainer.strategy)
+        if self.ranks.sharded:
+            self._check_sharding()
+            shard(self.network, self.trainer.strategy)
+            if self.exact:  # differentiates whole parameters; optimizer state and checkpoints stay sharded
+                self._whole.append(self.recipe.build(self._data, exact=True))
 
     def configure_optimizers(self) -> Any:
         """The optimizer over the trainable parameters, with its scheduler if there is one.
@@ -104,7 +118,8 @@ class UnlearningModule(pl.LightningModule):
         Raises:
             UserError: A paged optimizer of bitsandbytes on a CPU, where nothing is paged.
         """
-        optimizer = self.make_optimizer(trainable(self.trained))
+        assert self.network is not None, "configure_model has not run"
+        optimizer = self.make_optimizer(trainable(self.network))
         if getattr(optimizer, "is_paged", False) and self.device.type != "cuda":
             name = type(optimizer).__name__
             raise UserError(
@@ -126,6 +141,8 @@ class UnlearningModule(pl.LightningModule):
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         started = time.perf_counter()
+        if self.exact:
+            self.whole_network()
         self._iteration = self.trainer.global_step + 1
         try:
             gradient, scalars = self.iterate(batch)
@@ -175,7 +192,7 @@ class UnlearningModule(pl.LightningModule):
     def trained(self) -> nn.Module:
         """The network, once it is made."""
         assert self.network is not None, "configure_model has not run"
-        return self.network
+        return self._whole[0] if self.exact and self._whole else self.network
 
     def mean(self, batch: Batch, sample_values: Callable[[Batch], Tensor]) -> Loss:
         """The batch's mean of a value of each sample, as one term a micro-batch.
@@ -188,13 +205,46 @@ class UnlearningModule(pl.LightningModule):
         def term(part: Batch, size: int) -> Tensor:
             return sample_values(part).sum() / size
 
-        parts = self.recipe.split(batch, self.micro_batch_size)
-        size = sum(len(next(iter(part.values()))) for part in parts)
+        size = len(next(iter(batch.values())))
+        mine = self.ranks.share(batch)
+        if len(next(iter(mine.values()))) == 0:
+            return []
+        parts = self.recipe.split(mine, self.micro_batch_size)
         return [partial(term, part, size) for part in parts]
 
     def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
         """The batch's mean loss, each sample's first transformed, (b,) to (b,)."""
         return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
+
+    def gradient_engine(self) -> FiniteDifference:
+        """Plain gradients of the trainable parameters, which every kernel, checkpointing and sharding supports."""
+        return FiniteDifference(trainable(self.trained), ranks=self.ranks)
+
+    def whole_network(self) -> nn.Module:
+        """The network, or where ranks hold shards of it a whole copy on each (takes all ranks), to look at."""
+        assert self.network is not None, "configure_model has not run"
+        if not self.ranks.sharded:
+            return self.network
+        if not self._whole:
+            self._whole.append(self.recipe.build(self._data, exact=False).eval())
+        if self._stale:
+            copy_whole(self.network, self._whole[0].to(self.device))
+            self._stale = False
+        return self._whole[0]
+
+    def _check_sharding(self) -> None:
+        """What FSDP2 cannot do here.
+
+        Raises:
+            UserError: Rows that do not divide among ranks.
+        """
+        for stream in self.streams:
+            rows = min(self._data.batch_size, len(self._data.splits[stream]))
+            if rows % self.ranks.size:
+                raise UserError(
+                    f"A batch of {rows} {stream} rows does not divide among {self.ranks.size} ranks, and under FSDP2 "
+                    "all must make the same passes: set --data.batch_size to a multiple."
+                )
 
     @property
     def remedy(self) -> str:
@@ -233,12 +283,20 @@ class UnlearningModule(pl.LightningModule):
     def _descend(self, gradient: Vector) -> None:
         """One counted step, and before any checkpoint of it: weights that did not run away."""
         optimizer: Any = self.optimizers()
-        parameters = trainable(self.trained)
+        assert self.network is not None, "configure_model has not run"
+        parameters = trainable(self.network)
+        if self.ranks.sharded and self.exact:
+            shards = zeros_like(parameters)
+            scatter_(shards, gradient)
+            with torch.no_grad():
+                scatter_(parameters, trainable(self.trained))
+            gradient = shards
         before = norm(parameters)
         for p, g in zip(parameters, gradient, strict=True):
             p.grad = g
         optimizer.step()
         optimizer.zero_grad()
+        self._stale = True
         scheduler: Any = self.lr_schedulers()
         if scheduler is not None:
             scheduler.step()

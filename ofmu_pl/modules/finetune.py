@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.errors import UserError
 from ofmu_pl.modules.base import UnlearningModule
@@ -57,8 +55,7 @@ class FineTune(UnlearningModule):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of the batch's mean loss."""
         (part,) = batch[self.split]
-        # This engine's gradient is a plain backward pass, which every kernel and checkpointing supports.
         with self.recipe.statistics(self.trained, self.split):
-            expansion = FiniteDifference(trainable(self.trained)).expand(self.loss(part), order=1)
+            expansion = self.gradient_engine().expand(self.loss(part), order=1)
         self._gradient_evaluations += 1
         return expansion.gradient, {"L": expansion.value}

@@ -11,7 +11,6 @@ from torch.func import functional_call, jvp, vjp
 
 from ofmu_pl.core.cg import Solution, conjugate_gradient
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
 from ofmu_pl.errors import UserError
 from ofmu_pl.modules.one_shot import OneShot, whole_split
@@ -54,7 +53,7 @@ class Influence(OneShot):
         sides = {name: whole_split(self, name, self.chunk) for name in ("forget", "retain")}
         sizes = {name: sum(len(b["labels"]) for b in batches) for name, batches in sides.items()}
         parameters = trainable(self.trained)
-        engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
+        engine = self.gradient_engine()
         gradients = {name: zeros_like(parameters) for name in sides}
         for name, batches in sides.items():
             for batch in batches:

@@ -143,7 +143,10 @@ class OFMU(UnlearningModule):
         """Refuse what the engine cannot differentiate, then make it."""
         preflight(self.trained, first_order=not self.exact, precision=str(self.trainer.precision))
         parameters = trainable(self.trained)
-        self.engine = Autograd(parameters) if self.exact else FiniteDifference(parameters, self.scheme)
+        if self.exact:
+            self.engine = Autograd(parameters, self.ranks)
+        else:
+            self.engine = FiniteDifference(parameters, self.scheme, ranks=self.ranks)
         self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
@@ -190,7 +193,11 @@ class OFMU(UnlearningModule):
         forget, retain = ({k: v[:AUDITED_SAMPLES] for k, v in b.items()} for b in (forget, retain))
         parameters = trainable(self.trained)
         with self.recipe.differentiable(self.trained):
-            reference: Engine = FiniteDifference(parameters, "central") if self.exact else Autograd(parameters)
+            reference: Engine
+            if self.exact:
+                reference = FiniteDifference(parameters, "central", ranks=self.ranks)
+            else:
+                reference = Autograd(parameters, self.ranks)
             before = self.engine.gradient_evaluations
             result = audit(
                 self.engine, reference, self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor

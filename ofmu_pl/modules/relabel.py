@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, zeros_like
 from ofmu_pl.errors import UserError
 from ofmu_pl.modules.two_terms import TwoTerms
@@ -61,7 +60,7 @@ class SalUn(RandomLabels):
             self.masks = [m.to(self.device) for m in self.masks]
             return
         parameters, data = trainable(self.trained), self._data
-        engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
+        engine = self.gradient_engine()
         gradient = zeros_like(parameters)
         n = len(data.splits["forget"])
         for start in range(0, n, data.batch_size):

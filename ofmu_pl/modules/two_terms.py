@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.errors import UserError
@@ -91,7 +90,7 @@ class TwoTerms(UnlearningModule):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """One gradient of each term, micro-batch by micro-batch."""
         parameters = trainable(self.trained)
-        engine = FiniteDifference(parameters)  # its gradient is a plain backward pass
+        engine = self.gradient_engine()
         gradient = zeros_like(parameters)
         self.prepare(batch)
         with self.recipe.statistics(self.trained, "forget"):

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("OFMU_SHARED", ROOT.parent / "shared")) / "data/cifar10"
 REDUCED = [
     *("--data.data", str(DATA), "--data.train_items", "10000", "--data.batch_size", "64"),
-    *("--model.network.width", "16", "--original.epochs", "5", "--model.optimizer.lr", "3e-3"),
-    *("--trainer.max_steps", "8", "--evaluation.every_n_steps", "null", "--evaluation.attack_samples", "1000"),
+    *("--model.network.width", "16", "--original.epochs", "5"),
+    *("--trainer.max_steps", "15", "--evaluation.every_n_steps", "null", "--evaluation.attack_samples", "1000"),
 ]
 
 
@@ -29,6 +29,6 @@ def test_real_images_end_to_end(scenario, tmp_path):
     before, after = ({k: m["value"] for k, m in results[side].items()} for side in ("before", "metrics"))
     assert before["TA"] > 45  # chance: 10
     assert after["UA"] > before["UA"]
-    if scenario == "classwise":
+    if scenario == "classwise":  # at random a model of five epochs has nothing memorised that could be forgotten
         assert results["reference"]["metrics"]["UA"]["value"] == 100
-        assert after["avg_gap"] < before["avg_gap"]
+        assert after["avg_gap"] < 0.5 * before["avg_gap"]

@@ -1,0 +1,55 @@
+r"""Several processes, one batch: every rank differentiates the plain loss of its rows, and results are added up.
+
+Losses, gradients, H u and D3L[u, v] are linear in the data once the vectors are fixed, so a sum over ranks is the
+only thing that is ever communicated, and no autograd graph crosses it. What is not linear (the similarity, norms, the
+combination of products) is computed from sums, alike on every rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from ofmu_pl.core.vectors import Vector
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that share each batch.
+
+    Attributes:
+        rank: Its number.
+        size: How many there are.
+        sharded: Whether parameters are FSDP2's shards, whose backward pass averages gradients over ranks by itself.
+    """
+
+    rank: int = 0
+    size: int = 1
+    sharded: bool = False
+
+    def share(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """This rank's rows of a batch that every rank holds: every ``size``-th."""
+        return batch if self.size == 1 else {k: v[self.rank :: self.size] for k, v in batch.items()}
+
+    def sum_(self, vector: Vector) -> None:
+        """In place the sum over ranks of a vector that each holds whole."""
+        if self.size > 1:
+            flat = torch.cat([x.reshape(-1) for x in vector])
+            dist.all_reduce(flat)
+            for x, part in zip(vector, flat.split([x.numel() for x in vector]), strict=True):
+                x.copy_(part.view_as(x))
+
+    def total(self, value: float) -> float:
+        """The sum over ranks of a number."""
+        if self.size == 1:
+            return value
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        x = torch.tensor(value, dtype=torch.float64, device=device)
+        dist.all_reduce(x)
+        return x.item()
+
+
+ALONE = Ranks()
+"""One process."""

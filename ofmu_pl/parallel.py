@@ -1,0 +1,59 @@
+"""From one device to many: Lightning's DDP, and FSDP2 by its ``ModelParallelStrategy``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.core.vectors import Vector
+from ofmu_pl.errors import UserError
+
+
+def ranks_of(strategy: Strategy) -> Ranks:
+    """How the processes of a strategy share batches.
+
+    Raises:
+        UserError: The strategy cannot run manual optimization, or cuts layers as well as batches.
+    """
+    if isinstance(strategy, SingleDeviceStrategy):
+        return Ranks()
+    if not isinstance(strategy, DDPStrategy | ModelParallelStrategy):
+        raise UserError(
+            f"{type(strategy).__name__} cannot run OFMU's inner and outer steps: set --trainer.strategy ddp, or FSDP2 "
+            "as in configs/hardware/fsdp2_4xh100.yaml (Lightning's FSDPStrategy has no manual optimization)."
+        )
+    sharded = isinstance(strategy, ModelParallelStrategy)
+    if isinstance(strategy, ModelParallelStrategy) and strategy.device_mesh["tensor_parallel"].size() > 1:
+        raise UserError(
+            "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the "
+            "number of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
+        )
+    return Ranks(dist.get_rank(), dist.get_world_size(), sharded)
+
+
+def shard(network: nn.Module, strategy: Any) -> None:
+    """Cut the parameters among ranks (FSDP2): each layer of a stack by itself, then the rest."""
+    mesh = strategy.device_mesh["data_parallel"]
+    for module in network.modules():
+        if isinstance(module, nn.ModuleList):
+            for layer in module:
+                fully_shard(layer, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+
+
+def scatter_(shards: Vector, whole: Vector) -> None:
+    """Write whole vectors, alike on every rank, into shards."""
+    for s, w in zip(shards, whole, strict=True):
+        s.copy_(distribute_tensor(w, s.device_mesh, s.placements, src_data_rank=None))  # type: ignore[attr-defined]
+
+
+def copy_whole(source: nn.Module, target: nn.Module) -> None:
+    """Write a sharded network's whole state into a plain one; takes all ranks."""
+    state = {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in source.state_dict().items()}
+    target.load_state_dict(state)

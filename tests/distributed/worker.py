@@ -1,0 +1,126 @@
+"""One rank of a run in float64: torch.distributed.run worker.py METHOD STRATEGY FILE [STEPS [CHECKPOINT]]."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import ModelParallelStrategy
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+from ofmu_pl.data import Authors, Digits
+from ofmu_pl.modules import NPO, OFMU, GradDiff
+from ofmu_pl.networks import CausalLM, SmallCNN
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from modules.training import TINY
+
+
+class Double:
+    """Makes a recipe's network float64."""
+
+    def build(self, datamodule, *, exact):
+        return super().build(datamodule, exact=exact).double()
+
+
+class DoubleLM(Double, CausalLM):
+    """Llama whose norms and softmax stay in float64: transformers casts them to float32, which rounds by 1e-8."""
+
+    def build(self, datamodule, *, exact):
+        module = super().build(datamodule, exact=exact)
+        for m in module.modules():
+            if isinstance(m, LlamaRMSNorm):
+                m.forward = partial(root_mean_square, m)
+        return module
+
+
+def root_mean_square(m, x):
+    return m.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + m.variance_epsilon)
+
+
+def softmax_in_place(x, dim=None, dtype=None, _softmax=torch.nn.functional.softmax, **_):
+    return _softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
+
+
+torch.nn.functional.softmax = softmax_in_place
+
+
+class DoubleCNN(Double, SmallCNN):
+    def logits(self, module, batch):
+        return super().logits(module, batch | {"images": batch["images"].double()})
+
+
+def adam(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+def make(method):
+    lm, cnn = DoubleLM(config=dict(TINY)), DoubleCNN(width=8)
+    ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
+    return {
+        "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
+        "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
+        "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
+        "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
+        "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu),
+        "graddiff-cnn": lambda: GradDiff(cnn, optimizer=adam),
+    }[method]()
+
+
+class Batches(pl.Callback):
+    """Ids of all batches, as the ranks of a run see them before they share them."""
+
+    def __init__(self):
+        self.ids = []
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        key = "ids" if "ids" in batch["forget"][0] else "index"
+        self.ids.append([[b[key].tolist() for b in batch[s]] for s in batch])
+
+
+def main(method, strategy, file, steps=8, checkpoint=None):
+    torch.set_num_threads(1)
+    module = make(method)
+    options = {"streams": module.streams, "pairs": module.pairs}
+    if method.endswith("lm"):
+        data = Authors(authors=4, forget_authors=1, batch_size=4, **options)
+    else:
+        data = Digits(forget_classes=[0], train_items=300, batch_size=8, **options)
+    strategies = {
+        "one": "auto",
+        "ddp": "ddp",
+        "fsdp2": ModelParallelStrategy(
+            data_parallel_size=2,
+            tensor_parallel_size=1,
+            process_group_backend="gloo",
+            save_distributed_checkpoint=False,
+        ),
+    }
+    seen = Batches()
+    keep = ModelCheckpoint(
+        Path(file).parent, every_n_train_steps=4, save_top_k=-1, filename=f"{Path(file).stem}-{{step}}"
+    )
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1 if strategy == "one" else 2,
+        strategy=strategies[strategy],
+        max_steps=int(steps),
+        max_epochs=-1,
+        logger=False,
+        callbacks=[seen, keep],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        use_distributed_sampler=False,
+    )
+    torch.manual_seed(0)
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
+    if trainer.is_global_zero:
+        torch.save({"state": state, "batches": seen.ids}, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
