@@ -116,10 +116,15 @@ class UnlearningModule(pl.LightningModule):
         """The optimizer over the trainable parameters, with its scheduler if there is one.
 
         Raises:
-            UserError: A paged optimizer of bitsandbytes on a CPU, where nothing is paged.
+            UserError: An optimizer of bitsandbytes on shards, or a paged one on a CPU, where nothing is paged.
         """
         assert self.network is not None, "configure_model has not run"
         optimizer = self.make_optimizer(trainable(self.network))
+        if self.ranks.sharded and type(optimizer).__module__.startswith("bitsandbytes"):
+            raise UserError(
+                f"{type(optimizer).__name__} cannot step on FSDP2's shards (its kernels take whole tensors): take "
+                "torch.optim.AdamW, or set --trainer.strategy ddp."
+            )
         if getattr(optimizer, "is_paged", False) and self.device.type != "cuda":
             name = type(optimizer).__name__
             raise UserError(
