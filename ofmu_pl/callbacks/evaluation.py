@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.callbacks.reference import Reference
 from ofmu_pl.callbacks.table import Metrics, print_table
+from ofmu_pl.errors import UserError
 from ofmu_pl.files import write_json
 from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.provenance import provenance, weights_hash
@@ -28,6 +29,8 @@ class Evaluation(pl.Callback, ABC):
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
     """
 
+    judges: ClassVar[Literal["text", "images"]]
+    """Which data it is for."""
     definition: str = "exact"
     scores_class: ClassVar[Any]
     """Of one set's scores: has ``as_dict`` and ``from_dict``."""
@@ -81,6 +84,20 @@ class Evaluation(pl.Callback, ABC):
             scores: Of the model after the run.
             columns: Metrics ``before``, ``after`` (or of the ``model``, where nothing was trained), ``retrained``.
         """
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse data of the other kind.
+
+        Raises:
+            UserError: Text for a judge of images, or images for one of text.
+        """
+        data = data_of(trainer)
+        if data.holds != self.judges:
+            kind = {"text": "TextEvaluation", "images": "ImageEvaluation"}[data.holds]
+            raise UserError(
+                f"{type(self).__name__} judges {self.judges}, and '{data.name}' holds {data.holds}: set "
+                f"--evaluation {kind}."
+            )
 
     # Around training -------------------------------------------------------------------------------------------------
 

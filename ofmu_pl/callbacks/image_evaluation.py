@@ -37,6 +37,7 @@ class ImageEvaluation(Evaluation):
         pictures: Draw metrics, confidences, confusion and forgotten images.
     """
 
+    judges = "images"
     scores_class = ImageScores
 
     def __init__(

@@ -46,6 +46,7 @@ class TextEvaluation(Evaluation):
         gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
     """
 
+    judges = "text"
     scores_class = SetScores
 
     def __init__(
@@ -64,7 +65,8 @@ class TextEvaluation(Evaluation):
         self.ceiling: Metrics = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse a second reference alone."""
+        """Refuse a second reference alone, too."""
+        super().setup(trainer, pl_module, stage)
         if self.second_source is not None and self.source is None:
             raise UserError("A second reference needs a first: set --evaluation.reference too.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 from torch import Tensor
@@ -37,6 +37,8 @@ class PairedDataModule(pl.LightningDataModule):
     """
 
     name: str
+    holds: ClassVar[Literal["text", "images"]]
+    """What networks, methods and judges must be able to read."""
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class ImageDataModule(PairedDataModule):
         class_names: One a class.
     """
 
+    holds = "images"
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
     split: Split

@@ -33,6 +33,8 @@ class TextDataModule(PairedDataModule):
         encoder: Turns rows into tokens.
     """
 
+    holds = "text"
+
     def __init__(
         self,
         batch_size: int = 32,

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 import torch
@@ -60,6 +60,9 @@ class UnlearningModule(pl.LightningModule):
         self._whole: list[nn.Module] = []
         self._stale = True
 
+    needs: ClassVar[Literal["text", "images"] | None] = None
+    """The only data that the method works on; ``None``: any."""
+
     # What a subclass says ------------------------------------------------------------------------------------------
 
     @property
@@ -104,6 +107,13 @@ class UnlearningModule(pl.LightningModule):
         """Make the network, once, from the recipe."""
         if self.network is not None:
             return
+        holds = self._data.holds
+        for what, wanted in ((type(self).__name__, self.needs), (type(self.recipe).__name__, self.recipe.reads)):
+            if wanted not in (None, holds):
+                raise UserError(
+                    f"{what} is for {wanted}, and '{self._data.name}' holds {holds}: choose another method, network or "
+                    "data (README: Other methods, other data; Images)."
+                )
         self.network = self.recipe.build(self._data, exact=self.exact)
         self.ranks = ranks_of(self.trainer.strategy)
         if self.ranks.sharded:

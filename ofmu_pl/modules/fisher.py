@@ -30,6 +30,8 @@ class Fisher(OneShot):
         micro_batch_size: Images whose gradients are held at a time.
     """
 
+    needs = "images"
+
     def __init__(
         self,
         network: Network,

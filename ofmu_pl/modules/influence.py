@@ -33,6 +33,8 @@ class Influence(OneShot):
         micro_batch_size: Images at a time.
     """
 
+    needs = "images"
+
     def __init__(
         self,
         network: Network,

@@ -47,6 +47,7 @@ class NPO(_Preference):
         kwargs: Of ``TwoTerms``.
     """
 
+    needs = "text"
     per_item_reference: tuple[str, ...] = ("forget",)
 
     def forget_losses(self, part: Batch) -> Tensor:
@@ -79,6 +80,7 @@ class DPO(_Preference):
     The other answer is a refusal (IdkDPO) or a made-up answer (AltPO): the data's stream ``alternative``.
     """
 
+    needs = "text"
     per_item_reference: tuple[str, ...] = ("forget", ALTERNATIVE)
     forget_gradients = 2  # of the forget answers and of the others
     _alternatives: Batch

@@ -21,6 +21,8 @@ class RandomLabels(TwoTerms):
     every pass, from all classes, the true one included, and from the first ten of CIFAR-100's by default.)
     """
 
+    needs = "images"
+
     def on_train_start(self) -> None:
         """Draw the labels."""
         super().on_train_start()

@@ -28,6 +28,8 @@ class RMU(TwoTerms):
         kwargs: Of ``TwoTerms``.
     """
 
+    needs = "text"
+
     def __init__(
         self,
         network: Network,

@@ -55,6 +55,8 @@ class TwoTerms(UnlearningModule):
             raise UserError(f"gamma={gamma} and alpha={alpha} are weights of losses: set both to 0 or more.")
         if retain_loss == "embedding" and layer is None:
             raise UserError("The retain loss 'embedding' needs a layer: set --model.layer, such as model.layers.7.")
+        if retain_loss == "embedding":
+            self.needs = "text"  # type: ignore[misc]
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
         self.reference_nll: dict[str, Tensor] = {}
         self._copy: list[nn.Module] = []  # in a list, so that Lightning neither saves nor moves nor trains it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -18,6 +18,8 @@ class Network(ABC):
     """A recipe for a network: cheap to construct, so that the weights are made once, where the trainer wants them."""
 
     tokenizer_source: str | None = None
+    reads: ClassVar[Literal["text", "images"]]
+    """Which data it is for."""
 
     @abstractmethod
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:

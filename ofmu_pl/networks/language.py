@@ -40,6 +40,8 @@ class CausalLM(Network):
         UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
     """
 
+    reads = "text"
+
     def __init__(
         self,
         path: str | None = None,

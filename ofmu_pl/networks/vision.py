@@ -36,6 +36,8 @@ class ImageNetwork(Network):
             through the statistics alone (research/vision-anchors.md, section 6). Second-order passes are always frozen.
     """
 
+    reads = "images"
+
     def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
         self.path, self.bn_mode = path, bn_mode
 

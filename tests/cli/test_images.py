@@ -71,6 +71,9 @@ def test_an_exported_model_is_measured_alike(run, tmp_path):
         (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
         (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
         (["--model.network.path", "nowhere"], "holds no readable model"),
+        (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
+        (["-c", str(ROOT / "configs/methods/npo.yaml")], "NPO is for text, and 'digits' holds images"),
+        (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],
 )
 def test_bad_input_is_one_sentence(run, tmp_path, capsys, words, expected):
