@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from ofmu_pl.data import image_files
+from ofmu_pl.data import cifar_parquet
 from ofmu_pl.data.image_files import NAMES, read_cifar, read_digits
 from ofmu_pl.errors import UserError
 
@@ -149,7 +149,7 @@ def test_real_images_have_the_known_pixels_and_are_decoded_once(real, cache, mon
     assert images.test_labels.bincount().tolist() == [1000] * 10
     assert torch.equal(images.images, images.test_images[:200])
 
-    monkeypatch.setattr(image_files, "_decode_image", refuse_to_decode)
+    monkeypatch.setattr(cifar_parquet, "_decode_image", refuse_to_decode)
     again = read_cifar(str(real), 10, False)
     for name in ("images", "labels", "test_images", "test_labels"):
         assert torch.equal(getattr(again, name), getattr(images, name))
@@ -228,7 +228,7 @@ def test_a_damaged_cache_is_decoded_anew(folder, cache, how, monkeypatch):
     (path,) = cache.iterdir()
     damage(path, how)
     same(read_cifar(str(folder), 10, False), made)
-    monkeypatch.setattr(image_files, "_decode_image", refuse_to_decode)
+    monkeypatch.setattr(cifar_parquet, "_decode_image", refuse_to_decode)
     same(read_cifar(str(folder), 10, False), made)
     assert list(cache.iterdir()) == [path], "written anew, and nothing beside it"
 
@@ -241,11 +241,11 @@ def test_the_cache_follows_the_files_and_the_decoder(folder, cache, monkeypatch)
     same(second, made)
     assert second.hash != first.hash
     assert len(list(cache.iterdir())) == 2
-    monkeypatch.setattr(image_files.PIL, "__version__", "0.0.0")
+    monkeypatch.setattr(cifar_parquet.PIL, "__version__", "0.0.0")
     read_cifar(str(folder), 10, False)
     assert len(list(cache.iterdir())) == 3
     shutil.copytree(folder, folder.parent / "elsewhere")
-    monkeypatch.setattr(image_files, "_decode_image", refuse_to_decode)
+    monkeypatch.setattr(cifar_parquet, "_decode_image", refuse_to_decode)
     same(read_cifar(str(folder.parent / "elsewhere"), 10, False), made)
 
 
