@@ -42,6 +42,8 @@ from ofmu_pl.networks.vision import ImageNetwork
 class Parser(LightningArgumentParser):
     """A parser whose errors are one line, without pages of usage."""
 
+    command = "fit"
+
     def error(self, message: str, ex: Exception | None = None) -> Any:
         """Print the message and exit with code 2 (or raise, where jsonargparse asks for that to try alternatives)."""
         if not self.exit_on_error:
@@ -51,8 +53,21 @@ class Parser(LightningArgumentParser):
         unknown = re.search(r"class_path '[\w.]*?(\w+)'[^']*Option '([^']+)' is not accepted", text)
         if unknown:
             text = f"{unknown[1]} has no option '{unknown[2]}'"
-        sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl fit --help, or --model.help CLASS).\n")
+        classes = ", or --model.help CLASS" if self.command == "fit" else ""
+        sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl {self.command} --help{classes}).\n")
         sys.exit(2)
+
+
+class BenchmarkParser(Parser):
+    """The same for the command ``benchmark``."""
+
+    command = "benchmark"
+
+
+BENCHMARK = {
+    "prog": "ofmu_pl benchmark",
+    "description": "Run every method in every scenario with every seed, and write tables and pictures (images).",
+}
 
 
 class UnlearningCLI(LightningCLI):
@@ -178,7 +193,7 @@ def main(args: list[str] | None = None) -> None:
             auto_cli(report, args=words[1:])
             return
         if words[:1] == ["benchmark"]:
-            auto_cli(benchmark, args=words[1:], as_positional=False)
+            auto_cli(benchmark, args=words[1:], as_positional=False, parser_class=BenchmarkParser, **BENCHMARK)
             return
         UnlearningCLI(
             UnlearningModule,

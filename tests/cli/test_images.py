@@ -153,3 +153,14 @@ def test_bad_benchmarks_are_refused(tmp_path, capsys, old, new, expected):
         main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
     assert stop.value.code == 1
     assert expected in capsys.readouterr().err
+
+
+def test_an_unknown_option_of_a_benchmark_is_one_line(tmp_path, capsys):
+    config = tmp_path / "bad.yaml"
+    config.write_text(BENCHMARK.format(root=ROOT) + "sedes: [1]\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", "--config", str(config)])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "sedes" in line
+    assert "benchmark --help" in line
