@@ -8,6 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
+from ofmu_pl.callbacks.evaluation import data_of
 from ofmu_pl.files import replacing, write_json
 from ofmu_pl.provenance import provenance
 
@@ -39,7 +40,7 @@ def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> 
     network = pl_module.whole_network()
     if not trainer.is_global_zero:
         return
-    datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
+    datamodule = data_of(trainer)
     facts = provenance(
         datamodule,
         method=type(pl_module).__name__,

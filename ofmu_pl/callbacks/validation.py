@@ -8,6 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 
+from ofmu_pl.callbacks.evaluation import data_of
 from ofmu_pl.files import write_json
 from ofmu_pl.metrics import probability
 from ofmu_pl.networks.scoring import score_rows
@@ -28,7 +29,7 @@ class ValidationRows(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Measure and write."""
         log_dir = trainer.log_dir  # takes all ranks
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        data = data_of(trainer)
         reported = {row["question"] for rows in data.evaluation_sets.values() for row in rows}
         unseen = [row for row in data.splits["retain"] if row["question"] not in reported]
         rng = np.random.default_rng(data.seed)

@@ -93,17 +93,16 @@ class AutogradExpansion:
         graph is freed while it is walked, so a second call builds it again.
         """
         keep = self._graph is not None and self.order > 2
-        vector, product = combine(u), zeros_like(self.gradient)
-        for g in self._graphs():
-            create = keep and self._hvp is None
-            hu = self.engine.grad(g, vector, 2 / len(self.loss), create=create, retain=keep)
-            add_(product, [(1.0, [x.detach() for x in hu])])
-            if create:
-                self._hvp = (u, hu)
-            if not keep:
-                self._graph = None
-        self.engine.ranks.sum_(product)
-        add_(out, [(alpha, product)])
+        vector = combine(u)
+        with self.engine.ranks.adding(out) as part:
+            for g in self._graphs():
+                create = keep and self._hvp is None
+                hu = self.engine.grad(g, vector, 2 / len(self.loss), create=create, retain=keep)
+                add_(part, [(alpha, [x.detach() for x in hu])])
+                if create:
+                    self._hvp = (u, hu)
+                if not keep:
+                    self._graph = None
 
     def third(self, u: Combination, v: Vector, w: Combination) -> Vector:
         """``D3L[u, v] + H w`` in one backward pass of <H u, v> + <g, w>; the kept graphs are spent."""

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.core.ranks import ALONE, Ranks
-from ofmu_pl.core.vectors import Combination, Vector, add_, combination_norm, norm, zeros_like
+from ofmu_pl.core.vectors import Combination, Vector, add_, combination_norm, is_sharded, norm, zeros_like
 
 Scheme = Literal["forward", "central"]
 STEPS: dict[tuple[torch.dtype, str], tuple[float, float]] = {
@@ -88,27 +88,22 @@ class FiniteDifference:
         ``out`` stands in for ``.grad`` meanwhile, so that nothing of a gradient's size is allocated, but where ranks
         hold whole vectors and their sums have to be kept apart from what is in ``out`` already.
         """
-        ranks = self.ranks
-        apart = ranks.size > 1 and not ranks.sharded
-        target = zeros_like(self.parameters) if apart else out
-        weight = alpha * ranks.size if ranks.sharded else alpha  # FSDP2 takes the mean over ranks
+        weight = alpha * self.ranks.size if is_sharded(out) else alpha  # FSDP2 takes the mean over ranks
         kept = [p.grad for p in self.parameters]
-        for p, o in zip(self.parameters, target, strict=True):
-            p.grad = o
         value = 0.0
-        try:
-            for term in loss:
-                x = term()
-                (weight * x).backward()
-                value += x.item()
-        finally:
-            for p, g in zip(self.parameters, kept, strict=True):
-                p.grad = g
-        if apart:
-            ranks.sum_(target)
-            add_(out, [(1.0, target)])
+        with self.ranks.adding(out) as part:
+            for p, o in zip(self.parameters, part, strict=True):
+                p.grad = o
+            try:
+                for term in loss:
+                    x = term()
+                    (weight * x).backward()
+                    value += x.item()
+            finally:
+                for p, g in zip(self.parameters, kept, strict=True):
+                    p.grad = g
         self.gradient_evaluations += 1
-        return ranks.total(value)
+        return self.ranks.total(value)
 
     def differences(self, direction: Combination, step: float) -> list[tuple[Combination, float]]:
         """The displacements of the scheme and their weights: D f ~ sum_i weight_i f(theta + displacement_i).

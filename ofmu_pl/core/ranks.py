@@ -7,12 +7,14 @@ combination of products) is computed from sums, alike on every rank.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 
-from ofmu_pl.core.vectors import Vector
+from ofmu_pl.core.vectors import Vector, add_, is_sharded, zeros_like
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Ranks:
     Attributes:
         rank: Its number.
         size: How many there are.
-        sharded: Whether parameters are FSDP2's shards, whose backward pass averages gradients over ranks by itself.
+        sharded: Whether the network is FSDP2's (the exact engine works on a whole copy of it even so).
     """
 
     rank: int = 0
@@ -40,6 +42,20 @@ class Ranks:
             dist.all_reduce(flat)
             for x, part in zip(vector, flat.split([x.numel() for x in vector]), strict=True):
                 x.copy_(part.view_as(x))
+
+    @contextmanager
+    def adding(self, out: Vector) -> Iterator[Vector]:
+        """Where to add a rank's part of what belongs into ``out``: ``out`` itself, or apart until the parts are summed.
+
+        Apart only where ranks hold whole vectors; FSDP2's backward pass sums into shards by itself.
+        """
+        if self.size == 1 or is_sharded(out):
+            yield out
+            return
+        part = zeros_like(out)
+        yield part
+        self.sum_(part)
+        add_(out, [(1.0, part)])
 
     def total(self, value: float) -> float:
         """The sum over ranks of a number."""

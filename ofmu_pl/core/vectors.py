@@ -19,6 +19,11 @@ Combination = Sequence[tuple[float, Sequence[Tensor]]]
 """A linear combination ``sum_i c_i x_i`` that is never stored: pairs (c_i, x_i)."""
 
 
+def is_sharded(x: Sequence[Tensor]) -> bool:
+    """Whether ranks hold FSDP2's shards of the vector, not all of it."""
+    return isinstance(x[0], DTensor)
+
+
 def _flat(x: Tensor) -> Tensor:
     x = x.to_local() if isinstance(x, DTensor) else x
     return x.reshape(-1) if x.dtype == torch.float64 else x.reshape(-1).float()
@@ -27,8 +32,8 @@ def _flat(x: Tensor) -> Tensor:
 def dot(x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
     """Inner product ``<x, y>``; of shards, summed over ranks."""
     total = torch.stack([torch.dot(_flat(a), _flat(b)) for a, b in zip(x, y, strict=True)]).sum()
-    if isinstance(x[0], DTensor):
-        dist.all_reduce(total, group=x[0].device_mesh.get_group())
+    if is_sharded(x):
+        dist.all_reduce(total, group=x[0].device_mesh.get_group())  # type: ignore[attr-defined]
     return total.item()
 
 

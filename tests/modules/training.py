@@ -16,6 +16,11 @@ TINY = {
 
 def train(module, steps=2, callbacks=(), ckpt_path=None, **data):
     data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs, **data)
+    return fit(module, data, steps, callbacks, ckpt_path)
+
+
+def fit(module, data, steps, callbacks=(), ckpt_path=None):
+    """Run a method quietly, its network initialised alike each time; returns the trainer."""
     trainer = Trainer(
         accelerator="cpu",
         devices=1,
