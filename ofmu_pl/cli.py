@@ -29,6 +29,8 @@ from ofmu_pl.callbacks.evaluation import Evaluation
 from ofmu_pl.callbacks.export import ModelExport
 from ofmu_pl.callbacks.image_evaluation import RETRAIN, ImageEvaluation
 from ofmu_pl.callbacks.progress import IterationProgressBar
+from ofmu_pl.callbacks.resumable import Resumable
+from ofmu_pl.checkpoints import WholeFiles, resumed_from, settings
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.experiments.benchmark import benchmark
@@ -113,21 +115,40 @@ class UnlearningCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, logging to ``logs/<benchmark>/<method>/version_N`` unless a logger was configured."""
         trainer_config = self._get(self.config_init, "trainer", default={})
+        folder = self.method_folder
         if trainer_config.get("logger") in (None, True) and not trainer_config.get("fast_dev_run"):
-            run_folder = (
-                Path(self._get(self.config_init, "logs"))
-                / (self._get(self.config_init, "benchmark") or self.datamodule.name)
-                / (self._get(self.config_init, "method") or type(self.model).__name__.lower())
-            )
-            kwargs["logger"] = TensorBoardLogger(run_folder.parent, name=run_folder.name, default_hp_metric=False)
+            kwargs["logger"] = TensorBoardLogger(folder.parent, name=folder.name, default_hp_metric=False)
+        kwargs["plugins"] = [*(trainer_config.get("plugins") or []), WholeFiles()]
         if self.subcommand == "fit":
             kwargs["limit_val_batches"] = 0  # the evaluation callback measures
-            if trainer_config.get("enable_progress_bar") is not False:
-                kwargs["callbacks"] = [*(trainer_config.get("callbacks") or []), IterationProgressBar()]
+            bar = [IterationProgressBar()] if trainer_config.get("enable_progress_bar") is not False else []
+            # First, so that a checkpoint of its own is written before anything else looks at the iteration.
+            kwargs["callbacks"] = [Resumable(self.settings), *(trainer_config.get("callbacks") or []), *bar]
         return super().instantiate_trainer(**kwargs)
 
+    @property
+    def method_folder(self) -> Path:
+        """``logs/<benchmark>/<method>``, which holds the versions of a run."""
+        benchmark = self._get(self.config_init, "benchmark") or self.datamodule.name
+        method = self._get(self.config_init, "method") or type(self.model).__name__.lower()
+        return Path(self._get(self.config_init, "logs")) / benchmark / method
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a run that goes on must have in common with the one before."""
+        return settings(self.config[self.subcommand].as_dict())
+
     def before_fit(self) -> None:
-        """Train what the configuration leaves out: the model that must forget, and the retrained one."""
+        """Verify what the run goes on from, and train what the configuration leaves out."""
+        chosen = self.config_init[self.subcommand]
+        if chosen.get("ckpt_path"):
+            chosen["ckpt_path"] = resumed_from(
+                chosen["ckpt_path"], self.method_folder, self.settings if self.subcommand == "fit" else None
+            )
+        self._train_originals()
+
+    def _train_originals(self) -> None:
+        """The model that must forget, and the retrained one, where there are none."""
         recipe, how = self.model.recipe, self._get(self.config_init, "original")
         if not isinstance(recipe, ImageNetwork) or not self.model.unlearns:
             return
@@ -220,12 +241,14 @@ def main(args: list[str] | None = None) -> None:
     except (UserError, DivergedError) as error:
         _fail(str(error))
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail(
+                f"The disk is full ({error.filename or os.getcwd()}): free some space, then go on with --ckpt_path "
+                "last; the checkpoints in the run's folder are whole."
+            )
+        if error.errno not in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
-        _fail(
-            f"The disk is full ({error.filename or os.getcwd()}): free some space, then resume with --ckpt_path and "
-            "the last checkpoint in the run's folder, which is whole."
-        )
+        _fail(f"'{error.filename}' cannot be written ({error.strerror}): give another folder with --logs.")
 
 
 def _fail(sentence: str) -> None:

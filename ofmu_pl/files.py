@@ -15,19 +15,36 @@ from typing import Any
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``, file or folder, that takes its place if the block succeeds."""
+    """A temporary path beside ``path``, file or folder, that takes its place if the block succeeds.
+
+    What it holds is on the disk before the name points at it, so a power cut leaves the old content or the new.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
+        for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
+            _sync(file)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         os.replace(temporary, path)
+        _sync(path.parent)
     finally:
         if temporary.is_dir() and not temporary.is_symlink():
             shutil.rmtree(temporary)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on the disk."""
+    if path.is_symlink():
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

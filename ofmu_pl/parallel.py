@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
 from torch import nn
@@ -53,7 +56,40 @@ def scatter_(shards: Vector, whole: Vector) -> None:
         s.copy_(distribute_tensor(w, s.device_mesh, s.placements, src_data_rank=None))  # type: ignore[attr-defined]
 
 
-def copy_whole(source: nn.Module, target: nn.Module) -> None:
-    """Write a sharded network's whole state into a plain one; takes all ranks."""
-    state = {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in source.state_dict().items()}
-    target.load_state_dict(state)
+class Replica:
+    """A whole copy of a sharded network on every rank, made when it is first asked for.
+
+    Args:
+        build: Makes a network of the same architecture.
+    """
+
+    def __init__(self, build: Callable[[], nn.Module]) -> None:
+        self.build, self.stale = build, True
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """The copy, however stale."""
+        return self.build()
+
+    def of(self, sharded: nn.Module, device: torch.device) -> nn.Module:
+        """The copy, brought up to date if it is stale (takes all ranks)."""
+        if self.stale:
+            state = {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in sharded.state_dict().items()}
+            self.network.to(device).load_state_dict(state)
+            self.stale = False
+        return self.network
+
+
+def check_rows(datamodule: Any, streams: tuple[str, ...], ranks: Ranks) -> None:
+    """Refuse batches that FSDP2's ranks cannot share evenly.
+
+    Raises:
+        UserError: Rows that do not divide among ranks.
+    """
+    for stream in streams:
+        rows = min(datamodule.batch_size, len(datamodule.splits[stream]))
+        if rows % ranks.size:
+            raise UserError(
+                f"A batch of {rows} {stream} rows does not divide among {ranks.size} ranks, and under FSDP2 "
+                "all must make the same passes: set --data.batch_size to a multiple."
+            )

@@ -24,8 +24,13 @@ def is_sharded(x: Sequence[Tensor]) -> bool:
     return isinstance(x[0], DTensor)
 
 
+def local(x: Tensor) -> Tensor:
+    """This rank's part of a tensor, sharing its memory."""
+    return x.to_local() if isinstance(x, DTensor) else x
+
+
 def _flat(x: Tensor) -> Tensor:
-    x = x.to_local() if isinstance(x, DTensor) else x
+    x = local(x)
     return x.reshape(-1) if x.dtype == torch.float64 else x.reshape(-1).float()
 
 

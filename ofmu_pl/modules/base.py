@@ -22,8 +22,9 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.parallel import copy_whole, ranks_of, scatter_, shard
+from ofmu_pl.parallel import Replica, check_rows, ranks_of, scatter_, shard
 
 
 class UnlearningModule(pl.LightningModule):
@@ -37,7 +38,10 @@ class UnlearningModule(pl.LightningModule):
         optimizer: Takes the parameters; the paper's experiments use AdamW at 1e-5. A ``class_path`` in files.
         scheduler: Takes the optimizer and is stepped once an outer iteration; ``null``: constant rate.
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
-        micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all.
+        micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. Halved
+            by itself where a GPU's memory does not do.
+        rollbacks: How often a diverged iteration is taken back, with all further steps halved; 0: the run stops. Costs
+            a copy of the weights and of the optimizer's state.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class UnlearningModule(pl.LightningModule):
         scheduler: LRSchedulerCallable | None = None,
         gradient_clip: float | None = 1.0,
         micro_batch_size: int | None = None,
+        rollbacks: int = 0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -56,12 +61,14 @@ class UnlearningModule(pl.LightningModule):
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
         self._iteration = 0
         self.ranks = ALONE
-        # Whole copy of a sharded network; in a list, so that Lightning neither saves nor moves it.
-        self._whole: list[nn.Module] = []
-        self._stale = True
+        self.recovery = Recovery(rollbacks)
+        self._replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
 
     needs: ClassVar[Literal["text", "images"] | None] = None
     """The only data that the method works on; ``None``: any."""
+
+    moves_parameters: ClassVar[bool] = False
+    """Whether ``iterate`` moves the parameters before the optimizer does."""
 
     # What a subclass says ------------------------------------------------------------------------------------------
 
@@ -117,10 +124,11 @@ class UnlearningModule(pl.LightningModule):
         self.network = self.recipe.build(self._data, exact=self.exact)
         self.ranks = ranks_of(self.trainer.strategy)
         if self.ranks.sharded:
-            self._check_sharding()
+            check_rows(self._data, self.streams, self.ranks)
             shard(self.network, self.trainer.strategy)
-            if self.exact:  # differentiates whole parameters; optimizer state and checkpoints stay sharded
-                self._whole.append(self.recipe.build(self._data, exact=True))
+            # The exact engine differentiates the whole copy; optimizer state and checkpoints stay sharded.
+            build = partial(self.recipe.build, self._data, exact=self.exact)
+            self._replica = Replica(build if self.exact else lambda: build().eval())
 
     def configure_optimizers(self) -> Any:
         """The optimizer over the trainable parameters, with its scheduler if there is one.
@@ -156,21 +164,26 @@ class UnlearningModule(pl.LightningModule):
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         started = time.perf_counter()
-        if self.exact:
-            self.whole_network()
         self._iteration = self.trainer.global_step + 1
-        try:
-            gradient, scalars = self.iterate(batch)
-        except ZeroDivisionError as error:
-            raise self.diverged("a gradient vanished, so the similarity does not exist") from error
-        self._check_direction(gradient, scalars)
-        self._descend(gradient)
+        with torch.autocast(self.device.type, enabled=False):  # ``mean`` turns it on around forward passes alone
+            scalars = self.recovery.run(self, partial(self._attempt, batch))
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
         shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, batch_size=1)
+
+    def _attempt(self, batch: dict[str, list[Batch]]) -> dict[str, float]:
+        if self.exact:
+            self.whole_network()
+        try:
+            gradient, scalars = self.iterate(batch)
+        except ZeroDivisionError as error:
+            raise self.diverged("a gradient vanished, so the similarity does not exist") from error
+        self._check_direction(gradient, scalars)
+        self._descend(gradient)
+        return scalars
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Nothing: the evaluation callback measures."""
@@ -181,6 +194,7 @@ class UnlearningModule(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the hashes of the data that the weights have seen."""
         checkpoint["data_hashes"] = dict(self._data.hashes)
+        checkpoint["step_scale"] = self.recovery.step_scale
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to go on with other data.
@@ -195,6 +209,7 @@ class UnlearningModule(pl.LightningModule):
                     f"The checkpoint was made with other data (split '{split}' has hash {now.get(split)}, "
                     f"the checkpoint's {value}): give the run the same --data options, or start without --ckpt_path."
                 )
+        self.recovery.step_scale = checkpoint.get("step_scale", 1.0)
 
     # Helpers of subclasses -----------------------------------------------------------------------------------------
 
@@ -207,7 +222,7 @@ class UnlearningModule(pl.LightningModule):
     def trained(self) -> nn.Module:
         """The network, once it is made."""
         assert self.network is not None, "configure_model has not run"
-        return self._whole[0] if self.exact and self._whole else self.network
+        return self._replica.network if self._replica and self.exact else self.network
 
     def mean(self, batch: Batch, sample_values: Callable[[Batch], Tensor]) -> Loss:
         """The batch's mean of a value of each sample, as one term a micro-batch.
@@ -218,7 +233,8 @@ class UnlearningModule(pl.LightningModule):
         """
 
         def term(part: Batch, size: int) -> Tensor:
-            return sample_values(part).sum() / size
+            with self.trainer.precision_plugin.forward_context():
+                return sample_values(part).sum() / size
 
         size = len(next(iter(batch.values())))
         mine = self.ranks.share(batch)
@@ -238,28 +254,12 @@ class UnlearningModule(pl.LightningModule):
     def whole_network(self) -> nn.Module:
         """The network, or where ranks hold shards of it a whole copy on each (takes all ranks), to look at."""
         assert self.network is not None, "configure_model has not run"
-        if not self.ranks.sharded:
-            return self.network
-        if not self._whole:
-            self._whole.append(self.recipe.build(self._data, exact=False).eval())
-        if self._stale:
-            copy_whole(self.network, self._whole[0].to(self.device))
-            self._stale = False
-        return self._whole[0]
+        return self.network if self._replica is None else self._replica.of(self.network, self.device)
 
-    def _check_sharding(self) -> None:
-        """What FSDP2 cannot do here.
-
-        Raises:
-            UserError: Rows that do not divide among ranks.
-        """
-        for stream in self.streams:
-            rows = min(self._data.batch_size, len(self._data.splits[stream]))
-            if rows % self.ranks.size:
-                raise UserError(
-                    f"A batch of {rows} {stream} rows does not divide among {self.ranks.size} ranks, and under FSDP2 "
-                    "all must make the same passes: set --data.batch_size to a multiple."
-                )
+    def weights_changed(self) -> None:
+        """Whole copies of the network are out of date."""
+        if self._replica is not None:
+            self._replica.stale = True
 
     @property
     def remedy(self) -> str:
@@ -306,18 +306,22 @@ class UnlearningModule(pl.LightningModule):
             with torch.no_grad():
                 scatter_(parameters, trainable(self.trained))
             gradient = shards
-        before = norm(parameters)
         for p, g in zip(parameters, gradient, strict=True):
             p.grad = g
-        optimizer.step()
+        before = norm(parameters)
+
+        def check(*_: Any) -> None:
+            after = norm(parameters)
+            if not after <= 2 * before:  # also true for NaN
+                raise self.diverged(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
+
+        self.weights_changed()
+        with self.recovery.step(optimizer.optimizer, check):
+            optimizer.step()
         optimizer.zero_grad()
-        self._stale = True
         scheduler: Any = self.lr_schedulers()
         if scheduler is not None:
             scheduler.step()
-        after = norm(parameters)
-        if not after <= 2 * before:  # also true for NaN
-            raise self.diverged(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
 
 
 def peak_memory(device: torch.device) -> float:

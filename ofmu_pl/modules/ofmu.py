@@ -63,7 +63,10 @@ class OFMU(UnlearningModule):
         scheduler: Of the outer learning rate, stepped once an outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
+        rollbacks: How often a diverged iteration is taken back, with inner and outer steps halved from there on.
     """
+
+    moves_parameters = True
 
     def __init__(
         self,
@@ -161,7 +164,13 @@ class OFMU(UnlearningModule):
             (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
         steps = ascend(
-            self.engine, losses[:-1], self.inner_lr, self.beta, self.norm_floor, self.inner_clip, self.similarity_every
+            self.engine,
+            losses[:-1],
+            self.inner_lr * self.recovery.step_scale,
+            self.beta,
+            self.norm_floor,
+            self.inner_clip,
+            self.similarity_every,
         )
         outer = outer_gradient(
             self.engine, *losses[-1], self.penalty.rho, self.beta, self.norm_floor, self.penalty_clip
@@ -215,5 +224,6 @@ class OFMU(UnlearningModule):
         """Go on with the penalty schedule where the checkpoint left it."""
         super().on_load_checkpoint(checkpoint)
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
-        self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"]
+        spent = self.engine.gradient_evaluations if self.engine else 0.0
+        self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
         self.audited = True

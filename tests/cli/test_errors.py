@@ -195,15 +195,17 @@ def test_disk_full_at_checkpoint_time(fails, fit, monkeypatch):
     finished = fit("--trainer.max_steps", "2")
     before = {p: p.stat().st_mtime_ns for p in finished.parent.rglob("*") if p.is_file()}
 
-    def full(checkpoint, filepath, *_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device", str(filepath))
+    def full(checkpoint, path):
+        path.write_bytes(b"the first half of it")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("lightning.fabric.plugins.io.torch_io._atomic_save", full)
+    monkeypatch.setattr("ofmu_pl.checkpoints.torch.save", full)
     code, text = fails()
     assert code == 1
     assert "The disk is full" in text
     assert "step=1.ckpt" in text
     assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "nothing overwritten"
+    assert list((finished.parent / "version_1/checkpoints").iterdir()) == [], "no half of a file"
     assert (finished.parent / "latest").resolve() == finished
 
 

@@ -2,6 +2,7 @@
 
 import torch
 from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.data import Authors
 
@@ -28,7 +29,7 @@ def fit(module, data, steps, callbacks=(), ckpt_path=None):
         max_epochs=-1,
         logger=False,
         callbacks=list(callbacks),
-        enable_checkpointing=bool(callbacks),
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,

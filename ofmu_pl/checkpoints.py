@@ -1,0 +1,172 @@
+"""Checkpoints that a run can be trusted to go on from: written whole or not at all, verified before they are used."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import replacing
+from ofmu_pl.shards import check_shards
+
+LAST = "last"
+"""Instead of a path: the newest sound checkpoint of the method's runs."""
+
+SETTINGS = "settings"
+"""Key of a checkpoint under which the run's ``settings`` stand."""
+
+_MAY_DIFFER = {
+    "model.init_args.micro_batch_size",  # the same result
+    "model.init_args.audit",
+    "model.init_args.rollbacks",
+    "model.init_args.network.init_args.activation_checkpointing",
+    "data.init_args.data",  # hashes are compared instead
+}
+
+
+class WholeFiles(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, waits for the disk, then renames it; Lightning's own holds it twice."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Write a file whose records carry CRC-32 sums (torch's zip format)."""
+        with replacing(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
+
+
+def settings(resolved: dict[str, Any]) -> dict[str, str]:
+    """What of a resolved configuration decides where the run goes: dotted keys and JSON values.
+
+    What may change on the way (devices, logging, evaluation, the number of iterations) is not in it.
+    """
+    decides = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
+    return {k: v for k, v in _flat(decides) if k not in _MAY_DIFFER}
+
+
+def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(x, dict) and x:
+        for key, value in x.items():
+            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, json.dumps(x, sort_keys=True, default=str)
+
+
+def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) -> str | None:
+    """The checkpoint that a run goes on from, verified.
+
+    Args:
+        words: A file, a folder of shards, or ``last``.
+        method_folder: Of the method's runs.
+        now: The present ``settings``, which must be those of the checkpoint; ``None``: any will do.
+
+    Returns:
+        Its path; ``None`` for ``last`` where there is none yet, so that one command line starts and restarts a run.
+
+    Raises:
+        UserError: It is not sound, or of a run with other settings.
+    """
+    if words == LAST:
+        path = newest(method_folder)
+        rank_zero_info(f"Going on from '{path}'." if path else f"No checkpoint in '{method_folder}' yet: a new run.")
+        if path is None:
+            return None
+    else:
+        path = Path(words)
+        problem = _problem(path)
+        if problem:
+            raise UserError(
+                f"The checkpoint '{path}' {problem}: give an older one of the run's folder, or --ckpt_path {LAST} for "
+                "the newest sound one."
+            )
+    then = _header(path).get(SETTINGS)
+    if now is None or then is None or then == now:
+        return str(path)
+    differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
+    told = "; ".join(f"{k} was {then.get(k, 'not set')}, is {now.get(k, 'not set')}" for k in differing[:3])
+    more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
+    raise UserError(
+        f"The checkpoint '{path}' is of a run with other settings ({told}{more}): give the run its old ones, or start "
+        "without --ckpt_path."
+    )
+
+
+def newest(method_folder: Path) -> Path | None:
+    """The newest sound checkpoint of a method's runs, ``None`` if there is none; broken ones are passed over.
+
+    Half-written files that a killed run left in their folders are removed.
+    """
+    folders = list(method_folder.glob("version_*/checkpoints"))
+    for rest in (p for f in folders for p in f.glob(".*.partial")):
+        rest.unlink(missing_ok=True)
+    found = [(p.stat().st_mtime_ns, p) for f in folders for p in f.glob("*.ckpt")]
+    for _, path in sorted(found, reverse=True):
+        problem = _problem(path)
+        if problem is None:
+            return path
+        rank_zero_warn(f"The checkpoint '{path}' {problem} and is passed over.")
+    return None
+
+
+def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: float) -> None:
+    """Refuse a run whose files will not fit the disk.
+
+    Args:
+        folder: Where they go.
+        checkpoint_bytes: Of one checkpoint.
+        kept: How many stay; one more is there while it is written.
+        export_bytes: Of the exported model.
+
+    Raises:
+        UserError: They take more than is free.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted, free = (kept + 1) * checkpoint_bytes + export_bytes, shutil.disk_usage(folder).free
+    if wanted > free:
+        raise UserError(
+            f"The run will write about {wanted / 1e9:.3g} GB and '{folder}' has {free / 1e9:.3g} GB free: free some "
+            "space, keep fewer checkpoints (--checkpoint.save_top_k 1), or give another disk with --logs."
+        )
+
+
+def _problem(path: Path) -> str | None:
+    """What makes a checkpoint unusable, as the end of a sentence."""
+    if not path.exists():
+        return "does not exist"
+    try:
+        if path.is_dir():
+            check_shards(path)
+        with zipfile.ZipFile(_plain(path)) as archive:
+            damaged = archive.testzip()
+        if damaged:
+            return f"is damaged (its record '{damaged}' does not match its checksum)"
+        _header(path)
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError):
+        return "is truncated or no checkpoint"
+    except pickle.UnpicklingError as error:
+        return f"holds more than numbers and plain values ({_first_line(error)}), and code from a file is not run"
+    return None
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """A checkpoint's content, its tensors still on the disk."""
+    return torch.load(_plain(path), map_location="cpu", weights_only=True, mmap=True)
+
+
+def _plain(path: Path) -> Path:
+    """The file with everything but shards."""
+    return path / "meta.pt" if path.is_dir() else path
+
+
+def _first_line(error: Exception) -> str:
+    text = re.sub(r"\s+", " ", str(error))
+    named = re.search(r"GLOBAL ([\w.]+)", text)
+    return f"it names {named[1]}" if named else text[:80]

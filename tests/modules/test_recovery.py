@@ -1,0 +1,112 @@
+"""Failed iterations are taken back: divergences with smaller steps, a full memory with smaller micro-batches."""
+
+from functools import partialmethod
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from modules.training import TINY, train, weights
+
+from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.modules import OFMU, PDU
+from ofmu_pl.networks import CausalLM
+
+
+def sgd(lr=0.1):
+    return lambda p: torch.optim.SGD(p, lr=lr, momentum=0.9)
+
+
+def ofmu(**options):
+    return OFMU(CausalLM(config=TINY), inner_steps=2, inner_lr=0.1, **{"optimizer": sgd()} | options)
+
+
+class Poison:
+    """Makes one call of the sample losses not a number."""
+
+    def __init__(self, monkeypatch, call):
+        self.calls, self.call, self.losses = 0, call, CausalLM.sample_losses
+        monkeypatch.setattr(CausalLM, "sample_losses", partialmethod(self))
+
+    def __call__(self, recipe, module, batch):
+        self.calls += 1
+        return self.losses(recipe, module, batch) * (float("nan") if self.calls == self.call else 1.0)
+
+
+class HalvedFrom(Callback):
+    """What the rollback should amount to, done by hand."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if trainer.global_step == self.step:
+            pl_module.recovery.step_scale = 0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "losses"),
+    [(ofmu, 6), (lambda **o: PDU(CausalLM(config=TINY), optimizer=sgd(), **o), 1)],
+    ids=["OFMU", "PDU"],
+)
+def test_a_nan_is_taken_back_with_steps_halved_from_there_on(monkeypatch, make, losses):
+    by_hand = make()
+    train(by_hand, steps=4, callbacks=[HalvedFrom(2)])
+    Poison(monkeypatch, 3 * losses)  # in the end of iteration 3: the inner loop has moved the weights
+    module = make(rollbacks=1)
+    with pytest.warns(UserWarning, match=r"Taken back, steps are 0.5 .* iteration 3"):
+        trainer = train(module, steps=4)
+    assert trainer.global_step == 4
+    assert torch.equal(weights(module), weights(by_hand))
+    assert module.gradient_evaluations == by_hand.gradient_evaluations
+
+
+def test_a_runaway_step_is_not_counted():
+    module = ofmu(optimizer=sgd(lr=1e4), gradient_clip=None, rollbacks=20)
+    with pytest.warns(UserWarning, match="the norm of the weights went from"):
+        trainer = train(module, steps=3)
+    assert trainer.global_step == 3
+    assert 0 < module.recovery.step_scale < 0.1
+    assert torch.isfinite(weights(module)).all()
+
+
+def test_no_more_rollbacks_than_asked_for(monkeypatch):
+    losses = CausalLM.sample_losses
+    monkeypatch.setattr(CausalLM, "sample_losses", lambda *words: losses(*words) * float("nan"))
+    with pytest.warns(UserWarning, match="Taken back"), pytest.raises(DivergedError, match="outer iteration 1"):
+        train(module := ofmu(rollbacks=3, engine="finite_difference"), steps=1)
+    assert module.recovery.step_scale == 1 / 8
+    with pytest.raises(UserError, match="rollbacks=-1"):
+        ofmu(rollbacks=-1)
+
+
+class Memory:
+    """Fits ``rows`` samples, from one call of the sample losses on."""
+
+    def __init__(self, monkeypatch, rows, call=0):
+        self.rows, self.call, self.calls, self.losses = rows, call, 0, CausalLM.sample_losses
+        monkeypatch.setattr(CausalLM, "sample_losses", partialmethod(self))
+
+    def __call__(self, recipe, module, batch):
+        self.calls += 1
+        if self.calls > self.call and len(batch["labels"]) > self.rows:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
+        return self.losses(recipe, module, batch)
+
+
+@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
+def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, engine):
+    small = ofmu(engine=engine, micro_batch_size=1)
+    train(small, steps=2)
+    Memory(monkeypatch, rows=1, call=3)  # after the first inner step
+    module = ofmu(engine=engine, rollbacks=1)  # without a GPU, what keeps the weights from before the iteration
+    with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
+        train(module, steps=2)
+    assert module.micro_batch_size == 1
+    assert module.recovery.step_scale == 1.0
+    assert torch.equal(weights(module), weights(small))
+
+
+def test_not_even_one_sample_fits(monkeypatch):
+    Memory(monkeypatch, rows=0)
+    with pytest.warns(UserWarning, match="Out of memory"), pytest.raises(UserError, match="Not even one sample fits"):
+        train(ofmu(), steps=1)
