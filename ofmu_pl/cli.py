@@ -13,6 +13,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import lightning.pytorch as pl
@@ -34,9 +35,10 @@ from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
 from ofmu_pl.experiments.report import report
-from ofmu_pl.files import replacing
+from ofmu_pl.files import below, replacing
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.trust import check_checkpoint, check_classes, refused, restrict_imports
 
 
 class Parser(LightningArgumentParser):
@@ -53,6 +55,9 @@ class Parser(LightningArgumentParser):
         unknown = re.search(r"class_path '[\w.]*?(\w+)'[^']*Option '([^']+)' is not accepted", text)
         if unknown:
             text = f"{unknown[1]} has no option '{unknown[2]}'"
+        denied = re.search(r"Importing '([\w.]+)' is not allowed", text)
+        if denied:
+            text = f"'{denied[1]}' can run any code, so no option may name it: take it out of the configuration"
         classes = ", or --model.help CLASS" if self.command == "fit" else ""
         sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl {self.command} --help{classes}).\n")
         sys.exit(2)
@@ -75,8 +80,30 @@ class UnlearningCLI(LightningCLI):
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """Lightning's without ``predict``, which has no meaning here."""
-        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+        """Lightning's without ``predict``, which has no meaning here, and without a choice of ``weights_only``."""
+        skipped = LightningCLI.subcommands().items()
+        return {name: skip | {"weights_only"} for name, skip in skipped if name != "predict"}
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Look at a checkpoint before Lightning takes anything from it."""
+        super().parse_arguments(parser, args)
+        check_checkpoint(self.config[self.config["subcommand"]]["ckpt_path"])
+
+    def before_instantiate_classes(self) -> None:
+        """Look at the configuration before anything is made of it."""
+        check_classes(self.config)
+
+    def fit(self, **kwargs: Any) -> None:
+        """The trainer's, which unpickles nothing but tensors and plain values."""
+        self.trainer.fit(**kwargs, weights_only=True)
+
+    def validate(self, **kwargs: Any) -> None:
+        """The trainer's, likewise."""
+        self.trainer.validate(**kwargs, weights_only=True)
+
+    def test(self, **kwargs: Any) -> None:
+        """The trainer's, likewise."""
+        self.trainer.test(**kwargs, weights_only=True)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
@@ -114,11 +141,10 @@ class UnlearningCLI(LightningCLI):
         """The trainer, logging to ``logs/<benchmark>/<method>/version_N`` unless a logger was configured."""
         trainer_config = self._get(self.config_init, "trainer", default={})
         if trainer_config.get("logger") in (None, True) and not trainer_config.get("fast_dev_run"):
-            run_folder = (
-                Path(self._get(self.config_init, "logs"))
-                / (self._get(self.config_init, "benchmark") or self.datamodule.name)
-                / (self._get(self.config_init, "method") or type(self.model).__name__.lower())
-            )
+            benchmark_name = self._get(self.config_init, "benchmark") or self.datamodule.name
+            method = self._get(self.config_init, "method") or type(self.model).__name__.lower()
+            run_folder = below(Path(self._get(self.config_init, "logs")), benchmark_name, "--benchmark")
+            run_folder = below(run_folder, method, "--method")
             kwargs["logger"] = TensorBoardLogger(run_folder.parent, name=run_folder.name, default_hp_metric=False)
         if self.subcommand == "fit":
             kwargs["limit_val_batches"] = 0  # the evaluation callback measures
@@ -188,6 +214,7 @@ def main(args: list[str] | None = None) -> None:
     words = sys.argv[1:] if args is None else args
     for message in _NOISE:
         warnings.filterwarnings("ignore", message)
+    restrict_imports()
     try:
         if words[:1] == ["report"]:
             auto_cli(report, args=words[1:])
@@ -219,6 +246,8 @@ def main(args: list[str] | None = None) -> None:
         )
     except (UserError, DivergedError) as error:
         _fail(str(error))
+    except UnpicklingError:  # of an address or of Lightning's words "last" and "hpc", which only the trainer resolves
+        _fail(str(refused("that --ckpt_path names")))
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
