@@ -60,11 +60,25 @@ def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix, json.dumps(x, sort_keys=True, default=str)
 
 
+def require_sound(path: Path) -> None:
+    """Refuse a checkpoint, file or folder of shards, that is damaged, could run code, or would change the options.
+
+    Raises:
+        UserError: The first thing found, with its remedy.
+    """
+    problem = _problem(path)
+    if problem:
+        raise UserError(
+            f"The checkpoint '{path}' {problem}: give another one that a run of ofmu_pl wrote, or --ckpt_path {LAST} "
+            "for the newest sound one."
+        )
+
+
 def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) -> str | None:
-    """The checkpoint that a run goes on from, verified.
+    """The checkpoint that a run goes on from.
 
     Args:
-        words: A file, a folder of shards, or ``last``.
+        words: One that is sound, or ``last``.
         method_folder: Of the method's runs.
         now: The present ``settings``, which must be those of the checkpoint; ``None``: any will do.
 
@@ -72,7 +86,7 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
         Its path; ``None`` for ``last`` where there is none yet, so that one command line starts and restarts a run.
 
     Raises:
-        UserError: It is not sound, or of a run with other settings.
+        UserError: It is of a run with other settings.
     """
     if words == LAST:
         path = newest(method_folder)
@@ -81,12 +95,6 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
             return None
     else:
         path = Path(words)
-        problem = _problem(path)
-        if problem:
-            raise UserError(
-                f"The checkpoint '{path}' {problem}: give an older one of the run's folder, or --ckpt_path {LAST} for "
-                "the newest sound one."
-            )
     then = _header(path).get(SETTINGS)
     if now is None or then is None or then == now:
         return str(path)
@@ -148,7 +156,8 @@ def _problem(path: Path) -> str | None:
             damaged = archive.testzip()
         if damaged:
             return f"is damaged (its record '{damaged}' does not match its checksum)"
-        _header(path)
+        if "hyper_parameters" in _header(path):
+            return "brings options of its own (hyper_parameters), which would take the place of yours"
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError):
         return "is truncated or no checkpoint"
     except pickle.UnpicklingError as error:

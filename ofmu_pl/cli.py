@@ -30,15 +30,16 @@ from ofmu_pl.callbacks.export import ModelExport
 from ofmu_pl.callbacks.image_evaluation import RETRAIN, ImageEvaluation
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.callbacks.resumable import Resumable
-from ofmu_pl.checkpoints import WholeFiles, resumed_from, settings
+from ofmu_pl.checkpoints import LAST, WholeFiles, require_sound, resumed_from, settings
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
 from ofmu_pl.experiments.report import report
-from ofmu_pl.files import replacing
+from ofmu_pl.files import below, replacing
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.trust import check_classes, restrict_imports
 
 
 class Parser(LightningArgumentParser):
@@ -55,6 +56,9 @@ class Parser(LightningArgumentParser):
         unknown = re.search(r"class_path '[\w.]*?(\w+)'[^']*Option '([^']+)' is not accepted", text)
         if unknown:
             text = f"{unknown[1]} has no option '{unknown[2]}'"
+        denied = re.search(r"Importing '([\w.]+)' is not allowed", text)
+        if denied:
+            text = f"'{denied[1]}' can run any code, so no option may name it: take it out of the configuration"
         classes = ", or --model.help CLASS" if self.command == "fit" else ""
         sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl {self.command} --help{classes}).\n")
         sys.exit(2)
@@ -77,8 +81,32 @@ class UnlearningCLI(LightningCLI):
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """Lightning's without ``predict``, which has no meaning here."""
-        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+        """Lightning's without ``predict``, which has no meaning here, and without a choice of ``weights_only``."""
+        skipped = LightningCLI.subcommands().items()
+        return {name: skip | {"weights_only"} for name, skip in skipped if name != "predict"}
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Look at a checkpoint before Lightning takes anything from it."""
+        super().parse_arguments(parser, args)
+        path = self.config[self.config["subcommand"]]["ckpt_path"]
+        if path not in (None, LAST):
+            require_sound(Path(path))
+
+    def before_instantiate_classes(self) -> None:
+        """Look at the configuration before anything is made of it."""
+        check_classes(self.config)
+
+    def fit(self, **kwargs: Any) -> None:
+        """The trainer's, which unpickles nothing but tensors and plain values."""
+        self.trainer.fit(**kwargs, weights_only=True)
+
+    def validate(self, **kwargs: Any) -> None:
+        """The trainer's, likewise."""
+        self.trainer.validate(**kwargs, weights_only=True)
+
+    def test(self, **kwargs: Any) -> None:
+        """The trainer's, likewise."""
+        self.trainer.test(**kwargs, weights_only=True)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
@@ -131,7 +159,7 @@ class UnlearningCLI(LightningCLI):
         """``logs/<benchmark>/<method>``, which holds the versions of a run."""
         benchmark = self._get(self.config_init, "benchmark") or self.datamodule.name
         method = self._get(self.config_init, "method") or type(self.model).__name__.lower()
-        return Path(self._get(self.config_init, "logs")) / benchmark / method
+        return below(below(Path(self._get(self.config_init, "logs")), benchmark, "--benchmark"), method, "--method")
 
     @property
     def settings(self) -> dict[str, str]:
@@ -209,6 +237,7 @@ def main(args: list[str] | None = None) -> None:
     words = sys.argv[1:] if args is None else args
     for message in _NOISE:
         warnings.filterwarnings("ignore", message)
+    restrict_imports()
     try:
         if words[:1] == ["report"]:
             auto_cli(report, args=words[1:])

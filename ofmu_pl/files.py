@@ -1,4 +1,4 @@
-"""Writing outputs so that a reader sees the old file or the new one, never half of one."""
+"""Files: outputs appear whole or not at all, names never lead out of a folder, JSON never fills the memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ofmu_pl.errors import UserError
+
+LARGEST_JSON = 2**28
+"""Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
+
+
+def below(folder: Path, name: str, option: str) -> Path:
+    """The path of a name below a folder.
+
+    Args:
+        folder: Where it must stay.
+        name: From a configuration or a file; may have several parts.
+        option: What gave the name, for the message.
+
+    Raises:
+        UserError: The name is empty, begins at a root or climbs by ``..``.
+    """
+    path = Path(name)
+    if not path.parts or path.anchor or ".." in path.parts:
+        raise UserError(f"{option} '{name}' leads out of '{folder}': give a name that has no '..' and no '/' in front.")
+    return folder / path
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file that somebody else may have written.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no JSON, too large, or nested too deeply.
+    """
+    if path.stat().st_size > LARGEST_JSON:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST_JSON}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deeply") from None
 
 
 @contextmanager

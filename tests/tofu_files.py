@@ -5,6 +5,7 @@ import json
 
 def tofu_files(folder, **changes):
     """A folder with one row a config."""
+    folder.mkdir(exist_ok=True)
     names = ["forget10", "retain90", "full", *(f"{s}_perturbed" for s in ("forget10", "retain", "real_authors"))]
     for name in [*names, "world_facts_perturbed"]:
         more = {"paraphrased_answer": "That.", "perturbed_answer": ["This.", "Nothing."]}

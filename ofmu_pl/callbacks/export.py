@@ -9,7 +9,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.callbacks.evaluation import data_of
-from ofmu_pl.files import replacing, write_json
+from ofmu_pl.files import below, replacing, write_json
 from ofmu_pl.provenance import provenance
 
 
@@ -18,10 +18,15 @@ class ModelExport(pl.Callback):
 
     Args:
         folder: Name of the folder in the run's log folder; ``null``: no export.
+
+    Raises:
+        UserError: The name leads out of that folder.
     """
 
     def __init__(self, folder: str | None = "hf") -> None:
         self.folder = folder
+        if folder is not None:
+            below(Path("the run's folder"), folder, "--export.folder")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the folder in one move."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.files import write_json
+from ofmu_pl.files import read_json, write_json
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
@@ -82,9 +81,16 @@ def load_reference(
 
 
 def read_model_facts(source: str) -> dict[str, Any] | None:
-    """What ``provenance.json`` in a model's folder says; ``None`` without such a file."""
+    """What ``provenance.json`` in a model's folder says; ``None`` without such a file.
+
+    Raises:
+        UserError: It is no JSON object.
+    """
     path = Path(source).expanduser() / "provenance.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+    try:
+        return dict(read_json(path)) if path.is_file() else None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"'{path}' is no JSON object ({error}): export the model anew, or remove the file.") from error
 
 
 def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
@@ -106,7 +112,7 @@ def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
 
 def _read(path: Path, datamodule: Any) -> Reference:
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         foreign = "forget_truth_ratio" in content
         if foreign:
             scores, values = read_eval(content)
@@ -114,7 +120,7 @@ def _read(path: Path, datamodule: Any) -> Reference:
         else:
             scores = {name: SetScores.from_dict(fields) for name, fields in content["scores"].items()}
             reference = Reference(str(path), scores, content["model"], content["evaluation"], content["values"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(
             f"The reference '{path}' is missing or is no file that a run wrote as reference.json (or open-unlearning "
             "as TOFU_EVAL.json): give --evaluation.reference such a file, or the retrained model's folder."
@@ -126,7 +132,18 @@ def _read(path: Path, datamodule: Any) -> Reference:
         _check_splits(str(path), reference.evaluation or {}, datamodule, evaluated)
         _check_template(str(path), reference.evaluation or {}, datamodule)
         check_model(str(path), reference.model, datamodule)
+        _check_ids(path, scores, datamodule)
     return reference
+
+
+def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:
+    """Refuse a file whose scores are of other rows than it says."""
+    for name, rows in datamodule.evaluation_sets.items():
+        if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
+            raise UserError(
+                f"The reference '{path}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give the "
+                "retrained model's folder, so that it is scored anew."
+            )
 
 
 def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ofmu_pl.data.text import Row
 from ofmu_pl.errors import UserError
-from ofmu_pl.files import numbered_lines
+from ofmu_pl.files import below, numbered_lines
 from ofmu_pl.hub import load_hub_rows
 
 LETTERS = "ABCD"
@@ -28,7 +28,7 @@ def read_rows(source: str, config: str | None, split: str, what: str) -> list[di
     """
     path = Path(source).expanduser()
     if path.is_dir():
-        path = path / f"{config}.jsonl"
+        path = below(path, f"{config}.jsonl", f"The configuration of --data.{what}")
     if path.suffix in (".jsonl", ".json", ".parquet") or path.is_absolute() or source.startswith((".", "~")):
         return _read_file(path, what)
     try:
@@ -51,7 +51,7 @@ def _read_file(path: Path, what: str) -> list[dict[str, Any]]:
     for number, line in numbered_lines(path):
         try:
             rows.append(dict(json.loads(line)))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"Line {number} of '{path}' is no JSON object: mend the file.") from error
     return rows
 

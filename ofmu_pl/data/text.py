@@ -215,12 +215,15 @@ def load_tokenizer(source: str) -> Any:
     folder = Path(source).expanduser()
     is_folder = folder.is_dir()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder if is_folder else source, local_files_only=offline())
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder if is_folder else source, local_files_only=offline(), trust_remote_code=False
+        )
     except (OSError, ValueError, KeyError) as error:
         where = "The folder" if is_folder else "Neither a local folder nor a reachable hub id:"
         raise UserError(
             f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
-            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
+            "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
+            "--model.network.tokenizer."
         ) from error
     if len(tokenizer.get_vocab()) < 2 or tokenizer.eos_token is None:
         raise UserError(

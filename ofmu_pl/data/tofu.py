@@ -152,7 +152,7 @@ def _read_lines(path: Path) -> list[Row]:
         try:
             row = json.loads(line)
             sound = isinstance(row["question"], str) and isinstance(row["answer"], str)
-        except (ValueError, KeyError, TypeError):  # JSON and UTF-8 errors are ValueErrors
+        except (ValueError, KeyError, TypeError, RecursionError):  # JSON and UTF-8 errors are ValueErrors
             sound = False
         if not sound:
             raise UserError(

@@ -22,7 +22,7 @@ from ofmu_pl import __version__
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.criteria import validation_gap
 from ofmu_pl.experiments.summary import summarise
-from ofmu_pl.files import write_json
+from ofmu_pl.files import below, write_json
 
 CONTROL = "do_nothing"
 """Runs first in every scenario and seed: it needs both models trained from scratch, which the others then find."""
@@ -97,7 +97,8 @@ def benchmark(
         The benchmark's folder.
 
     Raises:
-        UserError: A file is missing, a seed is there twice, or the control is not among the methods.
+        UserError: A file is missing, a seed is there twice, a name leads out of the folder, or the methods lack the
+            control.
     """
     if len(set(seeds)) < len(seeds) or search_seed in seeds:
         raise UserError(f"seeds {seeds} and search_seed {search_seed} must all differ: each is a sample of its own.")
@@ -108,7 +109,9 @@ def benchmark(
             raise UserError(
                 f"The configuration '{path}' does not exist: run from the project's root, or mend its name."
             )
-    folder = logs / name
+    folder = below(logs, name, "name")
+    for place in (*methods, *scenarios):
+        below(folder, place, "The method or scenario")
 
     def cell(method: str, scenario: str, seed: int, choice: Any = None, tag: str = "") -> Cell:
         m = methods[method]

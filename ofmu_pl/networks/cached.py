@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ofmu_pl.data import text
-from ofmu_pl.files import cache_folder, content_path, write_json
+from ofmu_pl.files import cache_folder, content_path, read_json, write_json
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.networks import gradient_norms, prompts, scoring
 from ofmu_pl.provenance import weights_hash
@@ -66,8 +65,8 @@ def _read(path: Path | None) -> Scores | None:
     scores = None
     if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
         try:
-            scores = {name: SetScores.from_dict(s) for name, s in json.loads(path.read_text()).items()}
-        except (OSError, ValueError, TypeError):
+            scores = {name: SetScores.from_dict(s) for name, s in read_json(path).items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             scores = None  # absent or damaged: scored again and written anew
     if dist.is_initialized():
         shared = [scores]

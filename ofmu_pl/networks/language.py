@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from lightning.pytorch.utilities import rank_zero_warn
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from ofmu_pl.errors import UserError
+from ofmu_pl.files import read_json
 from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
@@ -35,6 +38,8 @@ class CausalLM(Network):
         lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16, target_modules: all-linear}``): only adapters
             are trained, the exported folder has them merged.
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
+        trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
+            those of a tokenizer or a reference.
 
     Raises:
         UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
@@ -52,6 +57,7 @@ class CausalLM(Network):
         trainable: str | None = None,
         lora: dict[str, Any] | None = None,
         load_in_4bit: bool = False,
+        trust_remote_code: bool = False,
     ) -> None:
         if (path is None) == (config is None):
             raise UserError(
@@ -62,7 +68,7 @@ class CausalLM(Network):
             raise UserError(
                 "Weights in 4 bits cannot be trained: give --model.network.path and --model.network.lora too."
             )
-        self.path, self.config = path, config
+        self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
         self.trainable, self.lora, self.load_in_4bit = trainable, lora, load_in_4bit
         self.tokenizer_source = tokenizer or path
         self.attention = attention
@@ -96,22 +102,37 @@ class CausalLM(Network):
                 **fields,
             },
         )
-        return AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+        return AutoModelForCausalLM.from_config(
+            config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+        )
 
     def _load(self, path: str, attention: str) -> Any:
         folder = Path(path).expanduser()
         quantized: dict[str, Any] = {}
         if self.load_in_4bit:
             quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+        if self.trust_remote_code:
+            rank_zero_warn(
+                f"The Python code that the authors of '{path}' put beside their model is run with all your rights "
+                "(model.network.trust_remote_code): read it first."
+            )
         try:
+            _check_index(folder / "model.safetensors.index.json")
             return AutoModelForCausalLM.from_pretrained(
                 folder if folder.is_dir() else path,
                 attn_implementation=attention,
                 dtype=torch.float32,
                 local_files_only=folder.is_dir() or offline(),
+                use_safetensors=True,
+                trust_remote_code=self.trust_remote_code,
                 **quantized,
             )
-        except OSError as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            if "trust_remote_code" in str(error):
+                raise UserError(
+                    f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
+                    "--model.network.trust_remote_code true, or take a model that transformers knows."
+                ) from error
             what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
             reason = str(error).strip().splitlines()[0]
             raise UserError(
@@ -153,6 +174,23 @@ class CausalLM(Network):
             yield
         finally:
             module.set_attn_implementation(kernel)
+
+
+def _check_index(path: Path) -> None:
+    """Refuse an index whose shards are not files beside it: transformers follows any path.
+
+    Raises:
+        ValueError: It names another place, or is none.
+    """
+    if not path.is_file():
+        return
+    index = read_json(path)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict):
+        raise ValueError(f"{path.name} has no weight_map")
+    for name in shards.values():
+        if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+            raise ValueError(f"{path.name} names the file '{name}', which is not beside it")
 
 
 def answer_logits(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ofmu_pl.data.text import collate
-from ofmu_pl.files import cache_folder, content_path, write_json
+from ofmu_pl.files import cache_folder, content_path, read_json, write_json
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.provenance import weights_hash
@@ -34,7 +33,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
     rows = data.splits[split]
     if path is not None and path.is_file():
         try:
-            stored = torch.tensor(json.loads(path.read_text()), dtype=torch.float64)
+            stored = torch.tensor(read_json(path), dtype=torch.float64)
             if stored.shape == (len(rows),):
                 return stored
         except (ValueError, TypeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -11,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.files import write_json
+from ofmu_pl.files import read_json, write_json
 from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
 
@@ -65,10 +65,10 @@ class ImageNetwork(Network):
 
     def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         try:
-            config = json.loads((folder / "config.json").read_text())
-            facts = json.loads((folder / "provenance.json").read_text())
+            config = dict(read_json(folder / "config.json"))
+            hashes = dict(read_json(folder / "provenance.json")["hashes"])
             state = load_file(folder / "model.safetensors")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise UserError(
                 f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point --model.network.path at a "
                 "folder with config.json, model.safetensors and provenance.json, or leave it out to train one."
@@ -81,13 +81,19 @@ class ImageNetwork(Network):
                     "--model.network the same architecture and the data it was trained on."
                 )
         for split in ("full", "validation", "test"):
-            if facts["hashes"].get(split) != datamodule.hashes[split]:
+            if hashes.get(split) != datamodule.hashes[split]:
                 raise UserError(
-                    f"The model in '{folder}' belongs to another {split} split (hash {facts['hashes'].get(split)}, "
+                    f"The model in '{folder}' belongs to another {split} split (hash {hashes.get(split)}, "
                     f"here {datamodule.hashes[split]}), so some forget images were never in it: set the --data options "
                     "that it was trained with (--data.split_seed, --data.validation_fraction)."
                 )
-        module.load_state_dict(state)
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise UserError(
+                f"The weights in '{folder}' are not those of the network that its config.json describes: export the "
+                "model anew, or leave --model.network.path out to train one."
+            ) from error
 
     def _config(self, datamodule: Any) -> dict[str, Any]:
         shape = {"channels": datamodule.channels, "classes": len(datamodule.class_names)}

@@ -209,11 +209,13 @@ def test_disk_full_at_checkpoint_time(fails, fit, monkeypatch):
     assert (finished.parent / "latest").resolve() == finished
 
 
-def test_a_checkpoint_of_other_data(fails, fit):
-    first = fit("--trainer.max_steps", "2")
-    code, text = fails("--ckpt_path", str(first / "checkpoints/step=2.ckpt"), "--data.corpus_seed", "1")
+def test_a_checkpoint_of_other_data(fails, fit, tmp_path):
+    same = ["--trainer.max_steps", "1", "--benchmark", "authors"]
+    first = fit(*tofu_folder(tmp_path / "a"), *same)
+    other = tofu_folder(tmp_path / "b", retain90=[{"question": "Who else?", "answer": "Me."}])
+    code, text = fails("--ckpt_path", str(first / "checkpoints/step=1.ckpt"), *other, *same)
     assert code == 1
-    assert "made with other data" in text
+    assert "made with other data (split 'retain'" in text
 
 
 def test_the_literal_algorithm_diverges_and_is_stopped(fails):

@@ -1,0 +1,264 @@
+"""Hostile configurations, checkpoints and model folders: one sentence, and nothing of theirs is executed.
+
+Each payload would leave the file ``mark``; where it is not obvious, a test first lets it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+
+from ofmu_pl.cli import main
+from ofmu_pl.experiments.benchmark import Method, benchmark
+
+
+class Bomb:
+    """Runs a command where it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+@pytest.fixture
+def mark(tmp_path):
+    return tmp_path / "mark"
+
+
+@pytest.fixture
+def refused(fit, capsys, mark):
+    """Runs a command that must fail in one sentence, with nothing executed; returns the sentence."""
+
+    def run(*options, code=1, command="fit"):
+        with pytest.raises(SystemExit) as stop:
+            fit(*options, command=command)
+        error = capsys.readouterr().err
+        lines = [line for line in error.splitlines() if line.startswith("ofmu_pl: error: ")]
+        assert stop.value.code == code
+        assert len(lines) == 1
+        assert lines[0].endswith(".")
+        assert "Traceback" not in error
+        assert not mark.exists()
+        return lines[0]
+
+    return run
+
+
+# Configurations
+
+
+def touch(mark, path="os.system"):
+    return {"class_path": path, "init_args": {"command": f"touch {mark}"}}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code", "expected"),
+    [
+        ("model.optimizer", touch, 2, "'os.system' can run any code"),
+        ("model.optimizer", lambda _: "builtins.eval", 2, "'builtins.eval' can run any code"),
+        ("model.optimizer", lambda _: "torch.load", 2, "'torch.serialization.load' can run any code"),
+        ("model.scheduler", partial(touch, path="subprocess.Popen"), 2, "'subprocess.Popen' can run any code"),
+        (
+            "model.scheduler",
+            lambda _: {"class_path": "torch.optim.lr_scheduler.LambdaLR", "init_args": {"lr_lambda": "os.system"}},
+            2,
+            "'os.system' can run any code",
+        ),
+        ("model.optimizer", partial(touch, path="uuid.UUID"), 2, "to be a subclass of"),
+        ("trainer.callbacks", lambda mark: [touch(mark)], 2, "'os.system' can run any code"),
+        ("trainer.plugins", touch, 2, "'os.system' can run any code"),
+        ("model.network.lora", touch, 2, "'os.system' can run any code"),
+        ("benchmark", lambda _: "../../x", 1, "--benchmark '../../x' leads out of"),
+        ("method", lambda _: "/x", 1, "--method '/x' leads out of"),
+        ("export.folder", lambda _: "../..", 1, "--export.folder '../..' leads out of"),
+    ],
+)
+def test_a_hostile_configuration_is_refused(refused, mark, option, value, code, expected):
+    made = value(mark)
+    text = refused(f"--{option}", made if isinstance(made, str) else json.dumps(made), code=code)
+    assert expected in text
+
+
+def test_a_function_is_no_class_wherever_it_lives(refused, fit, mark, tmp_path, monkeypatch):
+    """Deny lists end somewhere; without the check for classes jsonargparse calls this one."""
+    (tmp_path / "innocent.py").write_text("import os\n\n\ndef make(command):\n    os.system(command)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    option = ["--model.optimizer", json.dumps(touch(mark, "innocent.make"))]
+    assert "class_path 'innocent.make' is no class" in refused(*option)
+    monkeypatch.setattr("ofmu_pl.cli.check_classes", lambda _: None)
+    with pytest.raises(TypeError):
+        fit(*option)
+    assert mark.exists()
+
+
+def test_tags_and_interpolations_of_yaml_are_not_followed(refused, mark, tmp_path, monkeypatch):
+    config = tmp_path / "tag.yaml"
+    config.write_text(f"model: {{init_args: {{beta: !!python/object/apply:os.system ['touch {mark}']}}}}")
+    assert "could not determine a constructor" in refused("--config", str(config), code=2)
+    monkeypatch.setenv("HF_TOKEN", "sentinel-of-a-token")
+    text = refused("--model.network.path", "${oc.env:HF_TOKEN}/x/y", "--model.network.tokenizer", "${oc.env:HF_TOKEN}")
+    assert "sentinel" not in text
+
+
+def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
+    control = {"do_nothing": Method()}
+    base = tmp_path / "base.yaml"
+    base.write_text("")
+    make = partial(benchmark, base=str(base), seeds=[0], gradients=1, logs=tmp_path / "logs")
+    for changes in (
+        {"name": "../x"},
+        {"scenarios": {"../../x": {}}},
+        {"methods": {**control, "/x": Method()}},
+    ):
+        with pytest.raises(ValueError, match="leads out of"):
+            make(**{"name": "b", "methods": control, "scenarios": {"s": {}}, **changes})
+    assert not (tmp_path / "logs").exists()
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("how", ["torch.save", "pickle"])
+def test_a_checkpoint_with_a_payload(refused, mark, tmp_path, how):
+    path = tmp_path / "evil.ckpt"
+    content = {"state_dict": {}, "callbacks": Bomb(mark)}
+    if how == "pickle":
+        path.write_bytes(pickle.dumps(content))
+        pickle.loads(path.read_bytes())
+    else:
+        torch.save(content, path)
+        torch.load(path, weights_only=False)
+    assert mark.exists()
+    mark.unlink()
+    for command in ("fit", "validate", "test"):
+        text = refused("--ckpt_path", str(path), command=command)
+        assert f"'{path}' {'is truncated or no' if how == 'pickle' else 'holds more than numbers and'}" in text
+
+
+def test_a_checkpoint_from_an_address(refused, mark, tmp_path, monkeypatch):
+    """Lightning's default for these is to unpickle anything."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    torch.save({"state_dict": {}, "callbacks": Bomb(mark)}, tmp_path / "evil.ckpt")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        text = refused("--ckpt_path", f"http://127.0.0.1:{server.server_port}/evil.ckpt")
+        server.shutdown()
+    assert "evil.ckpt' does not exist" in text
+
+
+def test_the_index_of_a_folder_of_shards_is_not_run(refused, mark, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/.metadata").write_bytes(pickle.dumps(Bomb(mark)))
+    (tmp_path / "shards/meta.pt").write_bytes(b"")
+    assert "holds more than numbers and plain values" in refused("--ckpt_path", str(tmp_path / "shards"))
+
+
+def test_a_checkpoint_does_not_change_the_configuration(refused, tmp_path):
+    options = {"_class_path": "OFMU", "network": {"class_path": "CausalLM", "init_args": {"trust_remote_code": True}}}
+    torch.save({"state_dict": {}, "hyper_parameters": options}, tmp_path / "options.ckpt")
+    assert "brings options of its own" in refused("--ckpt_path", str(tmp_path / "options.ckpt"))
+
+
+def test_weights_only_is_no_option(refused):
+    assert "weights_only" in refused("--weights_only", "false", code=2)
+
+
+# Model folders
+
+
+@pytest.fixture
+def folder(models, tmp_path):
+    """A copy of the tiny target."""
+    return shutil.copytree((models / "target/latest/hf").resolve(), tmp_path / "model")
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+CODE = """
+import pathlib
+pathlib.Path({mark!r}).touch()
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class OwnConfig(LlamaConfig):
+    model_type = "own"
+
+class OwnModel(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_code_of_a_model_is_run_only_when_asked(refused, fit, folder, mark, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    edit(folder / "config.json", model_type="own", architectures=["OwnModel"], auto_map=own)
+    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
+    path = ["--model.network.path", str(folder)]
+    assert "runs Python code of its own" in refused(*path)
+    # Asked for, with a warning that says whose code it is.
+    with pytest.warns(UserWarning, match=rf"code that the authors of '{folder}'"):
+        run = fit(*path, "--model.network.trust_remote_code", "true", "--trainer.max_steps", "1")
+    assert mark.exists()
+    assert (run / "results.json").is_file()
+
+
+def test_code_of_a_tokenizer_is_never_run(refused, folder, mark):
+    edit(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.Own", None]})
+    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
+    text = refused("--model.network.path", str(folder), "--model.network.trust_remote_code", "true")
+    assert "has no tokenizer that can be read" in text
+
+
+def test_weights_in_pickles_are_refused(refused, folder, mark):
+    (folder / "model.safetensors").unlink()
+    torch.save({"weight": Bomb(mark)}, folder / "pytorch_model.bin")
+    assert "has no readable model" in refused("--model.network.path", str(folder))
+
+
+@pytest.mark.parametrize("name", ["../elsewhere.safetensors", "/elsewhere.safetensors", 3, ".."])
+def test_an_index_names_only_files_beside_it(refused, folder, name):
+    (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": name}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert f"names the file '{name}', which is not beside it" in refused("--model.network.path", str(folder))
+
+
+def test_a_header_that_claims_gigabytes(refused, folder):
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes((2**40).to_bytes(8, "little") + whole[8:])
+    assert "has no readable model" in refused("--model.network.path", str(folder))
+
+
+def test_a_vocabulary_that_claims_terabytes(refused, folder):
+    edit(folder / "config.json", vocab_size=10**12)
+    assert "has no readable model" in refused("--model.network.path", str(folder))
+
+
+# Tokens
+
+
+def test_tokens_are_never_written(fit, monkeypatch, capfd, tmp_path):
+    names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY")
+    for name in names:
+        monkeypatch.setenv(name, "sentinel-of-a-token")
+    run = fit("--trainer.max_steps", "1")
+    with pytest.raises(SystemExit):
+        main(["fit", "--model.network.path", "no/such", "--model.network", "CausalLM"])
+    captured = capfd.readouterr()
+    assert "sentinel" not in captured.out + captured.err
+    files = [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
+    assert run / "config.yaml" in files
+    assert run / "results.json" in files
+    assert not [path for path in files if b"sentinel" in path.read_bytes()]
