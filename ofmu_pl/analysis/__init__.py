@@ -2,9 +2,9 @@
 
 from ofmu_pl.analysis.correlation import Correlation, spearman
 from ofmu_pl.analysis.difficulty import analyse
-from ofmu_pl.analysis.embeddings import cosine, embeddings
+from ofmu_pl.analysis.embeddings import cosine, embed
 from ofmu_pl.analysis.gradients import SampleGradients, mean_gradient, sample_gradients
-from ofmu_pl.analysis.udi import UDI, easiest_and_hardest, udi
+from ofmu_pl.analysis.udi import UDI, easiest_and_hardest, unlearning_difficulty
 
 __all__ = [
     "UDI",
@@ -13,9 +13,9 @@ __all__ = [
     "analyse",
     "cosine",
     "easiest_and_hardest",
-    "embeddings",
+    "embed",
     "mean_gradient",
     "sample_gradients",
     "spearman",
-    "udi",
+    "unlearning_difficulty",
 ]

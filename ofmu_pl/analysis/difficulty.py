@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ofmu_pl.analysis.embeddings import cosine, embeddings
+from ofmu_pl.analysis.embeddings import cosine, embed
 from ofmu_pl.analysis.gradients import mean_gradient, sample_gradients
-from ofmu_pl.analysis.udi import easiest_and_hardest, udi
+from ofmu_pl.analysis.udi import easiest_and_hardest, unlearning_difficulty
 from ofmu_pl.errors import UserError
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
@@ -65,17 +65,17 @@ def analyse(
     retain = list(range(0, len(data.splits["retain"]), max(1, -(-len(data.splits["retain"]) // retain_items))))
 
     recipe, module = _load(retrained, data, device)
-    goal = embeddings(recipe, module, _batches(data, "forget", forget, BATCH, device))
+    goal = embed(recipe, module, _batches(data, "forget", forget, BATCH, device))
     recipe, module = _load(target, data, device)
     direction = mean_gradient(recipe, module, _batches(data, "retain", retain, BATCH, device))
     found = sample_gradients(recipe, module, _batches(data, "forget", forget, 1, device), direction)
     level = recipe.uniform_loss(module) if threshold is None else threshold
-    index = udi(found.norms, found.similarities, found.losses, level, standardise=standardise)
+    index = unlearning_difficulty(found.norms, found.similarities, found.losses, level, standardise=standardise)
     cosines = {}
     for name, folder in {TARGET: target, **unlearned}.items():
         if name != TARGET:
             recipe, module = _load(folder, data, device)
-        cosines[name] = cosine(embeddings(recipe, module, _batches(data, "forget", forget, BATCH, device)), goal)
+        cosines[name] = cosine(embed(recipe, module, _batches(data, "forget", forget, BATCH, device)), goal)
 
     columns = {
         "id": forget,

@@ -16,7 +16,7 @@ from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.base import Batch, Network
 
 
-def embeddings(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tensor:
+def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tensor:
     """(N, d) float64 embeddings on the CPU.
 
     The paper does not say which. Of text: the last layer's hidden states (after the final norm), mean over the answer's

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ofmu_pl.analysis import analyse, cosine, embeddings, udi
+from ofmu_pl.analysis import analyse, cosine, embed, unlearning_difficulty
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import write_json
@@ -118,11 +118,11 @@ def test_images(tmp_path):
     recipe = SmallCNN(width=8, path=str(a))
     images, labels = data.images_of("forget")
     batch = {"images": images.float() / 255, "labels": labels}
-    first, second = (embeddings(r, r.build(data, exact=False), [batch]) for r in (recipe, SmallCNN(8, path=str(b))))
+    first, second = (embed(r, r.build(data, exact=False), [batch]) for r in (recipe, SmallCNN(8, path=str(b))))
     wanted = cosine(first, second)
     np.testing.assert_allclose([s["cosine"]["target"] for s in result["samples"]], wanted, atol=1e-5)
     np.testing.assert_allclose([s["cosine"]["same"] for s in result["samples"]], wanted, atol=1e-5)
     columns = [np.array([s[k] for s in result["samples"]]) for k in ("gradient_norm", "similarity", "loss", "udi")]
-    np.testing.assert_allclose(udi(*columns[:3], threshold=np.log(10)).value, columns[3])
+    np.testing.assert_allclose(unlearning_difficulty(*columns[:3], threshold=np.log(10)).value, columns[3])
     with pytest.raises(UserError, match="holds no image classifier"):
         analyse(data, a, tmp_path, {})

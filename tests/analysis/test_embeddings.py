@@ -10,7 +10,7 @@ import torch
 from analysis.test_gradients import rows
 from networks.cases import make_model
 
-from ofmu_pl.analysis import cosine, embeddings
+from ofmu_pl.analysis import cosine, embed
 from ofmu_pl.errors import UserError
 from ofmu_pl.networks import CausalLM, SmallCNN
 
@@ -18,7 +18,7 @@ from ofmu_pl.networks import CausalLM, SmallCNN
 def test_text_is_the_mean_of_the_last_states_over_the_answer():
     encoded, batch = rows()
     model = make_model()
-    found = embeddings(CausalLM(path="unused"), model, [batch])
+    found = embed(CausalLM(path="unused"), model, [batch])
     assert (found.shape, found.dtype) == ((5, 32), torch.float64)
     with torch.no_grad():
         for i, e in enumerate(encoded):
@@ -26,7 +26,7 @@ def test_text_is_the_mean_of_the_last_states_over_the_answer():
             torch.testing.assert_close(found[i], states[e.prompt_length :].mean(0), rtol=1e-10, atol=1e-12)
     prompts = batch["labels"].clone()
     prompts[:, -1] = batch["input_ids"][:, -1]  # other answer tokens, other embedding
-    assert not torch.allclose(embeddings(CausalLM(path="unused"), model, [{**batch, "labels": prompts}]), found)
+    assert not torch.allclose(embed(CausalLM(path="unused"), model, [{**batch, "labels": prompts}]), found)
 
 
 def test_an_image_is_what_the_last_layer_reads():
@@ -35,7 +35,7 @@ def test_an_image_is_what_the_last_layer_reads():
     module = recipe.body(1, 6).double().train()
     images = {"images": torch.rand(6, 1, 8, 8, dtype=torch.float64), "labels": torch.arange(6)}
     before = copy.deepcopy(module.state_dict())
-    found = embeddings(recipe, module, [{k: x[:4] for k, x in images.items()}, {k: x[4:] for k, x in images.items()}])
+    found = embed(recipe, module, [{k: x[:4] for k, x in images.items()}, {k: x[4:] for k, x in images.items()}])
     assert found.shape == (6, 16)
     module.eval()
     with torch.no_grad():
@@ -59,4 +59,4 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(UserError, match="same architecture"):
         cosine(torch.ones(3, 4), torch.ones(3, 5))
     with pytest.raises(UserError, match="no sample to embed"):
-        embeddings(SmallCNN(), SmallCNN(width=8).body(1, 6), [])
+        embed(SmallCNN(), SmallCNN(width=8).body(1, 6), [])

@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from ofmu_pl.analysis import easiest_and_hardest, udi
+from ofmu_pl.analysis import easiest_and_hardest, unlearning_difficulty
 from ofmu_pl.errors import UserError
 
 NORMS, SIMILARITIES, LOSSES = np.array([3.0, 1.0, 2.0]), np.array([1.0, 0.0, -0.5]), np.array([0.5, 2.0, 7.0])
@@ -22,7 +22,7 @@ def test_docstring_examples(name):
 
 
 def test_the_sum_of_three_terms():
-    found = udi(NORMS, SIMILARITIES, LOSSES, threshold=4.0)
+    found = unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, threshold=4.0)
     assert found.gradient_norm.tolist() == [3.0, 1.0, 2.0]
     assert found.conflict.tolist() == [0.0, 1.0, 1.5]
     assert found.margin.tolist() == [3.5, 2.0, 0.0], "a sample past the threshold has no way to go"
@@ -35,31 +35,35 @@ def test_the_sum_of_three_terms():
 )
 def test_weights(weights, value):
     alpha, lambda_, gamma = weights
-    assert udi(NORMS, SIMILARITIES, LOSSES, 4.0, alpha, lambda_, gamma).value.tolist() == value
+    assert unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, 4.0, alpha, lambda_, gamma).value.tolist() == value
 
 
 def test_harder_is_a_larger_gradient_more_conflict_and_a_longer_way():
-    base = udi(NORMS, SIMILARITIES, LOSSES, 4.0).value
-    assert (udi(NORMS + 1, SIMILARITIES, LOSSES, 4.0).value > base).all()
-    assert (udi(NORMS, SIMILARITIES - 0.1, LOSSES, 4.0).value > base).all()
-    assert (udi(NORMS, SIMILARITIES, LOSSES, 9.0).value > base).all()
+    base = unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, 4.0).value
+    assert (unlearning_difficulty(NORMS + 1, SIMILARITIES, LOSSES, 4.0).value > base).all()
+    assert (unlearning_difficulty(NORMS, SIMILARITIES - 0.1, LOSSES, 4.0).value > base).all()
+    assert (unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, 9.0).value > base).all()
 
 
 def test_standardised_terms_have_no_units():
-    found = udi(NORMS, SIMILARITIES, LOSSES, 4.0, standardise=True)
+    found = unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, 4.0, standardise=True)
     assert found.value.mean() == pytest.approx(0, abs=1e-15)
-    other = udi(1000 * NORMS, SIMILARITIES, 0.01 * LOSSES, 0.04, standardise=True)
+    other = unlearning_difficulty(1000 * NORMS, SIMILARITIES, 0.01 * LOSSES, 0.04, standardise=True)
     np.testing.assert_allclose(other.value, found.value, rtol=1e-12)
     scores = (NORMS - 2) / NORMS.std()
-    np.testing.assert_allclose(udi(NORMS, SIMILARITIES, LOSSES, 4.0, 1, 0, 0, standardise=True).value, scores)
+    np.testing.assert_allclose(
+        unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, 4.0, 1, 0, 0, standardise=True).value, scores
+    )
     assert found.gradient_norm.tolist() == NORMS.tolist(), "the terms are given as they are"
     same = np.ones(3)
-    assert udi(same, same, same, 4.0, standardise=True).value.tolist() == [0, 0, 0], "nothing varies: nothing counts"
+    assert unlearning_difficulty(same, same, same, 4.0, standardise=True).value.tolist() == [0, 0, 0], (
+        "nothing varies: nothing counts"
+    )
 
 
 def test_broken_samples_are_counted():
     with pytest.raises(UserError, match="1 of 3 samples"):
-        udi(NORMS, SIMILARITIES, np.array([0.5, np.nan, 7.0]), 4.0)
+        unlearning_difficulty(NORMS, SIMILARITIES, np.array([0.5, np.nan, 7.0]), 4.0)
 
 
 def test_thirds():

@@ -125,3 +125,13 @@ def test_two_ranks_give_the_values_of_one(validate, models, tmp_path):
     for name, result in alone.items():
         assert together[name]["value"] == pytest.approx(result["value"], rel=1e-6), name
         assert together[name]["n"] == result["n"], name
+
+
+def test_cheap_measurements_and_open_unlearning_s_logs_leave_probes_out(fit):
+    options = ["--data.probes", "true", "--evaluation.definition", "open_unlearning"]
+    folder = fit(*options, "--evaluation.every_n_steps", "2")
+    results = read(folder)
+    assert "probe_multi_hop_forget_Q_A_Prob" in results["before"].keys() & results["metrics"].keys()
+    (cheap,) = results["history"]
+    assert "forget_Q_A_Prob" in cheap["metrics"]
+    assert not [name for name in [*cheap["metrics"], *read(folder, "TOFU_EVAL.json")] if name.startswith("probe_")]
