@@ -35,7 +35,7 @@ class Authors(TextDataModule):
         corpus_seed: Of the invented facts.
         batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
-            and questions in German, Spanish or French; files of more, by name: see ``data.probes``.
+            and questions in German, Spanish or French; files of more, by name, as in the README's section Probes.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
     """
 

@@ -36,7 +36,7 @@ class TOFU(TextDataModule):
         batch_size: Samples a batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
-            questions; files of more (``{multi_hop: FILE, cross_lingual: FILE}``): see ``data.probes``.
+            questions; files of more (``{multi_hop: FILE, cross_lingual: FILE}``), as in the README's section Probes.
         alternatives: For methods that prefer another answer: a text file of refusals, a line each, of which every
             question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
             ``null``: TOFU's idontknow.jsonl beside the data.
