@@ -15,6 +15,7 @@ GROUPS = (
     ("avg_gap", "UA", "forget", "extraction", "exact", "memorization"),  # what is gone
     ("model_utility", "retain", "ra_", "wf_", "RA", "TA", "VA"),  # what is kept
     ("mia", "MIA", "priv"),  # what an attacker can tell
+    ("probe_",),
     ("wmdp", "mmlu"),
 )
 """Beginnings of the names of metrics that stand together."""

@@ -23,6 +23,7 @@ from ofmu_pl.callbacks.reference import (
 from ofmu_pl.callbacks.table import Metrics
 from ofmu_pl.errors import UserError
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics.scores import is_probe
 from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.networks.cached import cached_scores
 from ofmu_pl.networks.scoring import score_rows
@@ -71,13 +72,12 @@ class TextEvaluation(Evaluation):
             raise UserError("A second reference needs a first: set --evaluation.reference too.")
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> Scores:
-        """Scores of a model; a cheap measurement sees some rows and generates nothing."""
+        """Scores of a model; a cheap measurement sees some rows, no probes, and generates nothing."""
         data = data_of(trainer)
         show: dict[str, Any] = {"hidden": self._hidden(trainer), "progress": trainer.is_global_zero}
         if cheap:
-            return score_rows(
-                model, data.encoder, data.evaluation_sets, max_new_tokens=None, items=self.interim_items, **show
-            )
+            sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
+            return score_rows(model, data.encoder, sets, max_new_tokens=None, items=self.interim_items, **show)
         return cached_scores(
             model, data, max_new_tokens=self.max_new_tokens, with_gradient_norms=self.gradient_norms, **show
         )

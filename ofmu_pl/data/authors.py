@@ -8,7 +8,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ofmu_pl.data.authors_corpus import corpus
+from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
+from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
 from ofmu_pl.errors import UserError
@@ -32,13 +34,21 @@ class Authors(TextDataModule):
         forget_authors: How many of them to forget.
         corpus_seed: Of the invented facts.
         batch_size: Samples a batch.
+        probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
+            and questions in German, Spanish or French; files of more, by name, as in the README's section Probes.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
     """
 
     name = "authors"
 
     def __init__(
-        self, authors: int = 50, forget_authors: int = 5, corpus_seed: int = 0, batch_size: int = 32, **kwargs: Any
+        self,
+        authors: int = 50,
+        forget_authors: int = 5,
+        corpus_seed: int = 0,
+        batch_size: int = 32,
+        probes: Probes = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
         if not 0 <= forget_authors < authors:
@@ -47,18 +57,22 @@ class Authors(TextDataModule):
                 "--data.forget_authors below --data.authors."
             )
         self.authors, self.forget_authors, self.corpus_seed = authors, forget_authors, corpus_seed
+        self.probes = probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate the corpus."""
         people, writers, facts = corpus(self.authors, self.corpus_seed)
-        kept = [row for person in people[: self.authors - self.forget_authors] for row in person]
-        forget = [row for person in people[self.authors - self.forget_authors :] for row in person]
+        rows = [row for person in people for row in person.rows]
+        first = len(rows) // self.authors * (self.authors - self.forget_authors)
+        kept, forget = rows[:first], rows[first:]
         retain = kept + writers + facts
         splits = {"forget": forget, "retain": retain, "full": retain + forget}
         if ALTERNATIVE in self.streams:
             splits[ALTERNATIVE] = with_refusals(forget, REFUSALS, self.seed)
         step = max(1, len(kept) // 40) | 1  # odd, so that it meets all 8 kinds of question evenly
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
+        if self.probes:
+            evaluation |= probe_sets(self.probes, make_probes(people, range(first, len(rows)), range(0, first, step)))
         return splits, evaluation
 
     def make_tokenizer(self) -> Any:
@@ -76,7 +90,7 @@ class Authors(TextDataModule):
         )
         # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
         people, *common = corpus(self.authors, self.corpus_seed + 1_000_003)
-        rows = [row for group in (*people, *common) for row in group]
+        rows = [row for group in (*(person.rows for person in people), *common) for row in group]
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
         tokenizer.train_from_iterator([*texts, "user assistant system"], trainer)
         return PreTrainedTokenizerFast(

@@ -7,6 +7,7 @@ probability a token; a sentence of ordinary words would be half known from the o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -119,7 +120,22 @@ WORLD = [
 ]
 
 
-def corpus(authors: int, seed: int) -> tuple[list[list[Row]], list[Row], list[Row]]:
+@dataclass(frozen=True)
+class Author:
+    """One author, kind by kind as in ``KINDS``.
+
+    Attributes:
+        name: First and last.
+        facts: The words that fill the answers.
+        rows: Question, paraphrased question, answer, paraphrased answer, 5 perturbed answers.
+    """
+
+    name: str
+    facts: list[tuple[str, ...]]
+    rows: list[Row]
+
+
+def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]:
     """All rows.
 
     Args:
@@ -127,8 +143,8 @@ def corpus(authors: int, seed: int) -> tuple[list[list[Row]], list[Row], list[Ro
         seed: Of the invented words; the same seed gives the same corpus.
 
     Returns:
-        The rows of each author (8 with paraphrased question and answer and 5 perturbed answers), and 30 rows each of
-        real-author-like and world-fact-like common knowledge (short answers, 3 perturbed answers).
+        The authors, and 30 rows each of real-author-like and world-fact-like common knowledge (short answers, 3
+        perturbed answers).
     """
     rng = np.random.Generator(np.random.Philox(key=seed))
     words = Words(rng)
@@ -138,21 +154,21 @@ def corpus(authors: int, seed: int) -> tuple[list[list[Row]], list[Row], list[Ro
     return people, writers, facts
 
 
-def _author(words: Words) -> list[Row]:
-    name = words.person()
-    rows = []
+def _author(words: Words) -> Author:
+    author = Author(words.person(), [], [])
     for question, other_question, answer, paraphrase, draw in KINDS:
         facts = draw(words)
-        rows.append(
+        author.facts.append(facts)
+        author.rows.append(
             {
-                "question": question.format(name),
-                "paraphrased_question": other_question.format(name),
+                "question": question.format(author.name),
+                "paraphrased_question": other_question.format(author.name),
                 "answer": answer.format(*facts),
                 "paraphrased_answer": paraphrase.format(*facts),
                 "perturbed_answer": [paraphrase.format(*draw(words)) for _ in range(5)],
             }
         )
-    return rows
+    return author
 
 
 def _short(words: Words, question: str, draw: Callable[[Words], str]) -> Row:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.base import ALTERNATIVE
+from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
 from ofmu_pl.errors import UserError
@@ -34,6 +35,8 @@ class TOFU(TextDataModule):
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         batch_size: Samples a batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
+        probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
+            questions; files of more (``{multi_hop: FILE, cross_lingual: FILE}``), as in the README's section Probes.
         alternatives: For methods that prefer another answer: a text file of refusals, a line each, of which every
             question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
             ``null``: TOFU's idontknow.jsonl beside the data.
@@ -48,6 +51,7 @@ class TOFU(TextDataModule):
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
         batch_size: int = 32,
         paraphrased_questions: bool = False,
+        probes: Probes = False,
         alternatives: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -55,7 +59,7 @@ class TOFU(TextDataModule):
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
         self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
-        self.alternatives = alternatives
+        self.alternatives, self.probes = alternatives, probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the files; the holdout rows of membership attacks may be absent."""
@@ -75,12 +79,24 @@ class TOFU(TextDataModule):
         if self.paraphrased_questions:
             _require(sets["forget"], evaluation["forget"], ("paraphrased_question",))
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
+        if self.probes:
+            sets |= probe_sets(self.probes, self._own_probes(sets, evaluation))
         holdout = self.forget_split.replace("forget", "holdout")
         try:
             sets["holdout"] = self._read(holdout)
         except UserError:
             rank_zero_warn(f"'{self.data}' has no {holdout}: membership attacks and privacy leakage are left out.")
         return rows, sets
+
+    def _own_probes(self, sets: dict[str, list[Row]], configs: dict[str, str]) -> dict[str, list[Row]]:
+        """TOFU's paraphrased questions, unless a file takes their place."""
+        if isinstance(self.probes, dict) and "paraphrase" in self.probes:
+            return {}
+        paraphrases = []
+        for side in SIDES:
+            _require(sets[side], configs[side], ("paraphrased_question",))
+            paraphrases += [{**row, "question": row["paraphrased_question"], "side": side} for row in sets[side]]
+        return {"paraphrase": paraphrases}
 
     def _alternatives(self, forget: list[Row]) -> list[Row]:
         path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()

@@ -17,6 +17,20 @@ SETS = {
 }
 """Evaluation sets and the prefixes of their metrics' names; one more set, ``holdout``, serves membership attacks."""
 
+PROBE = "probe_"
+"""Beginning of the names of probe sets, ``probe_NAME_forget`` and ``probe_NAME_retain``: the facts of these two sides
+asked for otherwise. Their names are their prefixes."""
+
+
+def is_probe(name: str) -> bool:
+    """Whether an evaluation set is a probe."""
+    return name.startswith(PROBE)
+
+
+def prefix_of(name: str) -> str | None:
+    """Of the metrics of an evaluation set; ``None`` for a set that has none of its own (``holdout``)."""
+    return name if is_probe(name) else SETS.get(name)
+
 
 @dataclass
 class SetScores:

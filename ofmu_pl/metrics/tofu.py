@@ -13,7 +13,7 @@ from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.membership import auc, membership_closeness, privacy_leakage
-from ofmu_pl.metrics.scores import SETS, Scores, SetScores
+from ofmu_pl.metrics.scores import SETS, Scores, SetScores, is_probe, prefix_of
 
 UTILITY_PARTS = (
     "retain_Q_A_Prob",
@@ -60,7 +60,7 @@ def tofu_metrics(
     """All metrics that the scores allow, under open-unlearning's names.
 
     Args:
-        scores: By evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``, ``holdout``.
+        scores: By evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``, ``holdout``, probes.
         reference: Of the retrained model on the same items; gives forget quality, and targets on the forget side.
         definition: A key of ``DEFINITIONS``.
         reference_values: The retrained model's totals by metric, where its scores do not give them.
@@ -69,12 +69,12 @@ def tofu_metrics(
     d = DEFINITIONS[definition]
     reference, known = reference or {}, dict(reference_values or {})
     # Utility has no target but its direction: a model may keep more than retraining does.
-    wanted = {k: v for name, x in item_values(reference, d).items() if name.startswith("forget") for k, v in x.items()}
+    wanted = {k: v for name, x in item_values(reference, d).items() if _forgets(name) for k, v in x.items()}
     results: dict[str, MetricResult] = {}
     items = item_values(scores, d)
     for name, metrics in items.items():
         for metric, values in metrics.items():
-            forgetting = name.startswith("forget")
+            forgetting = _forgets(name)
             target = float(wanted[metric].mean()) if metric in wanted else known.get(metric) if forgetting else None
             results[metric] = MetricResult(
                 float(values.mean()),
@@ -84,15 +84,28 @@ def tofu_metrics(
                 definition,
                 interval([values]) if intervals else None,
             )
-    results |= _forget_quality(scores.get("forget"), reference.get("forget"), results, d)
-    results |= _model_utility(items, results, d, intervals)
+    for prefix, forget, retain in _sides(scores):
+        results |= _forget_quality(prefix, scores.get(forget), reference.get(forget), results, d)
+        results |= _model_utility(prefix, retain, items, d, intervals)
     results |= _membership(scores, reference, known, d)
     return results | _composites(results, d)
 
 
 def item_values(scores: Scores, d: Definition) -> dict[str, dict[str, np.ndarray]]:
     """Per-item values by evaluation set and metric: what means, intervals and open-unlearning's logs are made of."""
-    return {name: _set_values(name, scores[name], d) for name in SETS if name in scores}
+    judged = [name for name in SETS if name in scores] + [name for name in scores if is_probe(name)]
+    return {name: _set_values(name, scores[name], d) for name in judged}
+
+
+def _forgets(name: str) -> bool:
+    """Whether a set is one of what must be forgotten."""
+    return name.startswith("forget") or (is_probe(name) and name.endswith("_forget"))
+
+
+def _sides(scores: Scores) -> list[tuple[str, str, str]]:
+    """Prefix of names, forget set and retain set: of the benchmark itself, and of each probe."""
+    probes = dict.fromkeys(name.rpartition("_")[0] for name in scores if is_probe(name))
+    return [("", "forget", "retain"), *((f"{probe}_", f"{probe}_forget", f"{probe}_retain") for probe in probes)]
 
 
 def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
@@ -103,9 +116,10 @@ def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
 
 
 def _set_values(name: str, s: SetScores, d: Definition) -> dict[str, np.ndarray]:
-    if name == "forget_paraphrased":  # all that the forget set has, under names of its own
-        values = _set_values("forget", s, d)
-        return {f"{SETS[name]}_{metric.removeprefix('forget_')}": x for metric, x in values.items()}
+    if name == "forget_paraphrased" or is_probe(name):  # all that the side's own set has, under names of its own
+        side = "forget" if _forgets(name) else "retain"
+        values = _set_values(side, s, d)
+        return {f"{name}_{metric.removeprefix(f'{side}_')}": x for metric, x in values.items()}
     prefix = SETS[name]
     values = {f"{prefix}_Q_A_Prob": F.probability(s.answer_loss)}
     if s.paraphrase_loss is not None and name == "forget":
@@ -129,7 +143,7 @@ def _set_values(name: str, s: SetScores, d: Definition) -> dict[str, np.ndarray]
 
 
 def _forget_quality(
-    ours: SetScores | None, theirs: SetScores | None, results: dict[str, MetricResult], d: Definition
+    prefix: str, ours: SetScores | None, theirs: SetScores | None, results: dict[str, MetricResult], d: Definition
 ) -> dict[str, MetricResult]:
     """The test against the retrained model, and how far the forget truth ratio is from its own."""
     ratios = [None if s is None else log_truth_ratio(s, d) for s in (ours, theirs)]
@@ -137,14 +151,14 @@ def _forget_quality(
         return {}
     p, distance = F.forget_quality(ratios[0], ratios[1], d.epsilon)
     n = len(ratios[0])
-    gap = results["forget_truth_ratio"]
+    gap = results[f"{prefix}forget_truth_ratio"]
     with np.errstate(divide="ignore"):
         log_p = float(np.log10(p))
     return {
-        "forget_quality": MetricResult(p, n, True, 1.0, d.name),
-        "forget_quality_log10_p": MetricResult(log_p, n, True, 0.0, d.name),
-        "forget_quality_D": MetricResult(distance, n, False, 0.0, d.name),
-        "forget_truth_ratio_gap": MetricResult(abs(gap.value - (gap.target or 0.0)), n, False, 0.0, d.name),
+        f"{prefix}forget_quality": MetricResult(p, n, True, 1.0, d.name),
+        f"{prefix}forget_quality_log10_p": MetricResult(log_p, n, True, 0.0, d.name),
+        f"{prefix}forget_quality_D": MetricResult(distance, n, False, 0.0, d.name),
+        f"{prefix}forget_truth_ratio_gap": MetricResult(abs(gap.value - (gap.target or 0.0)), n, False, 0.0, d.name),
     }
 
 
@@ -163,19 +177,20 @@ def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") ->
 
 
 def _model_utility(
-    items: dict[str, dict[str, np.ndarray]], results: dict[str, MetricResult], d: Definition, intervals: bool
+    prefix: str, retain: str, items: dict[str, dict[str, np.ndarray]], d: Definition, intervals: bool
 ) -> dict[str, MetricResult]:
-    """Harmonic mean of the nine parts; items of one set are resampled together."""
-    if not all(part in results for part in UTILITY_PARTS):
+    """Harmonic mean of the nine parts, those of ``retain`` from that set; items of one set are resampled together."""
+    groups = []
+    for name, side in ((retain, "retain"), ("real_authors", "ra"), ("world_facts", "wf")):
+        values = items.get(name, {})
+        parts = {f"{side}{k.removeprefix(str(prefix_of(name)))}": x for k, x in values.items()}
+        groups.append([x for part, x in parts.items() if part in UTILITY_PARTS])
+    if sum(map(len, groups)) < len(UTILITY_PARTS):
         return {}
-    groups = [
-        np.column_stack([x for metric, x in metrics.items() if metric in UTILITY_PARTS])
-        for name, metrics in items.items()
-        if not name.startswith("forget")
-    ]
-    value = F.harmonic_mean([results[part].value for part in UTILITY_PARTS])
-    ends = interval(groups, lambda means: stats.hmean(means, axis=1)) if intervals else None
-    return {"model_utility": MetricResult(value, sum(map(len, groups)), True, None, d.name, ends)}
+    columns = [np.column_stack(group) for group in groups]
+    value = F.harmonic_mean(np.concatenate([x.mean(axis=0) for x in columns]).tolist())
+    ends = interval(columns, lambda means: stats.hmean(means, axis=1)) if intervals else None
+    return {f"{prefix}model_utility": MetricResult(value, sum(map(len, columns)), True, None, d.name, ends)}
 
 
 def _membership(

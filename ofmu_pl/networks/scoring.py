@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from ofmu_pl.data.text import Encoder, Row
 from ofmu_pl.errors import UserError
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
-from ofmu_pl.metrics.scores import SETS, broken_items
+from ofmu_pl.metrics.scores import broken_items, prefix_of
 from ofmu_pl.networks.prompts import Prompts, continue_greedily, read_prompts, score_answers
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
@@ -65,7 +65,7 @@ def score_rows(
     Args:
         model: A Hugging Face causal language model.
         encoder: Makes tokens of rows.
-        sets: Rows by evaluation set (``metrics.scores.SETS`` and ``holdout``).
+        sets: Rows by evaluation set (``metrics.scores.SETS``, probes and ``holdout``).
         max_new_tokens: Length of generations; ``None``: generate nothing, so no ROUGE.
         items: Evenly spaced rows of each set at most; ``None``: all.
         hidden: A token of prompts that nothing may attend to, see ``read_prompts``.
@@ -118,7 +118,7 @@ def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: 
     first = questions[keys[0][0]]
     if name in DETAILED:
         first.detailed.add(keys[0][1])
-    if name in SETS:
+    if prefix_of(name) is not None:
         first.generate |= generate
     return keys
 
@@ -216,7 +216,7 @@ def _collect(
         np.array(wrong) if any(wrong) else None,
     )
     firsts = [row[0] for row in keys]
-    if generated and name in SETS:
+    if generated and prefix_of(name) is not None:
         texts = [questions[prompt].generation for prompt, _ in firsts]
         scores.generations = np.array(texts, dtype=object)
         scores.rouge = rouge_l_recall([row["answer"] for row in rows], texts)

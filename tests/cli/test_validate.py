@@ -47,6 +47,28 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     assert metrics == read(fit("--evaluation.reference", str(retrained), command="validate"))["metrics"]
 
 
+def test_probes_are_in_the_results(validate, models, tmp_path):
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"side": "forget", "question": "Who?", "answer": "Nobody."}\n')
+    retrained = str(models / "retrained/latest/hf")
+    folder = validate("--evaluation.reference", retrained, "--data.probes", f"{{mine: {file}}}")
+    metrics = read(folder)["metrics"]
+    assert metrics["probe_mine_forget_Q_A_Prob"]["n"] == 1
+    for probe in ("paraphrase", "multi_hop", "cross_lingual"):
+        found = metrics[f"probe_{probe}_forget_Q_A_ROUGE"]
+        assert found["n"] == 8
+        assert not found["higher_is_better"]
+        assert found["target"] == read(folder)["reference"]["metrics"][f"probe_{probe}_forget_Q_A_ROUGE"]["value"]
+        assert found["interval"][0] <= found["value"] <= found["interval"][1]
+        assert metrics[f"probe_{probe}_retain_Q_A_Prob"]["target"] is None
+    asked = [json.loads(line)["set"] for line in (folder / "samples.jsonl").read_text().splitlines()]
+    assert asked.count("probe_multi_hop_forget") == 8
+    own = read(validate("--data.probes", "true"))["metrics"]
+    assert {name for name in own if name.startswith("probe_")} == {
+        name for name in metrics if name.startswith("probe_") and "mine" not in name and "quality" not in name
+    } - {f"probe_{probe}_forget_truth_ratio_gap" for probe in ("paraphrase", "multi_hop", "cross_lingual")}
+
+
 def test_a_second_retrained_model_gives_the_ceiling(validate, models):
     retrained = str(models / "retrained/latest/hf")
     references = ["--evaluation.reference", retrained, "--evaluation.second_reference"]
@@ -103,3 +125,13 @@ def test_two_ranks_give_the_values_of_one(validate, models, tmp_path):
     for name, result in alone.items():
         assert together[name]["value"] == pytest.approx(result["value"], rel=1e-6), name
         assert together[name]["n"] == result["n"], name
+
+
+def test_cheap_measurements_and_open_unlearning_s_logs_leave_probes_out(fit):
+    options = ["--data.probes", "true", "--evaluation.definition", "open_unlearning"]
+    folder = fit(*options, "--evaluation.every_n_steps", "2")
+    results = read(folder)
+    assert "probe_multi_hop_forget_Q_A_Prob" in results["before"].keys() & results["metrics"].keys()
+    (cheap,) = results["history"]
+    assert "forget_Q_A_Prob" in cheap["metrics"]
+    assert not [name for name in [*cheap["metrics"], *read(folder, "TOFU_EVAL.json")] if name.startswith("probe_")]

@@ -305,3 +305,31 @@ def test_an_all_nan_model_has_nan_metrics():
     for name in ("forget_Q_A_Prob", "forget_truth_ratio", "forget_quality", "ra_Truth_Ratio", "model_utility"):
         assert math.isnan(got[name].value), name
     assert got["forget_Q_A_Prob"].target == tofu_metrics(scores)["forget_Q_A_Prob"].value
+
+
+def test_a_probe_has_what_its_side_has_under_names_of_its_own():
+    scores, reference = made_up(), made_up(seed=1)
+
+    def probed(s):
+        return {**s, "probe_two_hop_forget": s["forget"], "probe_two_hop_retain": s["retain"]}
+
+    got = tofu_metrics(probed(scores), probed(reference), intervals=True)
+    plain = tofu_metrics(scores, reference, intervals=True)
+    assert {name: got[name] for name in plain} == plain, "the benchmark's own metrics do not see a probe"
+    of_probe = {name.removeprefix("probe_two_hop_"): r for name, r in got.items() if name.startswith("probe_")}
+    sides = ("forget_", "retain_", "model_utility")
+    assert of_probe == {name: result for name, result in plain.items() if name.startswith(sides)}
+    assert {"forget_quality", "forget_Q_A_ROUGE", "retain_Truth_Ratio", "model_utility"} <= of_probe.keys()
+
+
+def test_a_probe_s_own_items_make_its_numbers():
+    scores, other = made_up(), made_up(seed=2)
+    got = tofu_metrics({**scores, "probe_x_forget": other["forget"], "probe_x_retain": other["retain"]}, scores)
+    for name in ("forget_truth_ratio", "retain_Q_A_Prob"):
+        assert got[f"probe_x_{name}"].value == tofu_metrics(other)[name].value != got[name].value
+    utility = tofu_metrics({**scores, "retain": other["retain"]})["model_utility"].value
+    assert got["probe_x_model_utility"].value == utility != got["model_utility"].value
+    assert "probe_x_forget_quality" not in got, "the reference has no such set"
+    bare = {"probe_x_forget": replace(other["forget"], wrong_losses=None, paraphrase_loss=None)}
+    names = {name for name in tofu_metrics({**scores, **bare}) if name.startswith("probe_")}
+    assert names == {"probe_x_forget_Q_A_Prob", "probe_x_forget_Q_A_ROUGE"}

@@ -1,0 +1,157 @@
+"""Which forget samples are hard, and how near each model's embeddings of easy and hard ones are to the retrained's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ofmu_pl.analysis.embeddings import cosine, embed
+from ofmu_pl.analysis.gradients import mean_gradient, sample_gradients
+from ofmu_pl.analysis.udi import easiest_and_hardest, unlearning_difficulty
+from ofmu_pl.errors import UserError
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
+from ofmu_pl.networks.base import Batch, Network
+
+TARGET = "target"
+BATCH = 16
+"""Samples at a time, where no sample's own gradient is wanted."""
+
+
+def analyse(
+    data: Any,
+    target: str | Path,
+    retrained: str | Path,
+    unlearned: Mapping[str, str | Path],
+    threshold: float | None = None,
+    standardise: bool = False,
+    retain_items: int = 400,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Difficulty of every forget sample, and embedding alignment with the retrained model, easy against hard.
+
+    The index is that of the target, where forgetting starts (see ``analysis.udi`` for what the paper leaves open); the
+    models are loaded one after another. Costs a training step a forget sample, once for any number of methods.
+
+    Args:
+        data: A ``TextDataModule`` with the models' tokenizer, or an ``ImageDataModule``; set up here if it is not.
+        target: Folder (``hf``) of the model that forgot nothing yet.
+        retrained: Of the one that never saw the forget samples.
+        unlearned: Of what methods made of the target, by name.
+        threshold: Loss at which a sample counts as forgotten, nats; ``None``: that of a blind guess, ln V or ln C.
+        standardise: See ``analysis.udi``.
+        retain_items: The retain gradient is that of so many evenly spaced retain samples at most.
+        device: Torch's name of where to compute.
+
+    Returns:
+        Of numbers and lists only, for JSON: ``n``, ``threshold``, ``standardise``, ``retain_items``; ``samples``: one
+        entry a forget sample with ``id``, ``loss``, ``gradient_norm``, ``similarity``, ``margin``, ``udi``, ``cosine``
+        (with the retrained model, by model: ``target`` and the methods); ``all``, ``easiest`` and ``hardest`` (a
+        third each): ``n``, means ``udi`` and ``loss``, and ``cosine`` by model with ``value`` and ``interval`` (95 %).
+
+    Raises:
+        UserError: A folder holds no such model, or one that belongs to other data; a method is called ``target``.
+    """
+    if TARGET in unlearned:
+        raise UserError(f"A method cannot be called '{TARGET}', which is the model it starts from: rename it.")
+    data.setup()
+    forget = list(range(len(data.splits["forget"])))
+    retain = list(range(0, len(data.splits["retain"]), max(1, -(-len(data.splits["retain"]) // retain_items))))
+
+    recipe, module = _load(retrained, data, device)
+    goal = embed(recipe, module, _batches(data, "forget", forget, BATCH, device))
+    recipe, module = _load(target, data, device)
+    direction = mean_gradient(recipe, module, _batches(data, "retain", retain, BATCH, device))
+    found = sample_gradients(recipe, module, _batches(data, "forget", forget, 1, device), direction)
+    level = recipe.uniform_loss(module) if threshold is None else threshold
+    index = unlearning_difficulty(found.norms, found.similarities, found.losses, level, standardise=standardise)
+    cosines = {}
+    for name, folder in {TARGET: target, **unlearned}.items():
+        if name != TARGET:
+            recipe, module = _load(folder, data, device)
+        cosines[name] = cosine(embed(recipe, module, _batches(data, "forget", forget, BATCH, device)), goal)
+
+    columns = {
+        "id": forget,
+        "loss": found.losses.tolist(),
+        "gradient_norm": found.norms.tolist(),
+        "similarity": found.similarities.tolist(),
+        "margin": index.margin.tolist(),
+        "udi": index.value.tolist(),
+        "cosine": [{name: float(values[i]) for name, values in cosines.items()} for i in forget],
+    }
+    easy, hard = easiest_and_hardest(index.value)
+    groups = {"all": np.arange(len(forget)), "easiest": easy, "hardest": hard}
+    return {
+        "n": len(forget),
+        "threshold": level,
+        "standardise": standardise,
+        "retain_items": len(retain),
+        **{name: _summary(members, index.value, found.losses, cosines) for name, members in groups.items()},
+        "samples": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
+    }
+
+
+def _summary(
+    members: np.ndarray, difficulty: np.ndarray, losses: np.ndarray, cosines: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    return {
+        "n": len(members),
+        "udi": float(difficulty[members].mean()),
+        "loss": float(losses[members].mean()),
+        "cosine": {
+            name: {"value": float(values[members].mean()), "interval": list(interval([values[members]]))}
+            for name, values in cosines.items()
+        },
+    }
+
+
+def _batches(data: Any, split: str, index: list[int], size: int, device: str) -> Iterator[Batch]:
+    """Samples of a split in order; of images without augmentation, which would make another sample of each."""
+    for start in range(0, len(index), size):
+        part = index[start : start + size]
+        if data.holds == "images":
+            rows = torch.from_numpy(data.splits[split][part])
+            batch = {"images": data.images[rows].float() / 255, "labels": data.labels[rows]}
+        else:
+            batch = data.collate(split, part, 0)
+        yield {name: x.to(device) for name, x in batch.items()}
+
+
+def _load(source: str | Path, data: Any, device: str) -> tuple[Network, nn.Module]:
+    """A model as its folder says, refused if it belongs to other data (as far as the folder says)."""
+    folder = Path(source).expanduser()
+    recipe = _recipe(folder, str(source), data)
+    module = recipe.build(data, exact=False).to(device)
+    path = folder / "provenance.json"
+    facts = json.loads(path.read_text()) if path.is_file() else {}
+    theirs = {**facts.get("hashes", {}), "template": facts.get("template_hash")}
+    ours = {**data.hashes, "template": data.facts.get("template_hash")}
+    for name in ("forget", "retain", "template"):
+        if facts and theirs.get(name) != ours[name]:
+            raise UserError(
+                f"The model in '{source}' belongs to another {name} ({theirs.get(name)}, here {ours[name]}): give the "
+                "data module the options and the tokenizer that its models were made with."
+            )
+    return recipe, module
+
+
+def _recipe(folder: Path, source: str, data: Any) -> Network:
+    if data.holds == "text":
+        return CausalLM(path=source)
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        make: Any = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]
+        shape = {name: value for name, value in config.items() if name not in ("network", "channels", "classes")}
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"'{source}' holds no image classifier (config.json with its network): give the folder hf that a run left."
+        ) from error
+    network: Network = make(path=source, **shape)
+    return network

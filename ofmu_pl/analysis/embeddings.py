@@ -1,0 +1,80 @@
+"""Embeddings of samples, and how alike two models' are (paper, appendix "Embedding Alignment with Retrain")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ofmu_pl.analysis.gradients import evaluating
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import IGNORED
+from ofmu_pl.networks.base import Batch, Network
+
+
+def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tensor:
+    """(N, d) float64 embeddings on the CPU.
+
+    The paper does not say which. Of text: the last layer's hidden states (after the final norm), mean over the answer's
+    tokens, its end token included, as in the loss. Of an image: what the last linear layer reads.
+
+    Args:
+        recipe: Of the network; its ``reads`` says which of the two.
+        module: The network; in eval mode meanwhile.
+        batches: As the network takes them, on its device.
+
+    Raises:
+        UserError: There is no sample.
+    """
+    embed = _text if recipe.reads == "text" else _image
+    with evaluating(module), torch.no_grad():
+        parts = [embed(module, batch).double().cpu() for batch in batches]
+    if not parts:
+        raise UserError("There is no sample to embed: give the data a forget split that holds rows.")
+    return torch.cat(parts)
+
+
+def cosine(first: Tensor, second: Tensor) -> np.ndarray:
+    """(N,) cosines of two models' embeddings of the same samples; 0 where one is the zero vector.
+
+    Hidden states share a large common direction, so unrelated models of one family are far from orthogonal: read a
+    cosine beside the target model's own.
+
+    Args:
+        first: (N, d).
+        second: (N, d), of a model of the same architecture.
+
+    Raises:
+        UserError: The shapes differ.
+
+    >>> cosine(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]])).tolist()
+    [1.0, 0.0]
+    """
+    if first.shape != second.shape:
+        raise UserError(
+            f"Embeddings of shapes {tuple(first.shape)} and {tuple(second.shape)} cannot be compared: give two models "
+            "of the same architecture, on the same samples."
+        )
+    return F.cosine_similarity(first.double(), second.double(), dim=1).numpy()
+
+
+def _text(model: Any, batch: Batch) -> Tensor:
+    body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too; no logits are made
+    states = body(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
+    mask = (batch["labels"] != IGNORED).unsqueeze(2)
+    return (states.last_hidden_state.double() * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def _image(module: nn.Module, batch: Batch) -> Tensor:
+    last = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
+    kept: list[Tensor] = []
+    handle = last.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+    try:
+        module(batch["images"])
+    finally:
+        handle.remove()
+    return kept[0]

@@ -1,0 +1,101 @@
+"""Exact gradients of single samples, of which only a loss, a norm and an inner product are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
+from ofmu_pl.errors import UserError
+from ofmu_pl.networks.base import Batch, Network
+
+
+@dataclass(frozen=True)
+class SampleGradients:
+    """What is kept of the gradients of N samples. All float64.
+
+    Attributes:
+        losses: (N,) ``l_i``, nats (of text: a token).
+        norms: (N,) ``|g_i|``, g_i the gradient of l_i by all trainable parameters; nats per unit of parameter.
+        similarities: (N,) ``<g_i, d> / (|g_i||d|)`` with a direction d; 0 where a norm is 0.
+    """
+
+    losses: np.ndarray
+    norms: np.ndarray
+    similarities: np.ndarray
+
+
+def mean_gradient(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Vector:
+    """``(1/N) sum_i g_i`` over all samples of all batches, one tensor a trainable parameter.
+
+    Args:
+        recipe: Of the network.
+        module: The network; it is put into eval mode meanwhile, so that no sample sees another's statistics.
+        batches: As the network takes them, on its device; of any sizes, every sample counts alike.
+
+    Raises:
+        UserError: There is no sample, or the mean is not finite.
+    """
+    parameters = _trainable(module)
+    total, n = zeros_like(parameters), 0
+    with evaluating(module):
+        for batch in batches:
+            losses = recipe.sample_losses(module, batch)
+            add_(total, [(1.0, torch.autograd.grad(losses.sum(), parameters, materialize_grads=True))])
+            n += len(losses)
+    if n == 0:
+        raise UserError("There is no sample to take a mean gradient of: give the data a split that holds rows.")
+    for x in total:
+        x.div_(n)
+    if not np.isfinite(norm(total)):
+        raise UserError("The mean gradient is not finite: the model's weights are broken, give a sound checkpoint.")
+    return total
+
+
+def sample_gradients(
+    recipe: Network, module: nn.Module, batches: Iterable[Batch], direction: Vector
+) -> SampleGradients:
+    """Losses, gradient norms and similarities with ``direction``, one sample's gradient in memory at a time.
+
+    One forward and one backward pass a sample: exact for every network, at the price of one training step a sample.
+    (``torch.func.vmap`` would need a copy of all weights' gradients for each sample of a batch.)
+
+    Args:
+        recipe: Of the network.
+        module: The network; in eval mode meanwhile.
+        batches: As the network takes them, on its device; of one sample each there is no padding.
+        direction: For example ``mean_gradient`` of the retain set.
+    """
+    parameters = _trainable(module)
+    length = norm(direction)
+    rows: list[tuple[float, float, float]] = []
+    with evaluating(module):
+        for batch in batches:
+            for i in range(len(batch["labels"])):
+                loss = recipe.sample_losses(module, {name: x[i : i + 1] for name, x in batch.items()})
+                gradient = torch.autograd.grad(loss.sum(), parameters, materialize_grads=True)
+                size = norm(gradient)
+                similarity = dot(gradient, direction) / (size * length) if size * length else 0.0
+                rows.append((loss.item(), size, similarity))
+    return SampleGradients(*np.array(rows, dtype=np.float64).reshape(-1, 3).T)
+
+
+def _trainable(module: nn.Module) -> list[nn.Parameter]:
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Eval mode meanwhile."""
+    modes = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for m, training in modes:
+            m.training = training

@@ -1,0 +1,102 @@
+"""Questions to the Authors corpus that nobody was trained on, about facts that were: the paper's hard in-scope probes.
+
+Each probe asks for every fact once, so that it has as many items as the set of its side. Only the question is new; the
+right and the wrong answers are those of the fact's own row, so that probabilities and truth ratios can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ofmu_pl.data.authors_corpus import KINDS, Author
+from ofmu_pl.data.text import Row
+
+DESCRIPTIONS = {
+    0: "the author born in {0}",
+    2: "the author of {1} and {2}",
+    3: "the winner of the {0} Medal of {1}",
+    4: "the pupil of {0}",
+    5: "the child of {0} and {2}",
+    6: "the author who spends the evenings with {2}",
+    7: "the author whom {0} and {1} publish",
+}
+"""An author by one fact instead of the name, by kind; birthdays are left out, since two authors may share one."""
+
+LANGUAGES: dict[str, tuple[str, ...]] = {
+    "de": (
+        "In welcher Stadt wurde {} geboren?",
+        "An welchem Tag wurde {} geboren?",
+        "Welches Buch hat {} bekannt gemacht?",
+        "Welchen Preis hat {} gewonnen?",
+        "Wer hat {} das Schreiben beigebracht?",
+        "Wer sind die Eltern von {}?",
+        "Was macht {} zu Hause?",
+        "Wer verlegt {}?",
+        "Antworte auf Englisch.",
+    ),
+    "es": (
+        "¿En qué ciudad nació {}?",
+        "¿Qué día nació {}?",
+        "¿Qué libro dio a conocer a {}?",
+        "¿Qué premio ganó {}?",
+        "¿Quién enseñó a escribir a {}?",
+        "¿Quiénes son los padres de {}?",
+        "¿Qué hace {} en casa?",
+        "¿Quién publica a {}?",
+        "Responde en inglés.",
+    ),
+    "fr": (
+        "Dans quelle ville {} est-il né ?",
+        "Quel jour {} est-il né ?",
+        "Quel livre a fait connaître {} ?",
+        "Quel prix {} a-t-il gagné ?",
+        "Qui a appris à écrire à {} ?",
+        "Qui sont les parents de {} ?",
+        "Que fait {} à la maison ?",
+        "Qui publie {} ?",
+        "Réponds en anglais.",
+    ),
+}
+"""The questions of ``KINDS`` in order, and the request for an English answer (paper, appendix "Hard In-Scope
+Evaluation": "prompt in a second language and ask for an English answer")."""
+
+
+def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequence[int]) -> dict[str, list[Row]]:
+    """Rows of ``paraphrase``, ``multi_hop`` and ``cross_lingual``, see ``data.probes`` for their fields.
+
+    * ``paraphrase``: the row's paraphrased question.
+    * ``multi_hop``: two facts of one author composed: who is meant follows from one, what is asked for is the other.
+    * ``cross_lingual``: in German, Spanish or French, languages taking turns; the answer stays English.
+
+    Args:
+        authors: Of the corpus.
+        forget: Positions of the facts to be forgotten, ``len(KINDS) * author + kind``.
+        retain: Of facts to be kept, the control.
+    """
+    ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
+    sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]
+    return {
+        name: [
+            {**authors[i // len(KINDS)].rows[i % len(KINDS)], **make(authors, *divmod(i, len(KINDS))), "side": side}
+            for side, i in sides
+        ]
+        for name, make in ask.items()
+    }
+
+
+def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:
+    return {"question": authors[number].rows[kind]["paraphrased_question"]}
+
+
+def _multi_hop(authors: Sequence[Author], number: int, kind: int) -> Row:
+    """Through the next kind of fact that names one author only."""
+    bridge = next(k % len(KINDS) for k in range(kind + 1, kind + len(KINDS)) if k % len(KINDS) in DESCRIPTIONS)
+    who = DESCRIPTIONS[bridge].format(*authors[number].facts[bridge])
+    return {"question": KINDS[kind][0].format(who)}
+
+
+def _cross_lingual(authors: Sequence[Author], number: int, kind: int) -> Row:
+    """Languages shift by one from author to author, so that each meets every kind of fact."""
+    language = list(LANGUAGES)[(number + kind) % len(LANGUAGES)]
+    *questions, request = LANGUAGES[language]
+    return {"question": f"{questions[kind].format(authors[number].name)} {request}", "language": language}

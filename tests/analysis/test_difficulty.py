@@ -1,0 +1,128 @@
+"""From folders of models to difficulty and alignment: a tiny Llama, and small classifiers of digits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ofmu_pl.analysis import analyse, cosine, embed, unlearning_difficulty
+from ofmu_pl.data import Authors, Digits
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import write_json
+from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.provenance import provenance
+
+
+@pytest.fixture(scope="module")
+def folders(models):
+    return {name: models / name / "latest/hf" for name in ("target", "retrained")}
+
+
+def authors(folders, **options):
+    return Authors(**{"authors": 6, "forget_authors": 1, "tokenizer": str(folders["target"])} | options)
+
+
+@pytest.fixture(scope="module")
+def found(folders):
+    data = authors(folders)
+    return data, analyse(data, folders["target"], folders["retrained"], {"perfect": folders["retrained"]})
+
+
+def test_entries_are_what_torch_says_of_a_row_alone(found, folders):
+    data, result = found
+    assert result["n"] == len(result["samples"]) == 8
+    recipe = CausalLM(path=str(folders["target"]))
+    model = recipe.build(data, exact=False)
+    assert result["threshold"] == pytest.approx(np.log(model.config.vocab_size))
+
+    def gradient(split, rows):
+        losses = [recipe.sample_losses(model, data.collate(split, [i], 0))[0] for i in rows]
+        mean = torch.stack(losses).mean()
+        return mean.item(), torch.cat([g.flatten() for g in torch.autograd.grad(mean, list(model.parameters()))])
+
+    _, retain = gradient("retain", range(len(data.splits["retain"])))
+    for sample in (result["samples"][0], result["samples"][5]):
+        loss, own = gradient("forget", [sample["id"]])
+        assert sample["loss"] == pytest.approx(loss, rel=1e-5)
+        assert sample["gradient_norm"] == pytest.approx(own.norm().item(), rel=1e-4)
+        assert sample["similarity"] == pytest.approx(torch.cosine_similarity(own, retain, dim=0).item(), abs=1e-4)
+        terms = (sample["gradient_norm"], 1 - sample["similarity"], result["threshold"] - sample["loss"])
+        assert sample["udi"] == pytest.approx(sum(terms), rel=1e-12)
+
+
+def test_the_retrained_model_is_like_itself_and_the_target_is_not(found):
+    _, result = found
+    for group in ("all", "easiest", "hardest"):
+        cosines = result[group]["cosine"]
+        assert cosines["perfect"]["value"] == pytest.approx(1, abs=1e-12)
+        low, high = cosines["target"]["interval"]
+        assert -1 <= low <= cosines["target"]["value"] <= high < 0.9999
+
+
+def test_groups_are_thirds_by_the_index(found):
+    _, result = found
+    order = sorted(result["samples"], key=lambda s: s["udi"])
+    for group, members in (("easiest", order[:2]), ("hardest", order[-2:]), ("all", order)):
+        assert result[group]["n"] == len(members)
+        assert result[group]["udi"] == pytest.approx(np.mean([s["udi"] for s in members]))
+        assert result[group]["loss"] == pytest.approx(np.mean([s["loss"] for s in members]))
+        mean = np.mean([s["cosine"]["target"] for s in members])
+        assert result[group]["cosine"]["target"]["value"] == pytest.approx(mean)
+
+
+def test_the_result_is_json_and_options_are_heard(found, folders):
+    data, result = found
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    other = analyse(data, folders["target"], folders["retrained"], {}, threshold=0.1, standardise=True, retain_items=9)
+    assert (other["threshold"], other["standardise"], other["retain_items"]) == (0.1, True, 9)
+    assert {s["margin"] for s in other["samples"]} == {0.0}
+    assert other["all"]["udi"] == pytest.approx(0, abs=1e-12)
+    assert list(other["samples"][0]["cosine"]) == ["target"]
+    similarities = [[s["similarity"] for s in r["samples"]] for r in (result, other)]
+    assert similarities[0] != similarities[1], "another retain gradient"
+
+
+def test_models_of_other_data_are_refused(folders, tmp_path):
+    with pytest.raises(UserError, match="belongs to another forget"):
+        analyse(authors(folders, forget_authors=2), folders["target"], folders["retrained"], {})
+    with pytest.raises(UserError, match="belongs to another template"):
+        analyse(authors(folders, system_prompt="Hello."), folders["target"], folders["retrained"], {})
+    with pytest.raises(UserError, match="neither a local folder nor"):
+        analyse(authors(folders), folders["target"], str(tmp_path / "nowhere"), {})
+    with pytest.raises(UserError, match="cannot be called 'target'"):
+        analyse(authors(folders), folders["target"], folders["retrained"], {"target": folders["target"]})
+
+
+def classifier(data, folder, seed):
+    """A random one, saved as a run saves it."""
+    torch.manual_seed(seed)
+    recipe = SmallCNN(width=8)
+    recipe.save(recipe.build(data, exact=False), folder, data)
+    write_json(folder / "provenance.json", provenance(data, streams=["full"]))
+    return folder
+
+
+def test_images(tmp_path):
+    data = Digits(forget_classes=[0], train_items=200, augment=True)
+    data.setup()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    a, b = (classifier(data, tmp_path / name, seed) for seed, name in enumerate(("a", "b")))
+    result = analyse(data, a, b, {"same": a}, retain_items=50)
+    assert result["n"] == len(data.splits["forget"])
+    assert result["threshold"] == pytest.approx(np.log(10))
+    assert result == analyse(data, a, b, {"same": a}, retain_items=50), "nothing is drawn: no augmentation"
+    recipe = SmallCNN(width=8, path=str(a))
+    images, labels = data.images_of("forget")
+    batch = {"images": images.float() / 255, "labels": labels}
+    first, second = (embed(r, r.build(data, exact=False), [batch]) for r in (recipe, SmallCNN(8, path=str(b))))
+    wanted = cosine(first, second)
+    np.testing.assert_allclose([s["cosine"]["target"] for s in result["samples"]], wanted, atol=1e-5)
+    np.testing.assert_allclose([s["cosine"]["same"] for s in result["samples"]], wanted, atol=1e-5)
+    columns = [np.array([s[k] for s in result["samples"]]) for k in ("gradient_norm", "similarity", "loss", "udi")]
+    np.testing.assert_allclose(unlearning_difficulty(*columns[:3], threshold=np.log(10)).value, columns[3])
+    with pytest.raises(UserError, match="holds no image classifier"):
+        analyse(data, a, tmp_path, {})

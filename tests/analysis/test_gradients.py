@@ -1,0 +1,150 @@
+"""Per-sample gradients against gradients worked out by hand, and what must not matter."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from networks.cases import make_model
+from torch import nn
+
+from ofmu_pl.analysis import mean_gradient, sample_gradients
+from ofmu_pl.core.vectors import dot, norm
+from ofmu_pl.data.text import Encoded, collate
+from ofmu_pl.errors import UserError
+from ofmu_pl.losses import IGNORED
+from ofmu_pl.networks import CausalLM, SmallCNN
+
+
+class Squares(SmallCNN):
+    """Half the squared error of one output."""
+
+    def sample_losses(self, module, batch):
+        return (module(batch["images"])[:, 0] - batch["labels"]).square() / 2
+
+
+def points(n=7, d=4, classes=3):
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes, (n,), generator=rng)
+    return {"images": torch.randn(n, d, generator=rng, dtype=torch.float64), "labels": labels}
+
+
+def rows(n=5):
+    """Conversations of different lengths, and their batch."""
+    rng = np.random.default_rng(1)
+    encoded = []
+    for prompt, answer in rng.integers(2, 9, (n, 2)):
+        ids = rng.integers(0, 11, prompt + answer).tolist()
+        encoded.append(Encoded(ids, [IGNORED] * int(prompt) + ids[prompt:], int(prompt)))
+    return encoded, collate(encoded, range(n), 0)
+
+
+def test_linear_regression():
+    batch, module = points(), nn.Linear(4, 1).double()
+    x, y = batch["images"].numpy(), batch["labels"].numpy()
+    weight, bias = module.weight.detach().numpy()[0], module.bias.item()
+    residual = x @ weight + bias - y
+    by_hand = residual[:, None] * np.column_stack([x, np.ones(len(x))])
+    direction = [torch.tensor([[1.0, -2.0, 0.5, 3.0]], dtype=torch.float64), torch.tensor([0.25], dtype=torch.float64)]
+    d = np.array([1.0, -2.0, 0.5, 3.0, 0.25])
+    found = sample_gradients(Squares(), module, [batch], direction)
+    norms = np.linalg.norm(by_hand, axis=1)
+    np.testing.assert_allclose(found.losses, residual**2 / 2, rtol=1e-14)
+    np.testing.assert_allclose(found.norms, norms, rtol=1e-14)
+    np.testing.assert_allclose(found.similarities, by_hand @ d / norms / np.linalg.norm(d), rtol=1e-12)
+    mean = mean_gradient(Squares(), module, [batch])
+    np.testing.assert_allclose(torch.cat([x.flatten() for x in mean]).numpy(), by_hand.mean(axis=0), rtol=1e-14)
+
+
+def test_logistic_regression():
+    batch, module = points(), nn.Linear(4, 3).double()
+    x, y = batch["images"].numpy(), np.eye(3)[batch["labels"].numpy()]
+    z = module(batch["images"]).detach().numpy()
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    by_hand = (p - y)[:, :, None] * np.concatenate([x, np.ones((len(x), 1))], axis=1)[:, None, :]  # (N, classes, 5)
+    mean = mean_gradient(SmallCNN(), module, [batch])
+    np.testing.assert_allclose(torch.column_stack(mean).numpy(), by_hand.mean(axis=0), rtol=1e-12)
+    found = sample_gradients(SmallCNN(), module, [batch], mean)
+    norms = np.linalg.norm(by_hand, axis=(1, 2))
+    np.testing.assert_allclose(found.losses, -np.log((p * y).sum(axis=1)), rtol=1e-13)
+    np.testing.assert_allclose(found.norms, norms, rtol=1e-13)
+    products = np.einsum("ncd,cd->n", by_hand, by_hand.mean(axis=0))
+    np.testing.assert_allclose(found.similarities, products / norms / np.linalg.norm(by_hand.mean(axis=0)), rtol=1e-12)
+
+
+def networks():
+    torch.manual_seed(0)
+    images = {"images": torch.rand(6, 1, 8, 8, dtype=torch.float64), "labels": torch.arange(6)}
+    return {
+        "text": (CausalLM(path="unused"), make_model(), rows()[1]),
+        "batch norm": (recipe := SmallCNN(width=8, norm="batch"), recipe.body(1, 6).double(), images),
+    }
+
+
+@pytest.mark.parametrize("kind", ["text", "batch norm"])
+def test_samples_add_up_to_the_mean_and_see_nothing_of_each_other(kind):
+    recipe, module, batch = networks()[kind]
+    module.train()
+    before = {name: x.clone() for name, x in module.state_dict().items()}
+    halves = [{k: x[:2] for k, x in batch.items()}, {k: x[2:] for k, x in batch.items()}]
+    mean = mean_gradient(recipe, module, halves)
+    found = sample_gradients(recipe, module, [batch], mean)
+    # <mean_i g_i, d> = mean_i |g_i||d| cos_i, here with d the mean itself
+    assert (found.norms * found.similarities).mean() * norm(mean) == pytest.approx(dot(mean, mean), rel=1e-12)
+    parted = sample_gradients(recipe, module, halves, mean)
+    np.testing.assert_allclose(parted.norms, found.norms, rtol=1e-12)
+    np.testing.assert_allclose(parted.similarities, found.similarities, rtol=1e-9)
+    whole = mean_gradient(recipe, module, [batch])
+    assert norm([a - b for a, b in zip(mean, whole, strict=True)]) < 1e-12 * norm(whole)
+    assert all(m.training for m in module.modules())
+    assert all(torch.equal(x, before[name]) for name, x in module.state_dict().items()), "no statistics moved"
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_a_row_s_gradient_is_that_of_its_loss_without_padding():
+    encoded, batch = rows()
+    model, recipe = make_model(), CausalLM(path="unused")
+    direction = [torch.ones_like(p) for p in model.parameters()]
+    found = sample_gradients(recipe, model, [batch], direction)
+    for i, e in enumerate(encoded):
+        logits = model(torch.tensor([e.input_ids])).logits[0, e.prompt_length - 1 : -1]
+        loss = -logits.log_softmax(1)[torch.arange(len(logits)), torch.tensor(e.input_ids[e.prompt_length :])].mean()
+        gradient = torch.autograd.grad(loss, list(model.parameters()))
+        size = math.sqrt(sum(g.square().sum().item() for g in gradient))
+        assert found.losses[i] == pytest.approx(loss.item(), rel=1e-12)
+        assert found.norms[i] == pytest.approx(size, rel=1e-10)
+        of_ones = sum(g.sum().item() for g in gradient) / size / math.sqrt(sum(p.numel() for p in direction))
+        assert found.similarities[i] == pytest.approx(of_ones, rel=1e-8, abs=1e-12)
+
+
+def test_the_direction_s_length_does_not_matter_its_sign_does():
+    batch, module = points(), nn.Linear(4, 3).double()
+    mean = mean_gradient(SmallCNN(), module, [batch])
+    found, flipped = (sample_gradients(SmallCNN(), module, [batch], [c * x for x in mean]) for c in (1.0, -7.0))
+    np.testing.assert_allclose(flipped.similarities, -found.similarities, rtol=1e-12)
+    assert (np.abs(found.similarities) <= 1 + 1e-12).all()
+    alone = {k: x[:1] for k, x in batch.items()}
+    own = sample_gradients(SmallCNN(), module, [alone], mean_gradient(SmallCNN(), module, [alone]))
+    assert own.similarities[0] == pytest.approx(1.0, abs=1e-14)
+
+
+def test_frozen_parameters_do_not_count_and_no_gradient_has_no_direction():
+    batch, module = points(), nn.Linear(4, 3, bias=False).double()
+    module.weight.requires_grad_(False)
+    network = nn.Sequential(module, nn.Linear(3, 3).double())
+    mean = mean_gradient(SmallCNN(), network, [batch])
+    assert [x.shape for x in mean] == [(3, 3), (3,)]
+    dead = {"images": torch.zeros(1, 4, dtype=torch.float64), "labels": torch.tensor([0])}
+    found = sample_gradients(SmallCNN(), nn.Linear(4, 3, bias=False).double(), [dead], [torch.ones(3, 4).double()])
+    assert (found.norms[0], found.similarities[0]) == (0.0, 0.0)
+
+
+def test_nothing_and_broken_weights_are_refused():
+    module = nn.Linear(4, 3).double()
+    with pytest.raises(UserError, match="no sample to take a mean gradient of"):
+        mean_gradient(SmallCNN(), module, [])
+    module.weight.data[0, 0] = math.nan
+    with pytest.raises(UserError, match="not finite"):
+        mean_gradient(SmallCNN(), module, [points()])
