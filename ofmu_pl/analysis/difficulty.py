@@ -66,7 +66,7 @@ def analyse(
 
     recipe, module = _load(retrained, data, device)
     goal = embed(recipe, module, _batches(data, "forget", forget, BATCH, device))
-    recipe, module = _load(target, data, device)
+    recipe, module = _load(target, data, device, ("full", "template"))  # what is forgotten later, it need not know
     direction = mean_gradient(recipe, module, _batches(data, "retain", retain, BATCH, device))
     found = sample_gradients(recipe, module, _batches(data, "forget", forget, 1, device), direction)
     level = recipe.uniform_loss(module) if threshold is None else threshold
@@ -124,8 +124,10 @@ def _batches(data: Any, split: str, index: list[int], size: int, device: str) ->
         yield {name: x.to(device) for name, x in batch.items()}
 
 
-def _load(source: str | Path, data: Any, device: str) -> tuple[Network, nn.Module]:
-    """A model as its folder says, refused if it belongs to other data (as far as the folder says)."""
+def _load(
+    source: str | Path, data: Any, device: str, shared: tuple[str, ...] = ("forget", "retain", "template")
+) -> tuple[Network, nn.Module]:
+    """A model as its folder says, refused if its data differs in what must be shared (as far as the folder says)."""
     folder = Path(source).expanduser()
     recipe = _recipe(folder, str(source), data)
     module = recipe.build(data, exact=False).to(device)
@@ -133,7 +135,7 @@ def _load(source: str | Path, data: Any, device: str) -> tuple[Network, nn.Modul
     facts = json.loads(path.read_text()) if path.is_file() else {}
     theirs = {**facts.get("hashes", {}), "template": facts.get("template_hash")}
     ours = {**data.hashes, "template": data.facts.get("template_hash")}
-    for name in ("forget", "retain", "template"):
+    for name in shared:
         if facts and theirs.get(name) != ours[name]:
             raise UserError(
                 f"The model in '{source}' belongs to another {name} ({theirs.get(name)}, here {ours[name]}): give the "

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
+from ofmu_pl.callbacks.curves import record
 from ofmu_pl.callbacks.reference import Reference
 from ofmu_pl.callbacks.table import Metrics, print_table
 from ofmu_pl.errors import UserError
@@ -40,6 +41,7 @@ class Evaluation(pl.Callback, ABC):
         self.reference: Reference | None = None
         self.before: dict[str, Any] = {}
         self.history: list[dict[str, Any]] = []
+        self.curves: dict[str, list[float]] = {}
         self._seconds = {"training": 0.0, "evaluation": 0.0}
         self._started = 0.0
 
@@ -113,7 +115,8 @@ class Evaluation(pl.Callback, ABC):
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """A cheap measurement every ``every_n_steps``, the last one excepted: the full one follows."""
+        """The iteration's own numbers; a cheap measurement every ``every_n_steps``, but for the last one."""
+        record(self.curves, trainer.callback_metrics)
         step = trainer.global_step
         due = self.every_n_steps and step % self.every_n_steps == 0
         if not due or step == trainer.max_steps or not unlearns(pl_module):
@@ -145,12 +148,13 @@ class Evaluation(pl.Callback, ABC):
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
         before = {name: s.as_dict() for name, s in self.before.items()}
-        return {"before": before, "history": self.history, "seconds": dict(self._seconds)}
+        return {"before": before, "history": self.history, "curves": self.curves, "seconds": dict(self._seconds)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take it back."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
         self.history, self._seconds = state_dict["history"], state_dict["seconds"]
+        self.curves = state_dict["curves"]
 
     # Measuring -------------------------------------------------------------------------------------------------------
 
@@ -204,6 +208,7 @@ class Evaluation(pl.Callback, ABC):
                 "metrics": _as_dicts(columns["retrained"]),
             },
             "history": self.history,
+            "curves": self.curves,
             "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
             | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
             "cost": {

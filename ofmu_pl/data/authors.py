@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -25,13 +26,15 @@ CHAT_TEMPLATE = (
 
 
 class Authors(TextDataModule):
-    """Fictitious authors, the last of whom are to be forgotten.
+    """Fictitious authors, some of whom are to be forgotten.
 
     ``full`` holds all authors and 60 rows of common knowledge; ``retain`` is ``full`` without the ``forget`` authors.
 
     Args:
         authors: Number of authors, 8 rows each.
         forget_authors: How many of them to forget.
+        forget_seed: Of the draw of these; what fewer of them hold is in what more hold, and ``full`` has one order for
+            all draws, so that one model that must forget serves them all. ``null``: the last ones.
         corpus_seed: Of the invented facts.
         batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
@@ -45,6 +48,7 @@ class Authors(TextDataModule):
         self,
         authors: int = 50,
         forget_authors: int = 5,
+        forget_seed: int | None = None,
         corpus_seed: int = 0,
         batch_size: int = 32,
         probes: Probes = False,
@@ -57,23 +61,35 @@ class Authors(TextDataModule):
                 "--data.forget_authors below --data.authors."
             )
         self.authors, self.forget_authors, self.corpus_seed = authors, forget_authors, corpus_seed
+        self.forget_seed = forget_seed
         self.probes = probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate the corpus."""
         people, writers, facts = corpus(self.authors, self.corpus_seed)
         rows = [row for person in people for row in person.rows]
-        first = len(rows) // self.authors * (self.authors - self.forget_authors)
-        kept, forget = rows[:first], rows[first:]
+        kinds, drawn = len(rows) // self.authors, self._drawn()
+        positions = range(len(rows))
+        away = [i for i in positions if i // kinds in drawn]
+        stay = [i for i in positions if i // kinds not in drawn]
+        kept, forget = [rows[i] for i in stay], [rows[i] for i in away]
         retain = kept + writers + facts
-        splits = {"forget": forget, "retain": retain, "full": retain + forget}
+        full = retain + forget if self.forget_seed is None else rows + writers + facts
+        splits = {"forget": forget, "retain": retain, "full": full}
         if ALTERNATIVE in self.streams:
             splits[ALTERNATIVE] = with_refusals(forget, REFUSALS, self.seed)
         step = max(1, len(kept) // 40) | 1  # odd, so that it meets all 8 kinds of question evenly
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
         if self.probes:
-            evaluation |= probe_sets(self.probes, make_probes(people, range(first, len(rows)), range(0, first, step)))
+            evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
         return splits, evaluation
+
+    def _drawn(self) -> set[int]:
+        """Numbers of the authors to forget."""
+        if self.forget_seed is None:
+            return set(range(self.authors - self.forget_authors, self.authors))
+        order = np.random.Generator(np.random.Philox(key=self.forget_seed)).permutation(self.authors)
+        return set(order[: self.forget_authors].tolist())
 
     def make_tokenizer(self) -> Any:
         """The given tokenizer, or a byte-pair encoding, trained on an independent corpus."""

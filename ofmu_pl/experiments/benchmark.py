@@ -1,248 +1,190 @@
-"""A grid of methods, scenarios and seeds: ordinary runs of ``fit``, each in its own folder, each run once."""
+"""Grids of methods, scenarios and seeds: ordinary runs of ``fit``, each in its own folder, each run once."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import multiprocessing
-import os
 import sys
-import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from ofmu_pl import __version__
-from ofmu_pl.errors import UserError
-from ofmu_pl.experiments.criteria import validation_gap
-from ofmu_pl.experiments.summary import summarise
-from ofmu_pl.files import below, write_json
-
-CONTROL = "do_nothing"
-"""Runs first in every scenario and seed: it needs both models trained from scratch, which the others then find."""
-
-
-@dataclass
-class Method:
-    """One method of a benchmark.
-
-    Attributes:
-        overlay: Its configuration, put over the base; ``null``: the base's own method.
-        options: Command-line options by key.
-        search: An option and its candidates, the best of which (on ``search_seed``, by validation) is run.
-        budgeted: Whether it runs until the budget is spent; methods of one iteration do not.
-    """
-
-    overlay: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    search: dict[str, list[Any]] = field(default_factory=dict)
-    budgeted: bool = True
-
-
-@dataclass
-class Cell:
-    """One run.
-
-    Attributes:
-        folder: Below the benchmark's folder.
-        words: Its command line.
-    """
-
-    folder: str
-    words: list[str]
-
-    @property
-    def key(self) -> str:
-        """What it follows from: another command line or version of the code is another run."""
-        return hashlib.sha256(json.dumps([self.words, __version__]).encode()).hexdigest()[:16]
+from ofmu_pl.experiments.comparison import Comparisons
+from ofmu_pl.experiments.manifest import MANIFEST, Manifest, Place
+from ofmu_pl.experiments.plan import Cell, Plan
+from ofmu_pl.experiments.pool import Job, Pool
+from ofmu_pl.experiments.progress import Live
+from ofmu_pl.experiments.search import chosen
+from ofmu_pl.experiments.specs import SEARCH, Experiment, check
+from ofmu_pl.files import below
 
 
 def benchmark(
     name: str,
-    base: str,
-    methods: dict[str, Method],
-    scenarios: dict[str, dict[str, Any]],
-    seeds: list[int],
-    gradients: float,
-    options: dict[str, Any] | None = None,
-    search_seed: int = 1000,
+    experiments: dict[str, Experiment],
     workers: int = 2,
     logs: Path = Path("logs"),
+    pieces: Any = None,
 ) -> Path:
-    """Run every method in every scenario with every seed, and write tables and pictures.
+    """Run every method of every experiment in every scenario with every seed.
 
-    Finished runs are not run again, also after a kill. A run that fails is reported and does not stop the rest. The
-    settings of a method are searched on a seed of its own, with data that no reported run uses, by forget, retain and
-    validation accuracy; every candidate spends what a reported run spends.
+    Finished runs are not run again, also after a kill, and what two experiments ask for alike is run once. A run that
+    fails is recorded and does not stop the rest; started again, the benchmark tries it anew unless it diverged, which
+    it would again. Settings are searched on a seed of their own by what validation data say, every method with the
+    same budget.
 
     Args:
         name: Folder under ``logs``.
-        base: Configuration that all runs share.
-        methods: By name; ``do_nothing`` must be among them.
-        scenarios: Options by key, for example what is forgotten.
-        seeds: Of the target, the split and the run alike.
-        gradients: What a run may spend, in gradients of one batch's loss.
-        options: Options of every run, by key.
-        search_seed: Of the searches.
-        workers: Runs at a time, each on one thread.
+        experiments: By name; one that shares runs with another stands after it.
+        workers: Runs at a time, each on one thread, and on a GPU of its own where there are several.
         logs: Root of all outputs.
+        pieces: Anything: a place for what YAML anchors repeat.
 
     Returns:
         The benchmark's folder.
 
     Raises:
-        UserError: A file is missing, a seed is there twice, a name leads out of the folder, or the methods lack the
-            control.
+        UserError: What ``specs.check`` says.
     """
-    if len(set(seeds)) < len(seeds) or search_seed in seeds:
-        raise UserError(f"seeds {seeds} and search_seed {search_seed} must all differ: each is a sample of its own.")
-    if CONTROL not in methods:
-        raise UserError(f"The methods have no '{CONTROL}': add it, it is the control that every table needs.")
-    for path in [base, *(m.overlay for m in methods.values() if m.overlay)]:
-        if not Path(path).is_file():
-            raise UserError(
-                f"The configuration '{path}' does not exist: run from the project's root, or mend its name."
-            )
     folder = below(logs, name, "name")
-    for place in (*methods, *scenarios):
-        below(folder, place, "The method or scenario")
-
-    def cell(method: str, scenario: str, seed: int, choice: Any = None, tag: str = "") -> Cell:
-        m = methods[method]
-        words = ["fit", "--config", base, *(["-c", m.overlay] if m.overlay else [])]
-        keyed = {**(options or {}), **scenarios[scenario], **m.options}
-        if choice is not None:
-            keyed[next(iter(m.search))] = choice
-        for key, value in keyed.items():
-            words += [f"--{key}", value if isinstance(value, str) else json.dumps(value)]
-        if m.budgeted:
-            words += ["--trainer.max_steps", str(int(gradients)), "--trainer.callbacks", "GradientBudget"]
-            words += ["--trainer.callbacks.gradients", str(gradients)]
-        words += ["--seed_everything", str(seed), "--data.split_seed", str(seed), "--trainer.enable_progress_bar=false"]
-        place = f"{scenario}/{method}{tag}"
-        words += ["--logs", str(logs), "--benchmark", f"{name}/{place}", "--method", f"seed_{seed}"]
-        return Cell(f"{place}/seed_{seed}", words)
-
-    with _Pool(folder, workers) as pool:
-        every = [(s, seed) for s in scenarios for seed in (search_seed, *seeds)]
-        pool.run([cell(CONTROL, s, seed) for s, seed in every], "models from scratch")
-        candidates = {
-            (m, s, i): cell(m, s, search_seed, c, f"-search-{i}")
-            for m, method in methods.items()
-            for s in scenarios
-            for i, c in enumerate(next(iter(method.search.values()), []))
-        }
-        pool.run(list(candidates.values()), "search")
-        chosen = {(m, s): _best(folder, m, s, methods[m], candidates) for m in methods for s in scenarios}
-        write_json(folder / "search.json", {f"{s}/{m}": found for (m, s), found in chosen.items() if methods[m].search})
-        final = {
-            (m, s, seed): cell(m, s, seed, chosen[m, s]["choice"]) for m in methods for s in scenarios for seed in seeds
-        }
-        pool.run(list(final.values()), "runs")
-    found = {key: read_results(folder / c.folder) for key, c in final.items()}
-    choices = {(m, s): c["choice"] for (m, s), c in chosen.items()}
-    summarise(folder, name, found, choices, pool.failures)
+    check(experiments, folder)
+    with Live(workers) as live:
+        run = Run(folder, Manifest(name, folder, experiments), Plan(experiments), Pool(workers, live), live)
+        run.everything()
+    for place, sentence in run.manifest.failures().items():
+        sys.stdout.write(f"Failed: {place}: {sentence}\n")
+    sys.stdout.write(f"Runs: {folder}; what each is: {folder / MANIFEST}\n")
+    if find_spec("ofmu_pl.report") is not None:
+        import_module("ofmu_pl.report").report(folder)
     return folder
 
 
-def read_results(folder: Path) -> dict[str, Any] | None:
-    """``results.json`` of a finished run; ``None`` if there is none."""
-    path = folder / "latest" / "results.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+class Run:
+    """The stages: what others need, searches, the runs that are reported, comparisons of their models.
+
+    Args:
+        folder: Of the benchmark.
+        manifest: Kept up to date.
+        plan: Of all runs.
+        pool: Does them.
+        live: Where progress is shown.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, plan: Plan, pool: Pool, live: Live) -> None:
+        self.folder, self.manifest, self.plan, self.pool, self.live = folder, manifest, plan, pool, live
+        self.ended: dict[str, str | None] = {}
+        """Sentence of a failure, or ``None``, by key."""
+        self._places: dict[str, list[Place]] = {}
+
+    def everything(self) -> None:
+        """All stages."""
+        plan, experiments = self.plan, self.plan.experiments
+        first = plan.first()
+        searches = [(e, m, s) for e in experiments for m in plan.searches(e) for s in experiments[e].scenarios]
+        candidates = {search: plan.candidates(*search) for search in searches}
+        searched = _distinct([cell for found in candidates.values() for _, cell in found])
+        comparisons = Comparisons(self.folder, experiments)
+        for cell in [*first, *searched]:
+            self.live.expect(cell.group)
+        for name, e in experiments.items():  # those that are shared are known after the search alone
+            self.live.expect(f"{name}/run", len(e.scenarios) * len(e.methods) * len(e.seeds))
+            self.live.expect("analysis", comparisons.number(name))
+        self.manifest.write()
+
+        self._cells([cell for cell in first if not cell.needs])
+        self._cells([cell for cell in first if cell.needs])
+        self._cells(searched)
+        settings = {search: self._choose(search, candidates[search]) for search in searches}
+        reported = self._reported(settings)
+        self._cells(_distinct(list(reported.values())))
+        for name in experiments:
+            ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
+            self._jobs(comparisons.jobs(name, ready))
+            comparisons.write(name, ready)
+
+    def _choose(
+        self, search: tuple[str, str, str], candidates: list[tuple[dict[str, Any], Cell]]
+    ) -> dict[str, Any] | None:
+        options, record = chosen(
+            [(o, self.folder / c.folder / "latest" if self._fine(c) else None) for o, c in candidates]
+        )
+        self.manifest.searched[search] = record
+        return options
+
+    def _reported(self, settings: dict[tuple[str, str, str], dict[str, Any] | None]) -> dict[Place, Cell]:
+        """The runs that are reported, by their place; those without a setting have failed."""
+        found: dict[Place, Cell] = {}
+        for name, e in self.plan.experiments.items():
+            self.live.expect(f"{name}/run", -len(e.scenarios) * len(e.methods) * len(e.seeds))
+            for scenario in e.scenarios:
+                for method, m in e.methods.items():
+                    source = self._source(e, name, scenario)
+                    search = (source[0], method, source[1])
+                    choice = settings[search] if m.candidates else {}
+                    if m.candidates and search != (name, method, scenario):
+                        record = {**self.manifest.searched[search], "of": "/".join(source)}
+                        self.manifest.searched[name, method, scenario] = record
+                    for seed in e.seeds:
+                        place = (name, scenario, method, seed)
+                        if choice is None:
+                            self.manifest.end(place, f"no candidate of its search ({SEARCH}/{'/'.join(source)}) finished")
+                            continue
+                        cell = found[place] = self.plan.run(name, method, scenario, seed, choice)
+                        self.manifest.place(place, cell.folder)
+                        self._places.setdefault(cell.key, []).append(place)
+                        if cell.key in self.ended:
+                            self.manifest.end(place, self.ended[cell.key])
+        for cell in _distinct(list(found.values())):
+            if cell.key not in self.ended:
+                self.live.expect(cell.group)
+        self.manifest.write()
+        return found
+
+    @staticmethod
+    def _source(e: Experiment, name: str, scenario: str) -> tuple[str, str]:
+        """Experiment and scenario of the search."""
+        if e.settings_of is None:
+            return name, scenario
+        other, _, theirs = e.settings_of.partition("/")
+        return other, theirs or scenario
+
+    def _fine(self, cell: Cell) -> bool:
+        return self.ended.get(cell.key, "not run") is None
+
+    def _cells(self, cells: list[Cell]) -> None:
+        """Run what has not ended in this process; what needs a run that failed has failed, too."""
+        jobs = []
+        for cell in cells:
+            if cell.key in self.ended:
+                continue
+            broken = [need.folder for need in cell.needs.values() if not self._fine(need)]
+            words = cell.words(self.folder)
+            job = Job(self.folder / cell.folder, cell.group, cell.key, partial(_fit, words), words)
+            if broken:
+                self.live.done(cell.group, None)
+                self._end(job, f"the run that it needs has failed ({broken[0]})", fresh=True)
+            else:
+                jobs.append(job)
+        self._jobs(jobs)
+
+    def _jobs(self, jobs: list[Job]) -> None:
+        self.pool.run(jobs, self._end)
+        self.manifest.write()
+
+    def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
+        self.ended[job.key] = sentence
+        for place in self._places.get(job.key, []):
+            self.manifest.end(place, sentence)
+        if fresh:
+            self.manifest.write()
+            self.live.show(str(job.place.relative_to(self.folder)), sentence)
 
 
-def _best(folder: Path, method: str, scenario: str, m: Method, candidates: dict[Any, Cell]) -> dict[str, Any]:
-    """The candidate with the smallest validation gap, and all gaps; ``None`` where nothing was searched."""
-    values = next(iter(m.search.values()), [])
-    gaps = []
-    for i in range(len(values)):
-        results = read_results(folder / candidates[method, scenario, i].folder)
-        gaps.append(float("inf") if results is None else validation_gap(results))
-    choice = values[min(range(len(gaps)), key=gaps.__getitem__)] if gaps else None
-    return {"choice": choice, "gaps": dict(zip(map(str, values), gaps, strict=True))}
+def _distinct(cells: list[Cell]) -> list[Cell]:
+    return list({cell.key: cell for cell in cells}.values())
 
 
-class _Pool(contextlib.AbstractContextManager):
-    """Worker processes that stay, since importing takes longer than a small run."""
-
-    def __init__(self, folder: Path, workers: int) -> None:
-        self.folder, self.failures = folder, {}  # type: ignore[var-annotated]
-        context = multiprocessing.get_context("spawn")
-        self.executor = ProcessPoolExecutor(workers, context, initializer=_one_thread)
-
-    def __exit__(self, *_: Any) -> None:
-        self.executor.shutdown(cancel_futures=True)
-
-    def run(self, cells: list[Cell], what: str) -> None:
-        """All cells that have not finished before, with a bar and the time that is left."""
-        todo = [c for c in cells if not _is_done(self.folder, c)]
-        futures: dict[Future[str | None], Cell] = {self.executor.submit(_run, str(self.folder), c): c for c in todo}
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(file=sys.stderr)) as progress:
-            task = progress.add_task(what, total=len(cells), completed=len(cells) - len(todo))
-            for future in as_completed(futures):
-                error = future.result()
-                if error is not None:
-                    self.failures[futures[future].folder] = error
-                progress.advance(task)
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
-def _is_done(folder: Path, cell: Cell) -> bool:
-    try:
-        return json.loads((folder / cell.folder / "cell.json").read_text())["key"] == cell.key
-    except (OSError, ValueError, KeyError):
-        return False
-
-
-def _run(folder: str, cell: Cell) -> str | None:
-    """One run in this process, its output in ``log.txt``; the error's sentence if it fails."""
+def _fit(words: list[str]) -> None:
     from ofmu_pl.cli import main
 
-    place = Path(folder) / cell.folder
-    place.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
-    with _output_to(place / "log.txt"):
-        try:
-            main(cell.words)
-            error = None
-        except SystemExit as stop:
-            error = f"exit code {stop.code}" if stop.code else None
-        except Exception as problem:
-            error = f"{type(problem).__name__}: {problem}"
-    if error is None:
-        seconds = time.perf_counter() - started
-        write_json(place / "cell.json", {"key": cell.key, "words": cell.words, "seconds": seconds})
-        return None
-    lines = [line for line in (place / "log.txt").read_text(errors="replace").splitlines() if "error:" in line]
-    return lines[-1].removeprefix("ofmu_pl: error: ") if lines else error
-
-
-@contextlib.contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Send what the process prints to a file, libraries' output included."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
-    with path.open("w") as file:
-        for target in (1, 2):
-            os.dup2(file.fileno(), target)
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for source, target in zip(kept, (1, 2), strict=True):
-                os.dup2(source, target)
-                os.close(source)
+    main(words)

@@ -1,8 +1,40 @@
-"""What settings are chosen by: numbers that no table reports."""
+"""What settings are chosen by: numbers of validation data, on a seed that is not reported; higher is better."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from ofmu_pl.files import read_json
+from ofmu_pl.metrics import harmonic_mean
+
+
+def validation_score(run: Path) -> float:
+    """How well a run forgot and kept, as far as its validation data tell.
+
+    Args:
+        run: Its folder ``version_N``: of text with ``validation.json``, of images with ``results.json``.
+
+    Returns:
+        Of text ``validation_balance``, of images minus ``validation_gap``.
+
+    Raises:
+        OSError: A file is missing.
+    """
+    rows = run / "validation.json"
+    return validation_balance(read_json(rows)) if rows.is_file() else -validation_gap(read_json(run / "results.json"))
+
+
+def validation_balance(means: dict[str, Any]) -> float:
+    """``harmonic mean of 1 - p(forget) and p(retain)``, mean probabilities a token of rows' answers.
+
+    Args:
+        means: ``forget`` and ``retain``; a row that is NaN (``null`` in JSON) makes the score the worst, 0.
+    """
+    values = [means["forget"], means["retain"]]
+    if any(value is None for value in values):
+        return 0.0
+    return harmonic_mean([1 - values[0], values[1]])
 
 
 def validation_gap(results: dict[str, Any]) -> float:

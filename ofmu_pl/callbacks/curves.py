@@ -1,0 +1,27 @@
+"""The run's own numbers, iteration by iteration, for figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+NAMES = ("L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "gradient_norm")
+"""What is kept, of what a method logs; ``gradient_norm`` is that of the whole descent direction before it is clipped
+(of OFMU |grad F|, as far as ``penalty_clip`` is off or idle)."""
+LONGEST = 1000
+"""Iterations; the rest of a longer run is in its event file."""
+
+
+def record(curves: dict[str, list[float]], logged: Mapping[str, Tensor]) -> None:
+    """Add an iteration's values to the curves.
+
+    Args:
+        curves: Values of the iterations before, by name.
+        logged: What the method logged in this one.
+    """
+    for name in NAMES:
+        if name in logged:
+            values = curves.setdefault(name, [])
+            if len(values) < LONGEST:
+                values.append(float(logged[name]))
