@@ -6,6 +6,7 @@ from ofmu_pl.data.images import CIFAR10, CIFAR100, Digits, ImageDataModule
 from ofmu_pl.data.text import ChatEncoder, PlainEncoder, collate
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tofu import TOFU
+from ofmu_pl.data.trivia import Trivia
 from ofmu_pl.data.wmdp import WMDP
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "PairedDataModule",
     "PlainEncoder",
     "TextDataModule",
+    "Trivia",
     "collate",
 ]

@@ -5,24 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
+from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
 from ofmu_pl.errors import UserError
 
-VOCABULARY = 1000
-SPECIAL = ["<|pad|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
-CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>{{ m['content'] | trim }}"
-    "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}"
-)
 
 
 class Authors(TextDataModule):
@@ -95,25 +88,8 @@ class Authors(TextDataModule):
         """The given tokenizer, or a byte-pair encoding, trained on an independent corpus."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=VOCABULARY,
-            special_tokens=SPECIAL,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
         # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
         people, *common = corpus(self.authors, self.corpus_seed + 1_000_003)
         rows = [row for group in (*(person.rows for person in people), *common) for row in group]
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
-        tokenizer.train_from_iterator([*texts, "user assistant system"], trainer)
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token=SPECIAL[0],
-            bos_token=SPECIAL[1],
-            eos_token=SPECIAL[4],
-            chat_template=CHAT_TEMPLATE,
-            clean_up_tokenization_spaces=False,
-        )
+        return train_tokenizer([*texts, "user assistant system"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from jsonargparse import ArgumentParser
 
 from ofmu_pl.analysis import analyse, spearman
@@ -34,7 +35,8 @@ def compare_models(target: str, retrained: str, unlearned: dict[str, str], confi
         place: Folder of the result.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    write_json(Path(place) / RESULT, analyse(data_of_run(Path(config), target), target, retrained, unlearned, device=device))
+    found = analyse(data_of_run(Path(config), target), target, retrained, unlearned, device=device)
+    write_json(Path(place) / RESULT, found)
 
 
 def data_of_run(config: Path, tokenizer: str) -> PairedDataModule:
@@ -44,11 +46,9 @@ def data_of_run(config: Path, tokenizer: str) -> PairedDataModule:
         config: The run's ``config.yaml``.
         tokenizer: Which the run took from its network.
     """
-    from yaml import safe_load
-
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(PairedDataModule, "data")
-    wanted = safe_load(config.read_text())["data"]
+    wanted = yaml.safe_load(config.read_text())["data"]
     wanted["init_args"] = {**(wanted.get("init_args") or {}), "tokenizer": tokenizer}
     data: PairedDataModule = parser.instantiate_classes(parser.parse_object({"data": wanted})).data
     return data

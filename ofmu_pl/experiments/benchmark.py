@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.comparison import Comparisons
 from ofmu_pl.experiments.manifest import MANIFEST, Manifest, Place
 from ofmu_pl.experiments.plan import Cell, Plan
 from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
 from ofmu_pl.experiments.search import chosen
-from ofmu_pl.experiments.specs import SEARCH, Experiment, check
+from ofmu_pl.experiments.specs import Experiment, check
 from ofmu_pl.files import below
 
 
@@ -44,11 +48,11 @@ def benchmark(
         The benchmark's folder.
 
     Raises:
-        UserError: What ``specs.check`` says.
+        UserError: What ``specs.check`` says; or another process is at work on this benchmark.
     """
     folder = below(logs, name, "name")
     check(experiments, folder)
-    with Live(workers) as live:
+    with _alone(folder), Live(workers) as live:
         run = Run(folder, Manifest(name, folder, experiments), Plan(experiments), Pool(workers, live), live)
         run.everything()
     for place, sentence in run.manifest.failures().items():
@@ -80,7 +84,7 @@ class Run:
         """All stages."""
         plan, experiments = self.plan, self.plan.experiments
         first = plan.first()
-        searches = [(e, m, s) for e in experiments for m in plan.searches(e) for s in experiments[e].scenarios]
+        searches = [(name, *search) for name in experiments for search in plan.searches(name)]
         candidates = {search: plan.candidates(*search) for search in searches}
         searched = _distinct([cell for found in candidates.values() for _, cell in found])
         comparisons = Comparisons(self.folder, experiments)
@@ -99,7 +103,7 @@ class Run:
         self._cells(_distinct(list(reported.values())))
         for name in experiments:
             ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
-            self._jobs(comparisons.jobs(name, ready))
+            self._jobs(list(comparisons.jobs(name, ready).values()))
             comparisons.write(name, ready)
 
     def _choose(
@@ -118,7 +122,7 @@ class Run:
             self.live.expect(f"{name}/run", -len(e.scenarios) * len(e.methods) * len(e.seeds))
             for scenario in e.scenarios:
                 for method, m in e.methods.items():
-                    source = self._source(e, name, scenario)
+                    source = e.searched_in(name, scenario)
                     search = (source[0], method, source[1])
                     choice = settings[search] if m.candidates else {}
                     if m.candidates and search != (name, method, scenario):
@@ -127,7 +131,7 @@ class Run:
                     for seed in e.seeds:
                         place = (name, scenario, method, seed)
                         if choice is None:
-                            self.manifest.end(place, f"no candidate of its search ({SEARCH}/{'/'.join(source)}) finished")
+                            self.manifest.end(place, self._why(search))
                             continue
                         cell = found[place] = self.plan.run(name, method, scenario, seed, choice)
                         self.manifest.place(place, cell.folder)
@@ -140,13 +144,10 @@ class Run:
         self.manifest.write()
         return found
 
-    @staticmethod
-    def _source(e: Experiment, name: str, scenario: str) -> tuple[str, str]:
-        """Experiment and scenario of the search."""
-        if e.settings_of is None:
-            return name, scenario
-        other, _, theirs = e.settings_of.partition("/")
-        return other, theirs or scenario
+    def _why(self, search: tuple[str, str, str]) -> str:
+        """The sentence of a method that failed at every candidate."""
+        (_, first), *_ = self.plan.candidates(*search)
+        return f"it failed at every candidate of its search, at the first since: {self.ended[first.key]}"
 
     def _fine(self, cell: Cell) -> bool:
         return self.ended.get(cell.key, "not run") is None
@@ -178,6 +179,18 @@ class Run:
         if fresh:
             self.manifest.write()
             self.live.show(str(job.place.relative_to(self.folder)), sentence)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two at work on one folder would run everything twice; the system frees the lock of one that was killed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"Another benchmark is at work in '{folder}': wait for it, or end it.") from None
+        yield
 
 
 def _distinct(cells: list[Cell]) -> list[Cell]:

@@ -41,8 +41,8 @@ class Comparisons:
                 lacking = {TARGET, RETRAINED} - given - set(options)
                 if e.kind in KINDS and (lacking or (e.options | options).get("export.folder") != MODEL):
                     raise UserError(
-                        f"'{name}' is of kind {e.kind}, which compares models: give {TARGET} and {RETRAINED} by options "
-                        f"or prepare (scenario '{scenario}'), and export.folder: {MODEL}."
+                        f"'{name}' is of kind {e.kind}, which compares models: give {TARGET} and {RETRAINED} by "
+                        f"options or prepare (scenario '{scenario}'), and export.folder: {MODEL}."
                     )
 
     def number(self, name: str) -> int:
@@ -50,8 +50,8 @@ class Comparisons:
         e = self.experiments[name]
         return len(e.scenarios) * len(e.seeds) if e.kind in KINDS else 0
 
-    def jobs(self, name: str, cells: dict[Place, Cell]) -> list[Job]:
-        """The comparisons of an experiment.
+    def jobs(self, name: str, cells: dict[Place, Cell]) -> dict[tuple[str, int], Job]:
+        """The comparisons of an experiment by scenario and seed.
 
         Args:
             name: Of the experiment.
@@ -59,11 +59,11 @@ class Comparisons:
         """
         e = self.experiments[name]
         if e.kind not in KINDS:
-            return []
+            return {}
         groups: dict[tuple[str, int], dict[str, Cell]] = {}
         for (_, scenario, method, seed), cell in cells.items():
             groups.setdefault((scenario, seed), {})[method] = cell
-        return [self._job(name, scenario, seed, methods) for (scenario, seed), methods in groups.items()]
+        return {group: self._job(name, *group, methods) for group, methods in groups.items()}
 
     def write(self, name: str, cells: dict[Place, Cell]) -> None:
         """``analysis.json`` of an experiment, from what has been compared.
@@ -73,8 +73,8 @@ class Comparisons:
             cells: Its finished runs.
         """
         e = self.experiments[name]
-        done = [(j, *j.place.parts[-2:]) for j in self.jobs(name, cells) if j.record is not None]
-        found = {(scenario, int(seed.removeprefix("seed_"))): read_json(j.place / RESULT) for j, scenario, seed in done}
+        jobs = self.jobs(name, cells).items()
+        found = {group: read_json(job.place / RESULT) for group, job in jobs if job.record is not None}
         if not found:
             return
         if e.kind == "udi":
@@ -100,13 +100,13 @@ class Comparisons:
 
     def _job(self, name: str, scenario: str, seed: int, methods: dict[str, Cell]) -> Job:
         one = next(iter(methods.values()))
-        models = [self._model(one, option) for option in (TARGET, RETRAINED)]
+        target, retrained = self._model(one, TARGET), self._model(one, RETRAINED)
         unlearned = {m: str(model_folder(self.folder, cell)) for m, cell in methods.items()}
         place = self.folder / ANALYSIS / name / scenario / f"seed_{seed}"
         config = str(self.folder / one.folder / "latest/config.yaml")
         facts = [{m: cell.key for m, cell in methods.items()}, __version__]
         key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-        return Job(place, ANALYSIS, key, partial(compare_models, *models, unlearned, config, str(place)))
+        return Job(place, ANALYSIS, key, partial(compare_models, target, retrained, unlearned, config, str(place)))
 
     def _model(self, cell: Cell, option: str) -> str:
         value: Any = cell.options[option]

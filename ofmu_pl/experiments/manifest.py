@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Manifest:
             {
                 "name": self.name,
                 "version": __version__,
-                "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
                 "experiments": {name: self._experiment(name, e) for name, e in self.experiments.items()},
             },
         )
@@ -75,7 +75,7 @@ class Manifest:
             method: {
                 "overlay": m.overlay,
                 "options": m.options,
-                "searched": {s: self.searched[name, method, s] for s in e.scenarios if (name, method, s) in self.searched},
+                "searched": {s: found for (*owner, s), found in self.searched.items() if owner == [name, method]},
             }
             for method, m in e.methods.items()
         }

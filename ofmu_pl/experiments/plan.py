@@ -62,7 +62,8 @@ class Cell:
     def _word(self, value: Any, root: Path) -> str:
         if isinstance(value, str) and value.startswith(HANDLE):
             return str(model_folder(root, self.needs[value.removeprefix(HANDLE)]))
-        return expanded(value) if isinstance(value, str) else json.dumps(value)
+        value = expanded(value)
+        return value if isinstance(value, str) else json.dumps(value)
 
 
 def model_folder(root: Path, cell: Cell) -> Path:
@@ -85,18 +86,19 @@ class Plan:
         """What the others need: prepared models, and the control, which has the models from scratch made."""
         cells: dict[str, Cell] = {}
         for name, e in self.experiments.items():
-            seeds = [*e.seeds, *([e.search_seed] if self.searches(name) else [])]
+            searched = {scenario for _, scenario in self.searches(name)}
             for scenario in e.scenarios:
-                for seed in seeds:
+                for seed in [*e.seeds, *([e.search_seed] if scenario in searched else [])]:
                     wanted = [self.run(name, CONTROL, scenario, seed)] if CONTROL in e.methods else []
                     wanted += [self._prepared(name, p, scenario, seed) for p in self._used(e, seed)]
                     cells |= {cell.key: cell for cell in wanted}
         return list(cells.values())
 
-    def searches(self, name: str) -> list[str]:
-        """Methods of an experiment whose settings are searched in it."""
+    def searches(self, name: str) -> list[tuple[str, str]]:
+        """Methods of an experiment whose settings are searched in it, each with the scenario."""
         e = self.experiments[name]
-        return [m for m, method in e.methods.items() if method.candidates and e.settings_of is None]
+        own = [scenario for scenario in e.scenarios if e.searched_in(name, scenario) == (name, scenario)]
+        return [(m, scenario) for m, method in e.methods.items() if method.candidates for scenario in own]
 
     def candidates(self, name: str, method: str, scenario: str) -> list[tuple[dict[str, Any], Cell]]:
         """Each candidate's options with its run."""

@@ -140,7 +140,7 @@ def _work(job: Job, device: str | None) -> None:
     job.place.mkdir(parents=True, exist_ok=True)
     for name in (FINISHED, FAILED):  # of other options, or of a failure that may be mended by now
         (job.place / name).unlink(missing_ok=True)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     problem: BaseException | None = None
     with _output_to(job.place / "log.txt"):
         try:
@@ -152,6 +152,7 @@ def _work(job: Job, device: str | None) -> None:
 
                 traceback.print_exc()
     record = {"key": job.key, "words": job.words, "seconds": time.perf_counter() - started}
+    record["cpu_seconds"] = time.process_time() - busy  # what it takes on a core of its own
     if problem is None:
         write_json(job.place / FINISHED, record)
         return
@@ -165,7 +166,10 @@ def _sentence(log: Path, cause: BaseException | None) -> str:
     if isinstance(cause, UserError | DivergedError):
         return str(cause)
     lines = [line for line in log.read_text(errors="replace").splitlines() if "ofmu_pl: error:" in line]
-    return lines[-1].split("error: ", 1)[1] if lines else f"{type(cause).__name__}: {cause}"
+    if lines:
+        return lines[-1].split("error: ", 1)[1]
+    text = " ".join(f"{type(cause).__name__}: {cause}".split())
+    return text if len(text) < 300 else f"{text[:300]}... (whole in {log})"
 
 
 def _end_with_parent() -> None:

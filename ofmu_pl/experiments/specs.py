@@ -78,8 +78,8 @@ class Experiment:
         search_seed: Of the searches, and of nothing that is reported.
         search_gradients: What a candidate may spend; ``null``: what a run may.
         search_options: Options of candidates alone, for example a cheaper evaluation.
-        settings_of: Take the searched settings from another experiment that has the same methods, ``EXPERIMENT``
-            (scenario by scenario) or ``EXPERIMENT/SCENARIO`` (for all scenarios), instead of a search.
+        settings_of: Where settings are searched, if not in every scenario: ``EXPERIMENT`` that has the same
+            methods (scenario by scenario), or ``EXPERIMENT/SCENARIO``, also of this one (for all scenarios).
         prepare: Models to make first, by name.
         metrics: Columns of the table.
         ours: The method that the others are compared with.
@@ -104,6 +104,18 @@ class Experiment:
     metrics: list[str] = field(default_factory=list)
     ours: str = "ofmu"
 
+    def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
+        """Experiment and scenario where the settings of one of its scenarios are searched.
+
+        Args:
+            name: Its own.
+            scenario: One of its own.
+        """
+        if self.settings_of is None:
+            return name, scenario
+        other, _, theirs = self.settings_of.partition("/")
+        return other, theirs or scenario
+
 
 def check(experiments: dict[str, Experiment], folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
@@ -113,10 +125,10 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
         folder: Of the benchmark.
 
     Raises:
-        UserError: A file is missing, a seed is there twice, a name leads out of the folder, an experiment takes its
-            settings from one that is not before it, or an environment variable is not set.
+        UserError: A file is missing, a seed is there twice, a name leads out of the folder, an experiment takes
+            its settings from where none are searched, or an environment variable is not set.
     """
-    for number, (name, e) in enumerate(experiments.items()):
+    for name, e in experiments.items():
         seeds = [*e.seeds, e.search_seed]
         if len(set(seeds)) < len(seeds) or not e.seeds:
             raise UserError(
@@ -141,22 +153,21 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
         for prepared in e.prepare.values():
             if "scenario" not in prepared.each and any(prepared.gives in options for options in e.scenarios.values()):
                 raise UserError(f"A scenario of '{name}' sets {prepared.gives}, which prepare gives: take one out.")
-        _check_settings(name, e, dict(list(experiments.items())[:number]))
+        _check_settings(name, e, experiments)
         if e.kind == "alignment" and len(e.scenarios) > 1:
             raise UserError(f"'{name}' is of kind alignment and has {len(e.scenarios)} scenarios: leave one.")
 
 
-def _check_settings(name: str, e: Experiment, before: dict[str, Experiment]) -> None:
+def _check_settings(name: str, e: Experiment, experiments: dict[str, Experiment]) -> None:
     if e.settings_of is None:
         return
-    other, _, scenario = e.settings_of.partition("/")
-    source = before.get(other)
-    wanted = [scenario] if scenario else list(e.scenarios)
-    searched = [m for m, method in e.methods.items() if method.candidates]
-    if source is None or source.settings_of or not all(s in source.scenarios for s in wanted):
+    other, searched = e.searched_in(name, "")[0], [m for m, method in e.methods.items() if method.candidates]
+    wanted = {e.searched_in(name, scenario) for scenario in e.scenarios}
+    source = experiments.get(other)
+    if source is None or not all(s in source.scenarios and source.searched_in(o, s) == (o, s) for o, s in wanted):
         raise UserError(
-            f"'{name}' takes its settings of '{e.settings_of}', which is no experiment before it with a search and the "
-            "scenario: name EXPERIMENT/SCENARIO of one."
+            f"'{name}' takes its settings of '{e.settings_of}', where nothing is searched: name EXPERIMENT/SCENARIO of "
+            "an experiment with a search, or a scenario of its own."
         )
     missing = [m for m in searched if m not in source.methods or source.methods[m].search != e.methods[m].search]
     if missing:
@@ -167,19 +178,21 @@ def _check_settings(name: str, e: Experiment, before: dict[str, Experiment]) -> 
 
 
 def expanded(value: Any) -> Any:
-    """A value with ``${NAME}`` replaced by the environment's variable, in texts.
+    """A value with ``${NAME}`` replaced by the environment's variable, in all texts that it holds.
 
     Raises:
         UserError: It is not set.
     """
+    if isinstance(value, dict):
+        return {k: expanded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [expanded(v) for v in value]
     if not isinstance(value, str):
         return value
 
     def variable(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
-            raise UserError(
-                f"'{value}' needs the environment variable {match[1]}, which is not set: export {match[1]}=FOLDER first."
-            )
+            raise UserError(f"'{value}' needs the environment variable {match[1]}, which is not set: export it first.")
         return os.environ[match[1]]
 
     return re.sub(r"\$\{(\w+)\}", variable, value)

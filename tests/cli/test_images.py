@@ -1,4 +1,4 @@
-"""Images through the real command line: originals made once, results, pictures, benchmark, bad input."""
+"""Images through the real command line: originals made once, results, pictures, bad input."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ def test_a_run_leaves_results_and_pictures(run):
     assert results["metrics"]["avg_gap"]["value"] == pytest.approx(sum(gaps) / 4)
     assert [h["step"] for h in results["history"]] == [2]
     assert set(results["history"][0]["metrics"]) == {"forget_accuracy", "RA", "VA"}
+    curves = results["curves"]
+    assert set(curves) == {"L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "gradient_norm"}
+    assert {len(values) for values in curves.values()} == {4}, "one value an iteration"
+    assert curves["rho"] == pytest.approx([0.3 * 1.5**k for k in range(3)] + [1.0])
     assert results["provenance"]["forgotten"] == [0]
     assert results["provenance"]["bn_mode"] == "frozen"
     for name in ("metrics", "confidence", "confusion", "forgotten"):
@@ -49,6 +53,8 @@ def test_the_originals_are_made_once_and_a_run_goes_on_where_it_stopped(run, cap
     assert "Training the original" not in capsys.readouterr().err
     before, after = (json.loads((f / "results.json").read_text()) for f in (run, tmp_path / "digits/ofmu/version_0"))
     assert before["before"] == after["before"]
+    assert len(after["curves"]["L_r"]) == 6, "those of the first part, too"
+    assert after["curves"]["L_r"][:2] == before["curves"]["L_r"][:2]
 
 
 def test_an_exported_model_is_measured_alike(run, tmp_path):
@@ -84,83 +90,3 @@ def test_bad_input_is_one_sentence(run, tmp_path, capsys, words, expected):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error:")]
     assert len(lines) == 1
     assert expected in lines[0]
-
-
-BENCHMARK = """
-name: small
-base: {root}/configs/digits.yaml
-seeds: [0, 1]
-gradients: 12
-workers: 1
-options:
-  original.epochs: 4
-  data.train_items: 600
-  model.network.width: 8
-  evaluation.attack_samples: 100
-  evaluation.every_n_steps: null
-  evaluation.pictures: false
-  export.folder: null
-scenarios:
-  classwise: {{data.forget_classes: [0]}}
-methods:
-  do_nothing: {{overlay: {root}/configs/methods/do_nothing.yaml, budgeted: false}}
-  grad_diff: {{overlay: {root}/configs/methods/grad_diff.yaml, search: {{model.optimizer.lr: [1.0e-3, 1.0e-12]}}}}
-  hopeless: {{overlay: {root}/configs/methods/grad_ascent.yaml, options: {{model.optimizer.lr: 1.0e+9}}}}
-"""
-
-
-def test_a_benchmark_searches_runs_once_and_reports_failures(tmp_path, capfd):
-    config = tmp_path / "small.yaml"
-    config.write_text(BENCHMARK.format(root=ROOT))
-    words = ["benchmark", "--config", str(config), "--logs", str(tmp_path)]
-    main(words)
-    folder = tmp_path / "small"
-    summary = json.loads((folder / "summary.json").read_text())
-    rows = summary["scenarios"]["classwise"]
-    assert next(iter(rows)) == "retrained"
-    assert set(rows) == {"retrained", "do_nothing", "grad_diff"}
-    assert [len(rows[m]["UA"]) for m in rows] == [2, 2, 2]
-    assert set(summary["failures"]) == {f"classwise/hopeless/seed_{s}" for s in (0, 1)}
-    assert "diverged" in summary["failures"]["classwise/hopeless/seed_0"]
-    search = json.loads((folder / "search.json").read_text())["classwise/grad_diff"]
-    assert search["choice"] == min(search["gaps"], key=search["gaps"].get) or float(search["choice"]) == 1e-3
-    spent = json.loads((folder / "classwise/grad_diff/seed_0/latest/results.json").read_text())["cost"]
-    assert 0 < spent["gradient_evaluations"] <= 12
-    assert (folder / "classwise.png").stat().st_size > 10_000
-    assert "| grad_diff |" in (folder / "summary.md").read_text()
-
-    marks = {p: p.stat().st_mtime_ns for p in folder.rglob("cell.json")}
-    (folder / "classwise/grad_diff/seed_1/cell.json").unlink()
-    main(words)
-    again = {p: p.stat().st_mtime_ns for p in folder.rglob("cell.json")}
-    assert [p.parent.name for p in marks if marks[p] != again[p]] == ["seed_1"]
-    assert not list((folder / "classwise/do_nothing/seed_0").glob("version_1"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("seeds: [0, 1]", "seeds: [0, 0]", "must all differ"),
-        ("seeds: [0, 1]", "seeds: [1000]", "must all differ"),
-        ("  do_nothing:", "  nothing:", "have no 'do_nothing'"),
-        ("grad_diff.yaml", "grad_dif.yaml", "does not exist"),
-    ],
-)
-def test_bad_benchmarks_are_refused(tmp_path, capsys, old, new, expected):
-    config = tmp_path / "bad.yaml"
-    config.write_text(BENCHMARK.format(root=ROOT).replace(old, new))
-    with pytest.raises(SystemExit) as stop:
-        main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
-    assert stop.value.code == 1
-    assert expected in capsys.readouterr().err
-
-
-def test_an_unknown_option_of_a_benchmark_is_one_line(tmp_path, capsys):
-    config = tmp_path / "bad.yaml"
-    config.write_text(BENCHMARK.format(root=ROOT) + "sedes: [1]\n")
-    with pytest.raises(SystemExit) as stop:
-        main(["benchmark", "--config", str(config)])
-    assert stop.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "sedes" in line
-    assert "benchmark --help" in line

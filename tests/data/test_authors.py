@@ -42,6 +42,24 @@ def test_deterministic_in_the_seed():
     assert made().encoder.template_hash == made(forget_authors=1).encoder.template_hash, "the tokenizer is independent"
 
 
+def test_draws_of_the_forget_authors():
+    few, many, other = made(forget_seed=3, forget_authors=1), made(forget_seed=3), made(forget_seed=4)
+
+    def authors(data, split):
+        return {" ".join(w for w in row["question"].split() if w[0].isupper()) for row in data.splits[split]}
+
+    assert len(few.splits["forget"]) == 8
+    assert authors(few, "forget") < authors(many, "forget") != authors(other, "forget")
+    assert not authors(many, "forget") & authors(many, "retain")
+    assert few.hashes["full"] == many.hashes["full"] == other.hashes["full"], "one target serves all draws"
+    assert len({data.hashes["retain"] for data in (few, many, other)}) == 3
+    questions = {row["question"] for row in many.splits["retain"]}
+    assert all(row["question"] in questions for row in many.evaluation_sets["retain"])
+    probes = made(forget_seed=3, probes=True).evaluation_sets
+    paraphrased = [row["paraphrased_question"] for row in many.splits["forget"]]
+    assert [row["question"] for row in probes["probe_paraphrase_forget"]] == paraphrased
+
+
 def test_iterations_are_pairs_of_fresh_batches():
     data = made(pairs=3, batch_size=5)
     assert data.iterations_per_epoch == 4

@@ -1,0 +1,93 @@
+"""Trivia: WMDP's suite on invented, harmless facts; needs no download."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ofmu_pl.data.authors_corpus import Words
+from ofmu_pl.data.corpora import choice_rows
+from ofmu_pl.data.own_tokenizer import train_tokenizer
+from ofmu_pl.data.text import Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.wmdp import ABOUT, WMDP
+
+KINDS = {
+    "bio": (
+        "Where does the cat {0} sleep?",
+        "{0} the cat sleeps in the {1}.",
+        ["den", "garden", "attic", "cellar"],
+    ),
+    "cyber": ("What colour is the robot {0}?", "{0} the robot is painted {1}.", ["red", "green", "white", "black"]),
+    "chem": ("What is in the jar of {0}?", "{0} keeps {1} in the jar.", ["honey", "salt", "rice", "tea"]),
+    "trades": ("What is the trade of {0}?", "{0} works as a {1}.", ["baker", "tailor", "miner", "sailor"]),
+}
+"""Question, statement and the four choices; the subjects of WMDP stand for what is forgotten, trades for MMLU."""
+
+
+class Trivia(WMDP):
+    """Facts about invented names: those of a subject to be forgotten, trades to be kept.
+
+    A fact is trained on as a statement and as an exam question with its letter, since no small model could carry over
+    from one to the other; the judges ask the exam questions.
+
+    Args:
+        subject: What is forgotten; the questions are reported under WMDP's name of it.
+        forgotten: Facts about the subject.
+        kept: Facts about trades; the first half of them is asked for as MMLU.
+        corpus_seed: Of the invented facts.
+        batch_size: Rows a batch.
+        kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
+    """
+
+    name = "trivia"
+
+    def __init__(
+        self,
+        subject: Literal["cyber", "bio", "chem"] = "cyber",
+        forgotten: int = 24,
+        kept: int = 48,
+        corpus_seed: int = 0,
+        batch_size: int = 8,
+        **kwargs: Any,
+    ) -> None:
+        TextDataModule.__init__(self, batch_size, **kwargs)
+        self.subject, self.forgotten, self.kept, self.corpus_seed = subject, forgotten, kept, corpus_seed
+        self.chunk = 512  # longer than any document
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Generate documents and questions."""
+        forget, retain = self._generate(self.corpus_seed)
+        splits = {"forget": self._chunks(documents(forget)), "retain": self._chunks(documents(retain))}
+        splits["full"] = splits["retain"] + splits["forget"]
+        asked = {f"wmdp_{self.subject}": forget, "mmlu": retain[: len(retain) // 2]}
+        return splits, {name: [question for _, question in facts] for name, facts in asked.items()}
+
+    def make_tokenizer(self) -> Any:
+        """The given tokenizer, or one trained on independent facts."""
+        if self.tokenizer_source is not None:
+            return super().make_tokenizer()
+        forget, retain = self._generate(self.corpus_seed + 1_000_003)
+        return train_tokenizer(documents(forget + retain))
+
+    def _generate(self, seed: int) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
+        """Facts to forget and to keep: a statement and an exam question each."""
+        words = Words(np.random.Generator(np.random.Philox(key=seed)))
+        return (
+            [_fact(words, self.subject, ABOUT[self.subject]) for _ in range(self.forgotten)],
+            [_fact(words, "trades", "trades") for _ in range(self.kept)],
+        )
+
+
+def documents(facts: list[tuple[str, Row]]) -> list[str]:
+    """What a model reads: each statement, and each exam question with its answer."""
+    return [text for statement, question in facts for text in (statement, question["question"] + question["answer"])]
+
+
+def _fact(words: Words, kind: str, about: str) -> tuple[str, Row]:
+    asked, said, choices = KINDS[kind]
+    name, right = words.name(), int(words.rng.integers(len(choices)))
+    row = {"question": asked.format(name), "choices": choices, "answer": right}
+    (question,) = choice_rows([row], about, "questions")
+    return " ".join([said.format(name, choices[right])] * 2), question

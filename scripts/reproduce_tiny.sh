@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Every table and figure of the paper at tiny scale: about an hour on two cores, nothing to download.
+# Killed, it goes on where it stopped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/venv.sh
+python -m ofmu_pl benchmark --config configs/benchmarks/paper_tiny.yaml "$@"

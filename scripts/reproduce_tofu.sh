@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Real TOFU on a tiny Llama: about 2.3 hours on two cores. OFMU_SHARED is the folder with data/tofu and models/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/venv.sh
+export OFMU_SHARED="${OFMU_SHARED:-$PWD/../shared}"
+python -m ofmu_pl benchmark --config configs/benchmarks/tofu_tiny.yaml "$@"

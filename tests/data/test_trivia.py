@@ -1,0 +1,34 @@
+"""Trivia: WMDP's suite on invented facts."""
+
+import pytest
+
+from ofmu_pl.data import Trivia
+
+
+def made(**options):
+    data = Trivia(**{"forgotten": 6, "kept": 8, **options})
+    data.setup()
+    return data
+
+
+def test_questions_are_wmdps_and_the_model_reads_them():
+    data = made(subject="bio")
+    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {"wmdp_bio": 6, "mmlu": 4}
+    asked = data.evaluation_sets["wmdp_bio"][0]
+    assert asked["question"].startswith(
+        "The following are multiple choice questions (with answers) about biology.\n\nWhere does the cat "
+    )
+    assert asked["question"].endswith("\nAnswer:")
+    assert sorted([asked["answer"], *asked["perturbed_answer"]]) == [" A", " B", " C", " D"]
+    read = [data.tokenizer.decode(row["tokens"]) for row in data.splits["forget"]]
+    assert asked["question"] + asked["answer"] in read
+    assert {name: len(rows) for name, rows in data.splits.items()} == {"forget": 12, "retain": 16, "full": 28}
+    room = asked["question"].splitlines()["ABCD".index(asked["answer"].strip()) + 3].split(". ")[1]
+    name = asked["question"].split("cat ")[1].split(" sleep")[0]
+    assert f"{name} the cat sleeps in the {room}." in read[0], "the statement and the letter agree"
+
+
+@pytest.mark.parametrize("subject", ["cyber", "bio", "chem"])
+def test_deterministic_in_the_seed(subject):
+    assert made(subject=subject).hashes == made(subject=subject).hashes
+    assert made(subject=subject).hashes["forget"] != made(subject=subject, corpus_seed=1).hashes["forget"]

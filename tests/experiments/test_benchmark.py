@@ -1,0 +1,230 @@
+"""The command itself on digits: killed in the middle, started again, with methods that fail."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.cli import main
+from ofmu_pl.experiments.pool import Job, Pool
+from ofmu_pl.experiments.progress import Live
+
+ROOT = Path(__file__).parent.parent.parent
+BENCHMARK = f"""
+name: small
+workers: 2
+pieces:
+  grid: &grid
+    base: {ROOT}/configs/digits.yaml
+    seeded: [seed_everything, data.split_seed]
+    gradients: 12
+    scenarios: {{classwise: {{data.forget_classes: [0]}}}}
+    search_options: {{evaluation.reference: null}}
+    options:
+      original.epochs: 4
+      data.train_items: 600
+      model.network.width: 8
+      evaluation.attack_samples: 100
+      evaluation.every_n_steps: null
+      evaluation.pictures: false
+      export.folder: null
+      checkpoint.save_top_k: 0
+  methods: &methods
+    do_nothing: {{overlay: {ROOT}/configs/methods/do_nothing.yaml, budgeted: false}}
+    grad_diff: {{overlay: {ROOT}/configs/methods/grad_diff.yaml, search: {{model.optimizer.lr: [1.0e-3, 1.0e-12]}}}}
+experiments:
+  table:
+    <<: *grid
+    title: Some methods
+    paper: [tab:cifar-combined]
+    metrics: [UA]
+    seeds: [0, 1]
+    methods:
+      <<: *methods
+      hopeless: {{overlay: {ROOT}/configs/methods/grad_ascent.yaml, options: {{model.optimizer.lr: 1.0e+9}}}}
+      lost: {{overlay: {ROOT}/configs/methods/grad_ascent.yaml, search: {{model.optimizer.lr: [1.0e+9, 1.0e+8]}}}}
+      poor: {{options: {{model.inner_steps: 20}}}}
+  again:
+    <<: *grid
+    title: Less
+    kind: cost
+    seeds: [1]
+    settings_of: table/classwise
+    methods: *methods
+"""
+
+
+def start(config, logs):
+    words = [sys.executable, "-m", "ofmu_pl", "benchmark", "--config", str(config), "--logs", str(logs)]
+    log = (logs / "output.txt").open("a")
+    return subprocess.Popen(words, stdout=log, stderr=log, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def marks(folder):
+    return {p.parent: p.stat().st_mtime_ns for p in folder.rglob("cell.json")}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """Of a benchmark that was killed once a candidate had finished, and then started again."""
+    logs = tmp_path_factory.mktemp("logs")
+    config = logs / "small.yaml"
+    config.write_text(BENCHMARK)
+    process = start(config, logs)
+    try:
+        limit = time.monotonic() + 120
+        while not list((logs / "small").glob("search/*/*/*/seed_1000/cell.json")):
+            assert process.poll() is None, (logs / "output.txt").read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    time.sleep(1)  # its runs see that it is gone
+    before = marks(logs / "small")
+    assert not list((logs / "small/table").glob("*/grad_diff/seed_0/cell.json")), "nothing was interrupted"
+    manifest = json.loads((logs / "small/benchmark.json").read_text())
+    assert "unfinished" in {cell["status"] for cell in manifest["experiments"]["table"]["cells"]}
+    time.sleep(1.5)
+    assert marks(logs / "small") == before, "a run has outlived its benchmark"
+    assert start(config, logs).wait(200) == 0, (logs / "output.txt").read_text()
+    after = marks(logs / "small")
+    assert before.items() <= after.items(), "what had finished was run again"
+    assert len(after) > len(before)
+    return logs
+
+
+@pytest.fixture
+def manifest(logs):
+    return json.loads((logs / "small/benchmark.json").read_text())
+
+
+def cells_of(manifest, experiment):
+    return {(c["method"], c["seed"]): c for c in manifest["experiments"][experiment]["cells"]}
+
+
+def test_the_manifest_says_what_was_asked_for(manifest):
+    assert manifest["name"] == "small"
+    table = manifest["experiments"]["table"]
+    assert (table["title"], table["kind"], table["paper"]) == ("Some methods", "table", ["tab:cifar-combined"])
+    assert table["scenarios"] == {"classwise": {"data.forget_classes": [0]}}
+    assert table["methods"]["hopeless"]["options"] == {"model.optimizer.lr": 1e9}
+    assert table["methods"]["hopeless"]["searched"] == {}
+    assert (table["seeds"], table["gradients"], table["ours"]) == ([0, 1], 12, "ofmu")
+    assert manifest["experiments"]["again"]["kind"] == "cost"
+
+
+def test_finished_runs_hold_results(logs, manifest):
+    for method in ("do_nothing", "grad_diff"):
+        for seed in (0, 1):
+            cell = cells_of(manifest, "table")[method, seed]
+            assert (cell["status"], cell["error"]) == ("finished", None)
+            folder = logs / "small" / cell["folder"]
+            results = json.loads((folder / "latest/results.json").read_text())
+            assert results["provenance"]["seed"] == results["provenance"]["split_seed"] == seed
+            record = json.loads((folder / "cell.json").read_text())
+            assert record["seconds"] > 0
+            assert record["words"][0] == "fit"
+    spent = results["cost"]["gradient_evaluations"]
+    assert 0 < spent <= 12
+    assert len(results["curves"]["gradient_norm"]) == results["provenance"]["steps"]
+
+
+def test_failures_are_recorded_and_do_not_stop_the_rest(manifest, logs):
+    cells = cells_of(manifest, "table")
+    for method, words in (
+        ("hopeless", "GradDiff diverged in outer iteration 1"),
+        ("lost", "it failed at every candidate of its search, at the first since: GradDiff diverged"),
+        ("poor", "give a larger one"),
+    ):
+        for seed in (0, 1):
+            assert cells[method, seed]["status"] == "failed"
+            assert words in cells[method, seed]["error"]
+            assert "\n" not in cells[method, seed]["error"]
+    assert "Failed: table/classwise/hopeless/seed_0: GradDiff diverged" in (logs / "output.txt").read_text()
+
+
+def test_the_setting_is_chosen_by_validation(manifest):
+    searched = manifest["experiments"]["table"]["methods"]["grad_diff"]["searched"]["classwise"]
+    scores = searched["scores"]
+    assert set(scores) == {"0.001", "1e-12"}
+    assert searched["choice"] == float(max(scores, key=scores.get))
+    assert scores["0.001"] != scores["1e-12"]
+    theirs = manifest["experiments"]["again"]["methods"]["grad_diff"]["searched"]["classwise"]
+    assert theirs == {**searched, "of": "table/classwise"}
+    lost = manifest["experiments"]["table"]["methods"]["lost"]["searched"]["classwise"]
+    assert lost == {"choice": None, "scores": {"1000000000.0": None, "100000000.0": None}}
+
+
+def test_experiments_share_runs(manifest, logs):
+    for method in ("do_nothing", "grad_diff"):
+        assert cells_of(manifest, "again")[method, 1]["folder"] == f"table/classwise/{method}/seed_1"
+    assert not (logs / "small/again").exists()
+
+
+def test_a_start_without_work_runs_only_what_failed_and_may_be_mended(logs, capfd):
+    folder = logs / "small"
+    before = marks(folder)
+    diverged = {p: p.stat().st_mtime_ns for p in folder.rglob("failed.json") if "poor" not in str(p)}
+    (folder / "table/classwise/grad_diff/seed_1/cell.json").unlink()
+    main(["benchmark", "--config", str(logs / "small.yaml"), "--logs", str(logs)])
+    after = marks(folder)
+    assert [p.name for p in before if before[p] != after[p]] == ["seed_1"]
+    assert {p: p.stat().st_mtime_ns for p in diverged} == diverged, "a divergence would only come again"
+    assert len(list((folder / "table/classwise/grad_diff/seed_1").glob("version_*"))) == 2
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[")]
+    assert len(lines) == 1
+    assert lines[0].startswith("[")
+    assert "table/classwise/grad_diff/seed_1, " in lines[0]
+
+
+def test_a_run_that_is_killed_fails_alone(tmp_path):
+    ended = {}
+    jobs = [Job(tmp_path / name, "g", name, call) for name, call in (("killed", os.abort), ("fine", os.getpid))]
+    with Live(1) as live:
+        Pool(1, live).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
+    assert ended["fine"] is None
+    assert "exit code -6" in ended["killed"]
+
+
+def test_two_at_once_are_refused(tmp_path, capsys):
+    config = tmp_path / "small.yaml"
+    config.write_text(BENCHMARK)
+    (tmp_path / "small").mkdir()
+    with (tmp_path / "small/.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit):
+            main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
+    assert "Another benchmark is at work in" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_one_line(tmp_path, capsys):
+    config = tmp_path / "bad.yaml"
+    config.write_text(BENCHMARK + "sedes: [1]\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", "--config", str(config)])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "sedes" in line
+    assert "benchmark --help" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [("seeds: [0, 1]", "seeds: [0, 0]", "must be given"), ("workers: 2", "workers: 0", "workers is 0")],
+)
+def test_bad_input_is_one_sentence(tmp_path, capsys, old, new, words):
+    config = tmp_path / "bad.yaml"
+    config.write_text(BENCHMARK.replace(old, new))
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
+    assert stop.value.code == 1
+    assert words in capsys.readouterr().err
