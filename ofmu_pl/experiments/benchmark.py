@@ -15,7 +15,7 @@ from typing import Any
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.comparison import Comparisons
 from ofmu_pl.experiments.manifest import MANIFEST, Manifest, Place
-from ofmu_pl.experiments.plan import Cell, Plan
+from ofmu_pl.experiments.grid import Cell, Grid
 from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
 from ofmu_pl.experiments.search import chosen
@@ -53,7 +53,7 @@ def benchmark(
     folder = below(logs, name, "name")
     check(experiments, folder)
     with _alone(folder), Live(workers) as live:
-        run = Run(folder, Manifest(name, folder, experiments), Plan(experiments), Pool(workers, live), live)
+        run = Run(folder, Manifest(name, folder, experiments), Grid(experiments), Pool(workers, live), live)
         run.everything()
     for place, sentence in run.manifest.failures().items():
         sys.stdout.write(f"Failed: {place}: {sentence}\n")
@@ -69,23 +69,23 @@ class Run:
     Args:
         folder: Of the benchmark.
         manifest: Kept up to date.
-        plan: Of all runs.
+        grid: Of all runs.
         pool: Does them.
         live: Where progress is shown.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, plan: Plan, pool: Pool, live: Live) -> None:
-        self.folder, self.manifest, self.plan, self.pool, self.live = folder, manifest, plan, pool, live
+    def __init__(self, folder: Path, manifest: Manifest, grid: Grid, pool: Pool, live: Live) -> None:
+        self.folder, self.manifest, self.grid, self.pool, self.live = folder, manifest, grid, pool, live
         self.ended: dict[str, str | None] = {}
         """Sentence of a failure, or ``None``, by key."""
         self._places: dict[str, list[Place]] = {}
 
     def everything(self) -> None:
         """All stages."""
-        plan, experiments = self.plan, self.plan.experiments
-        first = plan.first()
-        searches = [(name, *search) for name in experiments for search in plan.searches(name)]
-        candidates = {search: plan.candidates(*search) for search in searches}
+        grid, experiments = self.grid, self.grid.experiments
+        first = grid.first()
+        searches = [(name, *search) for name in experiments for search in grid.searches(name)]
+        candidates = {search: grid.candidates(*search) for search in searches}
         searched = _distinct([cell for found in candidates.values() for _, cell in found])
         comparisons = Comparisons(self.folder, experiments)
         for cell in [*first, *searched]:
@@ -118,7 +118,7 @@ class Run:
     def _reported(self, settings: dict[tuple[str, str, str], dict[str, Any] | None]) -> dict[Place, Cell]:
         """The runs that are reported, by their place; those without a setting have failed."""
         found: dict[Place, Cell] = {}
-        for name, e in self.plan.experiments.items():
+        for name, e in self.grid.experiments.items():
             self.live.expect(f"{name}/run", -len(e.scenarios) * len(e.methods) * len(e.seeds))
             for scenario in e.scenarios:
                 for method, m in e.methods.items():
@@ -133,7 +133,7 @@ class Run:
                         if choice is None:
                             self.manifest.end(place, self._why(search))
                             continue
-                        cell = found[place] = self.plan.run(name, method, scenario, seed, choice)
+                        cell = found[place] = self.grid.run(name, method, scenario, seed, choice)
                         self.manifest.place(place, cell.folder)
                         self._places.setdefault(cell.key, []).append(place)
                         if cell.key in self.ended:
@@ -146,7 +146,7 @@ class Run:
 
     def _why(self, search: tuple[str, str, str]) -> str:
         """The sentence of a method that failed at every candidate."""
-        (_, first), *_ = self.plan.candidates(*search)
+        (_, first), *_ = self.grid.candidates(*search)
         return f"it failed at every candidate of its search, at the first since: {self.ended[first.key]}"
 
     def _fine(self, cell: Cell) -> bool:

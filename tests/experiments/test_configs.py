@@ -9,7 +9,7 @@ import pytest
 from jsonargparse import auto_cli
 
 from ofmu_pl.experiments.comparison import Comparisons
-from ofmu_pl.experiments.plan import Plan
+from ofmu_pl.experiments.grid import Grid
 from ofmu_pl.experiments.specs import Experiment, check
 
 ROOT = Path(__file__).parent.parent.parent
@@ -39,17 +39,17 @@ def test_every_benchmark_plans(experiments, tmp_path):
     folder = tmp_path / "b"
     check(experiments, folder)
     Comparisons(folder, experiments)
-    plan = Plan(experiments)
-    cells = {cell.key: cell for cell in plan.first()}
+    grid = Grid(experiments)
+    cells = {cell.key: cell for cell in grid.first()}
     for name, e in experiments.items():
         assert e.ours in e.methods
         assert e.title
-        for method, scenario in plan.searches(name):
-            cells |= {cell.key: cell for _, cell in plan.candidates(name, method, scenario)}
+        for method, scenario in grid.searches(name):
+            cells |= {cell.key: cell for _, cell in grid.candidates(name, method, scenario)}
         for scenario in e.scenarios:
             for method, m in e.methods.items():
                 choice = next(iter(m.candidates), {})
-                cells |= {cell.key: cell for cell in (plan.run(name, method, scenario, s, choice) for s in e.seeds)}
+                cells |= {cell.key: cell for cell in (grid.run(name, method, scenario, s, choice) for s in e.seeds)}
     folders = [cell.folder for cell in cells.values()]
     assert len(set(folders)) == len(folders)
     for cell in cells.values():

@@ -71,7 +71,7 @@ def model_folder(root: Path, cell: Cell) -> Path:
     return root / cell.folder / "latest" / MODEL
 
 
-class Plan:
+class Grid:
     """All runs of a benchmark; what two experiments ask for alike is one run, in the folder of the first.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.experiments.plan import Plan
+from ofmu_pl.experiments.grid import Grid
 from ofmu_pl.experiments.specs import Experiment, Method, Prepare, check, expanded
 
 ROOT = Path(__file__).parent.parent.parent
@@ -50,8 +50,8 @@ def options(words):
 
 
 def test_prepared_models_are_made_once_for_what_they_depend_on():
-    plan = Plan({"text": experiment()})
-    first = [cell.folder for cell in plan.first()]
+    grid = Grid({"text": experiment()})
+    first = [cell.folder for cell in grid.first()]
     targets = [f for f in first if "/target/" in f]
     retrained = [f for f in first if "/retrained/" in f]
     assert sorted(targets) == [f"prepared/text/target/seed_{s}" for s in (0, 1, 1000)]
@@ -60,8 +60,8 @@ def test_prepared_models_are_made_once_for_what_they_depend_on():
 
 
 def test_words_of_runs(tmp_path):
-    plan = Plan({"text": experiment()})
-    words = options(plan.run("text", "ofmu", "large", 1, {"model.inner_lr": 0.5}).words(tmp_path / "b"))
+    grid = Grid({"text": experiment()})
+    words = options(grid.run("text", "ofmu", "large", 1, {"model.inner_lr": 0.5}).words(tmp_path / "b"))
     assert words["data.forget_authors"] == ["2"]
     assert words["seed_everything"] == ["1"]
     assert words["model.inner_lr"] == ["0.5"]
@@ -69,7 +69,7 @@ def test_words_of_runs(tmp_path):
     assert words["evaluation.reference"] == [f"{tmp_path}/b/prepared/text/retrained/large/seed_1/latest/hf"]
     assert (words["benchmark"], words["method"]) == (["b/text/large/ofmu"], ["seed_1"])
     assert words["trainer.callbacks"] == ['[{"class_path": "GradientBudget", "init_args": {"gradients": 320}}]']
-    (_, first), (choice, second) = plan.candidates("text", "npo", "small")
+    (_, first), (choice, second) = grid.candidates("text", "npo", "small")
     words = options(second.words(tmp_path / "b"))
     assert choice == {"model.optimizer.lr": 1e-3}
     assert first.key != second.key
@@ -83,11 +83,11 @@ def test_what_is_asked_for_alike_is_one_run():
     text = experiment()
     scenario = {"other_name": {"data.forget_authors": 2}}
     turned = dict(reversed(text.options.items()))
-    plan = Plan({"text": text, "again": replace(text, scenarios=scenario, options=turned, seeds=[1, 5], kind="cost")})
-    ours, theirs = (plan.run(name, "npo", s, 1, {}) for name, s in (("text", "large"), ("again", "other_name")))
+    grid = Grid({"text": text, "again": replace(text, scenarios=scenario, options=turned, seeds=[1, 5], kind="cost")})
+    ours, theirs = (grid.run(name, "npo", s, 1, {}) for name, s in (("text", "large"), ("again", "other_name")))
     assert theirs is ours
     assert theirs.folder == "text/large/npo/seed_1"
-    assert plan.run("again", "npo", "other_name", 5, {}).folder == "again/other_name/npo/seed_5"
+    assert grid.run("again", "npo", "other_name", 5, {}).folder == "again/other_name/npo/seed_5"
 
 
 def test_keys_follow_the_content(tmp_path):
@@ -98,7 +98,7 @@ def test_keys_follow_the_content(tmp_path):
 
     def key(**changes):
         return (
-            Plan({"e": experiment(methods={"m": Method(str(overlay))}, prepare=prepare, **changes)})
+            Grid({"e": experiment(methods={"m": Method(str(overlay))}, prepare=prepare, **changes)})
             .run("e", "m", "small", 0)
             .key
         )
@@ -118,10 +118,10 @@ def test_settings_are_searched_where_the_experiment_says():
     first, own = experiment(), experiment(settings_of="own/small")
     experiments = {"own": own, "first": first, "other": experiment(settings_of="first/large")}
     check(experiments, Path("logs/b"))
-    plan = Plan(experiments)
-    assert plan.searches("own") == [("npo", "small"), ("ofmu", "small")]
-    assert len(plan.searches("first")) == 4
-    assert plan.searches("other") == []
+    grid = Grid(experiments)
+    assert grid.searches("own") == [("npo", "small"), ("ofmu", "small")]
+    assert len(grid.searches("first")) == 4
+    assert grid.searches("other") == []
 
 
 @pytest.mark.parametrize(
