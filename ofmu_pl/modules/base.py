@@ -7,7 +7,8 @@ import resource
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -62,6 +63,7 @@ class UnlearningModule(pl.LightningModule):
         self._iteration = 0
         self.ranks = ALONE
         self.recovery = Recovery(rollbacks)
+        self._mixed = True
         self._replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
 
     needs: ClassVar[Literal["text", "images"] | None] = None
@@ -233,7 +235,7 @@ class UnlearningModule(pl.LightningModule):
         """
 
         def term(part: Batch, size: int) -> Tensor:
-            with self.trainer.precision_plugin.forward_context():
+            with self._forward_context():
                 return sample_values(part).sum() / size
 
         size = len(next(iter(batch.values())))
@@ -242,6 +244,18 @@ class UnlearningModule(pl.LightningModule):
             return []
         parts = self.recipe.split(mine, self.micro_batch_size)
         return [partial(term, part, size) for part in parts]
+
+    def _forward_context(self) -> AbstractContextManager[None]:
+        return self.trainer.precision_plugin.forward_context() if self._mixed else nullcontext()
+
+    @contextmanager
+    def full_precision(self) -> Iterator[None]:
+        """In which forward passes are not autocast, whatever the run's precision."""
+        self._mixed = False
+        try:
+            yield
+        finally:
+            self._mixed = True
 
     def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
         """The batch's mean loss, each sample's first transformed, (b,) to (b,)."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from cli.test_faults import flip_a_bit
+
+from ofmu_pl.checkpoints import require_sound
+from ofmu_pl.errors import UserError
 
 WORKER = str(Path(__file__).parent / "worker.py")
 
@@ -50,6 +56,40 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize(
+    ("method", "strategy"),
+    [
+        ("ofmu-differences-single", "fsdp2"),
+        ("ofmu-differences-single", "fsdp2-shards"),
+        ("npo-single", "ddp"),
+    ],
+)
+def test_a_run_goes_on_bit_for_bit_on_the_same_ranks(runs, method, strategy):
+    """In float32."""
+    whole = runs(method, strategy)
+    resumed = runs(method, strategy, checkpoint=runs.checkpoint(method, strategy))
+    assert resumed["batches"] == whole["batches"][4:]
+    assert next(iter(whole["state"].values())).dtype == torch.float32
+    assert all(torch.equal(x, resumed["state"][k]) for k, x in whole["state"].items())
+
+
+def test_shards_that_are_not_whole_or_not_plain_are_refused(runs, tmp_path):
+    sound = runs.checkpoint("ofmu-differences-single", "fsdp2-shards")
+    require_sound(sound)
+    shard = next(p for p in sorted(sound.glob("*.distcp")))
+
+    def refused(match, change):
+        copy = shutil.copytree(sound, tmp_path / match)
+        change(copy)
+        with pytest.raises(UserError, match=match):
+            require_sound(copy)
+
+    refused("truncated", lambda f: (f / shard.name).write_bytes(shard.read_bytes()[:-100]))
+    refused("no checkpoint", lambda f: (f / shard.name).unlink())
+    refused("does not match", lambda f: flip_a_bit(f / "meta.pt"))
+    refused("holds more than numbers", lambda f: (f / ".metadata").write_bytes(pickle.dumps(os.system)))
 
 
 def distance(a, b):

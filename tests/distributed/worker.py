@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import ModelParallelStrategy
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from ofmu_pl.checkpoints import WholeFiles, require_sound
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
@@ -57,11 +58,13 @@ def adam(parameters):
 
 
 def make(method):
-    lm, cnn = DoubleLM(config=dict(TINY)), DoubleCNN(width=8)
+    lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
     return {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
+        "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu),
+        "npo-single": lambda: NPO(single, optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
         "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu),
@@ -84,19 +87,16 @@ def main(method, strategy, file, steps=8, checkpoint=None):
     torch.set_num_threads(1)
     module = make(method)
     options = {"streams": module.streams, "pairs": module.pairs}
-    if method.endswith("lm"):
+    if not method.endswith("cnn"):
         data = Authors(authors=4, forget_authors=1, batch_size=4, **options)
     else:
         data = Digits(forget_classes=[0], train_items=300, batch_size=8, **options)
+    fsdp2 = partial(ModelParallelStrategy, data_parallel_size=2, tensor_parallel_size=1, process_group_backend="gloo")
     strategies = {
-        "one": "auto",
-        "ddp": "ddp",
-        "fsdp2": ModelParallelStrategy(
-            data_parallel_size=2,
-            tensor_parallel_size=1,
-            process_group_backend="gloo",
-            save_distributed_checkpoint=False,
-        ),
+        "one": lambda: "auto",
+        "ddp": lambda: "ddp",
+        "fsdp2": lambda: fsdp2(save_distributed_checkpoint=False),
+        "fsdp2-shards": lambda: fsdp2(save_distributed_checkpoint=True),
     }
     seen = Batches()
     keep = ModelCheckpoint(
@@ -105,7 +105,8 @@ def main(method, strategy, file, steps=8, checkpoint=None):
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1 if strategy == "one" else 2,
-        strategy=strategies[strategy],
+        strategy=strategies[strategy](),
+        plugins=[WholeFiles()],
         max_steps=int(steps),
         max_epochs=-1,
         logger=False,
@@ -116,7 +117,9 @@ def main(method, strategy, file, steps=8, checkpoint=None):
         use_distributed_sampler=False,
     )
     torch.manual_seed(0)
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    if checkpoint:
+        require_sound(Path(checkpoint))
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
     if trainer.is_global_zero:
         torch.save({"state": state, "batches": seen.ids}, file)
