@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
 from torch import nn
@@ -24,17 +25,27 @@ def ranks_of(strategy: Strategy) -> Ranks:
     if isinstance(strategy, SingleDeviceStrategy):
         return Ranks()
     if not isinstance(strategy, DDPStrategy | ModelParallelStrategy):
-        raise UserError(
-            f"{type(strategy).__name__} cannot run OFMU's inner and outer steps: set --trainer.strategy ddp, or FSDP2 "
-            "as in configs/hardware/fsdp2_4xh100.yaml (Lightning's FSDPStrategy has no manual optimization)."
-        )
+        raise unknown_strategy(type(strategy).__name__)
     sharded = isinstance(strategy, ModelParallelStrategy)
     if isinstance(strategy, ModelParallelStrategy) and strategy.device_mesh["tensor_parallel"].size() > 1:
-        raise UserError(
-            "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the "
-            "number of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
-        )
+        raise cut_layers()
     return Ranks(dist.get_rank(), dist.get_world_size(), sharded)
+
+
+def unknown_strategy(name: str) -> UserError:
+    """The error for a strategy without manual optimization."""
+    return UserError(
+        f"{name} cannot run OFMU's inner and outer steps: set --trainer.strategy ddp, or FSDP2 as in "
+        "configs/hardware/fsdp2_4xh100.yaml (Lightning's FSDPStrategy has no manual optimization)."
+    )
+
+
+def cut_layers() -> UserError:
+    """The error for layers that would be cut among devices."""
+    return UserError(
+        "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the number "
+        "of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
+    )
 
 
 def shard(network: nn.Module, strategy: Any) -> None:
@@ -54,6 +65,11 @@ def scatter_(shards: Vector, whole: Vector) -> None:
 
 
 def copy_whole(source: nn.Module, target: nn.Module) -> None:
-    """Write a sharded network's whole state into a plain one; takes all ranks."""
-    state = {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in source.state_dict().items()}
-    target.load_state_dict(state)
+    """Write a sharded network's whole state into a plain one; takes all ranks.
+
+    One tensor at a time: all at once would be a second whole copy.
+    """
+    state = target.state_dict()
+    with torch.no_grad():
+        for name, x in source.state_dict().items():
+            state[name].copy_(x.full_tensor() if isinstance(x, DTensor) else x)

@@ -135,7 +135,7 @@ class UnlearningModule(pl.LightningModule):
                 f"{type(optimizer).__name__} cannot step on FSDP2's shards (its kernels take whole tensors): take "
                 "torch.optim.AdamW, or set --trainer.strategy ddp."
             )
-        if getattr(optimizer, "is_paged", False) and self.device.type != "cuda":
+        if getattr(optimizer, "is_paged", False) and self.device.type == "cpu":
             name = type(optimizer).__name__
             raise UserError(
                 f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
@@ -158,6 +158,8 @@ class UnlearningModule(pl.LightningModule):
         started = time.perf_counter()
         if self.exact:
             self.whole_network()
+        elif self._whole:
+            self._whole[0].cpu()  # an evaluation's copy: the iteration needs the GPU's memory
         self._iteration = self.trainer.global_step + 1
         try:
             gradient, scalars = self.iterate(batch)
