@@ -1,6 +1,6 @@
 """The command line: ``python -m ofmu_pl fit|validate|test --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
 
-Also ``python -m ofmu_pl benchmark --config FILE`` and ``python -m ofmu_pl report FOLDER``.
+Also ``python -m ofmu_pl plan`` (with the words of ``fit``), ``benchmark --config FILE`` and ``report FOLDER``.
 What a user can mend is one sentence on stderr and exit code 1 (options: 2).
 """
 
@@ -217,6 +217,8 @@ class UnlearningCLI(LightningCLI):
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
+    r"LightningCLI's args parameter is intended to run from within Python",  # plan hands the words of fit on
+    r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
 """Beginnings of warnings that a user can do nothing about, each with its reason."""
@@ -245,7 +247,12 @@ def main(args: list[str] | None = None) -> None:
         if words[:1] == ["benchmark"]:
             auto_cli(benchmark, args=words[1:], as_positional=False, parser_class=BenchmarkParser, **BENCHMARK)
             return
-        UnlearningCLI(
+        command: Any = UnlearningCLI
+        if words[:1] == ["plan"]:
+            from ofmu_pl.cli_plan import PlanCLI  # a subclass of this module's
+
+            command, args = PlanCLI, ["fit", *words[1:]]
+        command(
             UnlearningModule,
             PairedDataModule,
             subclass_mode_model=True,
@@ -262,8 +269,9 @@ def main(args: list[str] | None = None) -> None:
             parser_class=Parser,
             parser_kwargs={
                 "prog": "ofmu_pl",
-                "description": "Machine unlearning. Two more commands: benchmark --config FILE runs a grid of methods, "
-                "scenarios and seeds; report FOLDER draws the runs of a benchmark.",
+                "description": "Machine unlearning. Three more commands: plan, with the words of fit, says what "
+                "memory the run would take; benchmark --config FILE runs a grid of methods, scenarios and seeds; "
+                "report FOLDER draws the runs of a benchmark.",
             },
             args=args,
         )
