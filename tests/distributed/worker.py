@@ -1,5 +1,6 @@
-"""One rank of a run in float64: torch.distributed.run worker.py METHOD STRATEGY FILE [STEPS [CHECKPOINT]]."""
+"""A rank of some runs, mostly in float64: torch.distributed.run worker.py '[[METHOD, STRATEGY, FILE, CHECKPOINT]]'."""
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -64,7 +65,6 @@ def make(method):
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu),
-        "npo-single": lambda: NPO(single, optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
         "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu),
@@ -83,8 +83,7 @@ class Batches(pl.Callback):
         self.ids.append([[b[key].tolist() for b in batch[s]] for s in batch])
 
 
-def main(method, strategy, file, steps=8, checkpoint=None):
-    torch.set_num_threads(1)
+def main(method, strategy, file, checkpoint=None):
     module = make(method)
     options = {"streams": module.streams, "pairs": module.pairs}
     if not method.endswith("cnn"):
@@ -107,7 +106,7 @@ def main(method, strategy, file, steps=8, checkpoint=None):
         devices=1 if strategy == "one" else 2,
         strategy=strategies[strategy](),
         plugins=[WholeFiles()],
-        max_steps=int(steps),
+        max_steps=8,
         max_epochs=-1,
         logger=False,
         callbacks=[seen, keep],
@@ -126,4 +125,6 @@ def main(method, strategy, file, steps=8, checkpoint=None):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    torch.set_num_threads(1)
+    for run in json.loads(sys.argv[1]):
+        main(*run)
