@@ -75,7 +75,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         _drop_doubles(experiment, found.problems)
         _set_apart(experiment, found.problems)
         _check(experiment, found.problems)
-        if any(m.startswith("forget_") and m != "forget_test_AUC" for m in experiment.columns()):
+        if experiment.entry("forget_truth_ratio") or experiment.entry("forget_Q_A_Prob"):
             experiment.foreign = rows
     return found
 

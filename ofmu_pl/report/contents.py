@@ -49,7 +49,7 @@ def _became(run: Run) -> str:
     return "diverged" if run.status == "failed" and "diverged" in (run.error or "") else run.status
 
 
-_LAST = ("gradients", "seconds", "runs")
+_LAST = ("gradients", "seconds")
 
 
 def _results(
@@ -64,19 +64,21 @@ def _results(
     choices = {m: ((experiment.methods[m].get("searched") or {}).get(name) or {}).get("choice") for m in rows[2:]}
     searched = any(c is not None for c in choices.values())
     gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
-    title = f"{experiment.title}, {name}: mean ± standard deviation [95 % bootstrap interval] over seeds"
+    over = "draws" if experiment.kind == "draws" else "seeds"
+    title = f"{experiment.title}, {name}: mean ± standard deviation [95 % bootstrap interval] over {over}"
     extra = [*(["overall ↑"] if scores else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
     extra += ["mean rank ↓"] if placed else []
     table = Table(
         f"{experiment.name}-{name}-results",
         title,
-        ["method", *["searched"] * searched, *(head(experiment, m) for m in columns), *extra, *_LAST],
+        ["method", "runs", *["searched"] * searched, *(head(experiment, m) for m in columns), *extra, *_LAST],
         [],
     )
     best = {m: _best(experiment, scenarios, m) for m in columns}
     least = min((g.mean for m, g in gaps.items() if g.n and m in experiment.methods), default=math.nan)
     for method in rows:
-        line = [Entry(method)]
+        known = method in experiment.methods
+        line = [Entry(method), Entry(runs_of(experiment, scenarios, method) if known else "")]
         if searched:
             line.append(Entry("" if choices.get(method) is None else _setting(choices[method])))
         for metric in columns:
@@ -95,18 +97,17 @@ def _results(
                 e.best = method in experiment.methods and gaps[method].mean == least
             else:
                 e = plain(placed.get(method))
-                e.best = method in placed and placed[method] == min(placed.values())
+                e.best = method in placed and placed[method] == min(placed.values()) < max(placed.values())
             line.append(e)
-        known = method in experiment.methods
         found = experiment.of(scenarios, method).values() if known else []
-        for cost in ("gradient_evaluations", "training_seconds"):
-            line.append(plain(spread([c for r in found if (c := r.cost(cost)) is not None]).mean))
-        line.append(Entry(runs_of(experiment, scenarios, method) if known else ""))
+        for cost, digits in (("gradient_evaluations", 0), ("training_seconds", 1)):
+            mean = spread([c for r in found if (c := r.cost(cost)) is not None]).mean
+            line.append(Entry("–") if math.isnan(mean) else Entry(f"{mean:.{digits}f}", numbers={"": mean}))
         table.ours |= {len(table.rows)} if method == experiment.ours else set()
         table.lines |= {len(table.rows)} if method == RETRAINED else set()
         table.rows.append(line)
-    _foreign_rows(experiment, columns, table, len(extra))
     table.notes = _notes(experiment, scenarios, columns, extra, comparisons, bool(rows and rows[0] == BEFORE))
+    _foreign_rows(experiment, columns, table, len(extra))
     return table
 
 
@@ -129,8 +130,8 @@ def _foreign_rows(experiment: Experiment, columns: list[str], table: Table, extr
     for name, (definition, values) in experiment.foreign.items():
         table.lines.add(len(table.rows) - 1)
         own = next(iter({r.definition for r in experiment.finished}), "")
-        line = [Entry(f"{name} [{definition}]"), *([Entry()] if "searched" in table.head else [])]
-        line += [plain(values.get(m)) for m in columns] + [Entry()] * (extra + 2) + [Entry("foreign")]
+        line = [Entry(f"{name} [{definition}]"), Entry("foreign"), *([Entry()] if "searched" in table.head else [])]
+        line += [plain(values.get(m)) for m in columns] + [Entry()] * (extra + len(_LAST))
         table.rows.append(line)
         if definition != own:
             note = f"{name}: open-unlearning's totals under its definition, ours are under '{own}'; nothing is tested."
@@ -259,7 +260,7 @@ def _grid(experiment: Experiment) -> Table:
     for (scenario, method), (t, rho) in grid(experiment).items():
         if not any(r.scenario == scenario and r.method == method for r in experiment.runs):
             continue
-        line = [Entry(scenario), Entry(method), plain(t), plain(rho)]
+        line = [Entry(scenario), Entry(method), *(Entry("" if x is None else f"{x:g}") for x in (t, rho))]
         line += [measured(spread(list(experiment.values([scenario], method, m).values()))) for m in columns]
         table.rows.append([*line, Entry(runs_of(experiment, [scenario], method))])
     table.notes = ["T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0), which then grows."]

@@ -141,8 +141,8 @@ def _table(experiment: Experiment, label: str, setting: str, rows: list[Publishe
     if experiment.note:
         table.title += ": NOT COMPARABLE"
         table.notes.append(f"Not comparable, another model, data or scale: {experiment.note}")
+    table.folded = scenarios is None or label.startswith("fig:")  # a figure of ours shows the latter
     if scenarios is None:
-        table.folded = True
         table.notes.append(f"Which of our scenarios is the paper's {setting} is not clear, so ours are left out.")
     marks = {MARKED[p.credibility] for p in rows if p.credibility in MARKED}
     if "?" in marks:

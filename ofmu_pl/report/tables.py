@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import math
+import re
 from dataclasses import dataclass, field
 
 from ofmu_pl.report.statistics import Spread
@@ -87,6 +88,8 @@ def measured(s: Spread) -> Entry:
     if s.n == 1:
         return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
     text = figure(s.mean)
+    if s.std <= 1e-12 * abs(s.mean):  # rounding, no spread
+        s = Spread(s.n, s.mean, 0.0, s.mean, s.mean)
     if 0.001 <= abs(s.mean) < 1000 and not 0 < s.std < 0.0005:
         deviation = f"{s.std:.{len(text.partition('.')[2])}f}"
     else:
@@ -124,7 +127,8 @@ def _md(text: str) -> str:
 def to_csv(table: Table) -> str:
     """Numbers unrounded, a column each: ``UA``, ``UA std``, ``UA low``, ``UA high``, ``UA n``; no titles, no notes."""
     suffixes = [list(dict.fromkeys(k for row in table.rows for k in row[i].numbers)) for i in range(len(table.head))]
-    head = [f"{h} {k}".strip() for h, keys in zip(table.head, suffixes, strict=True) for k in keys or [""]]
+    names = [re.sub(" [→↑↓]", "", h) for h in table.head]
+    head = [f"{h} {k}".strip() for h, keys in zip(names, suffixes, strict=True) for k in keys or [""]]
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(head)

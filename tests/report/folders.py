@@ -65,7 +65,9 @@ class Benchmark:
         cells = []
         for (scenario, method, seed), content in runs.items():
             place = f"{name}/{scenario}/{method}/seed_{seed}"
-            write(self.folder / place / "latest/results.json", content)
+            write(self.folder / place / "version_0/results.json", content)
+            if not (self.folder / place / "latest").exists():
+                (self.folder / place / "latest").symlink_to("version_0")
             words = ["fit", "--config", "configs/digits.yaml", "--seed_everything", str(seed)]
             write(self.folder / place / "cell.json", {"key": "k", "words": words, "seconds": 12.0})
             cells.append({"scenario": scenario, "method": method, "seed": seed, "folder": place,

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report import published
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, costs
-from ofmu_pl.report.figures.style import Look, legend_below, panels
+from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, unit, words
 from ofmu_pl.report.statistics import overall, spread
 
@@ -79,7 +79,8 @@ def _diamonds(axis: Any, experiment: Experiment, group: str, metric: str, method
     for (setting, points), marker in zip(by_setting.items(), "DdPX", strict=False):
         x, y = zip(*points, strict=True)
         name = f"paper, {setting.split('/')[0]}" + (" (not comparable)" if experiment.note else "")
-        axis.plot(x, y, marker, color="white", markeredgecolor="black", markersize=6, linestyle="none", label=name)
+        axis.plot(x, y, marker, color="white", markeredgecolor="black", markersize=6, linestyle="none", label=name,
+                  clip_on=False)  # fmt: skip
 
 
 def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
@@ -89,7 +90,7 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
         columns, methods = experiment.columns()[:8], _run(experiment, scenarios)
         if not methods or not columns:
             continue
-        across = min(4, len(columns))
+        across = {5: 5, 6: 3}.get(len(columns), min(4, len(columns)))  # no panel alone in a line
         down = -(-len(columns) // across)
         figure, axes = panels(down, across, 1.0 + down * (0.9 + 0.28 * len(methods)), sharey=True)
         for axis in axes.flat[len(columns) :]:
@@ -121,10 +122,13 @@ def _scale(axis: Any, metric: str, values: dict[str, list[float]]) -> None:
     if unit(metric) == "p-value" and every and 0 < min(every) < 1e-3:
         axis.set_xscale("log")
         axis.set_xlim(min(every) / 10, 3)
+        axis.xaxis.set_major_locator(LogLocator(numticks=4))
+        plain_numbers(axis.xaxis)
     elif metric in LOGARITHMIC and every and max(every) > 10:
         axis.set_xscale("symlog", linthresh=1)  # controls at 50 would hide differences of tenths
+        plain_numbers(axis.xaxis)
     else:
-        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.xaxis.set_major_locator(MaxNLocator(3))
         axis.set_xlim(left=min(0.0, *every) if every else 0.0)
 
 
@@ -200,14 +204,19 @@ def cost(experiment: Experiment, look: Look) -> Figure | None:
     for axis, name in zip(axes[0], ("time_over_GA_step", "peak_memory_over_GA"), strict=True):
         _bars(axis, look, {m: list(c[name].values()) for m, c in found.items()})
         axis.axvline(1.0, color="black", linewidth=1)
+        ratios = [v for c in found.values() for v in c[name].values()]
+        axis.set_xscale("log", base=2)
+        axis.set_xlim(0.5 * min(1.0, *ratios), 1.3 * max(4.0, *ratios))
+        plain_numbers(axis.xaxis)
         axis.set_xlabel(f"{COSTS[name]} (multiples of {UNIT_OF_COST})")
         by_setting: dict[str, list[tuple[float, int]]] = {}
         for p in _published_costs(experiment, name):
             ours = published.our_method(experiment, p[1])
             if ours in found:
                 by_setting.setdefault(p[0], []).append((p[2], list(found).index(str(ours))))
-        for (setting, points), marker in zip(by_setting.items(), "DdPX", strict=False):
-            x, y = zip(*points, strict=True)
+        for k, ((setting, points), marker) in enumerate(zip(by_setting.items(), "DdPX", strict=False)):
+            x = [value for value, _ in points]
+            y = [at + 0.18 * (k - (len(by_setting) - 1) / 2) for _, at in points]  # side by side: they lie close
             style = {"color": "white", "markeredgecolor": "black", "markersize": 6, "linestyle": "none"}
             axis.plot(x, y, marker, **style, label=f"paper, {setting}")
     figure.suptitle("Cost: bars are means, dots runs; what the paper calls a step is not said", x=0.01, ha="left")
@@ -279,6 +288,7 @@ def probes(experiment: Experiment, look: Look) -> Figure | None:
         lowest = [v for m in methods for r in rows for v in experiment.values(scenarios, m, f"{r}{ending}").values()]
         if unit(ending) == "p-value" and lowest and 0 < min(lowest) < 1e-3:
             axis.set_yscale("log")
+            plain_numbers(axis.yaxis)
         labels = ["as trained", *(words(n.removeprefix("probe_")) for n in names)]
         axis.set_xticks(range(len(rows)), labels, rotation=20, ha="right", rotation_mode="anchor")
         for k in range(1, len(rows)):

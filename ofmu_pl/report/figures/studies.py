@@ -8,11 +8,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
 
 from ofmu_pl.report import published
 from ofmu_pl.report.derived import alignment, difficulty, grid
 from ofmu_pl.report.figures.comparison import label
-from ofmu_pl.report.figures.style import Look, legend_below, panels
+from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import RETRAINED, Experiment, number
 from ofmu_pl.report.statistics import spread
 
@@ -110,6 +111,11 @@ def convergence(experiment: Experiment, look: Look) -> Figure | None:
     right.set(xscale="log", yscale="log", xlabel="inner steps T", ylabel="|∇F|, mean of the last tenth")
     right.set_xticks(steps, [f"{t:g}" for t in steps])
     right.minorticks_off()
+    for axis in (left, right):
+        low, high = axis.get_ylim()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low else (1.0,)))
+        plain_numbers(axis.yaxis)
+    plain_numbers(left.xaxis)
     right.set_title("At the end")
     legend_below(figure, [left, right])
     return figure
@@ -132,11 +138,9 @@ def udi(experiment: Experiment, look: Look) -> Figure | None:
         axis.plot(x, y, look.marker(method), color=look.colour(method), markeredgecolor="black", markeredgewidth=0.5)
         axis.axhline(0, color="0.5", linewidth=0.8)
         c = correlations.get(method, {})
-        text = f"{method}: n = {len(found)}"
+        text = f"{method}, n = {len(found)}" + (f" (paper: {theirs[method]})" if method in theirs else "")
         if "rho" in c:
             text += f"\nSpearman {c['rho']:.2f} [{c.get('low', np.nan):.2f}, {c.get('high', np.nan):.2f}]"
-        if method in theirs:
-            text += f", paper {theirs[method]}"
         axis.set_title(text, fontsize=10, fontweight=look.weight(method))
     for axis in axes[-1]:
         axis.set_xlabel("mean UDI of the forget set")

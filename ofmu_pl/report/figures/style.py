@@ -9,6 +9,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullFormatter
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED
 
@@ -23,13 +25,14 @@ RC: dict[Any, Any] = {
         "axes.grid": True,
         "grid.alpha": 0.3,
         "legend.frameon": False,
+        "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
     },
     **{"axes.axisbelow": True, "savefig.dpi": DPI, "figure.dpi": DPI, "axes.titlelocation": "left"},
 }
 OURS = "#D55E00"
-COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#332288", "#882255")
-"""Okabe and Ito's, which colour-blind people tell apart, two of Tol's, without yellow; vermilion is ours alone."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#332288", "#882255")
+"""Okabe and Ito's, which colour-blind people tell apart, three of Tol's; vermilion is ours alone."""
+MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p")
 KNOWN = (
     *("grad_ascent", "grad_diff", "npo", "simnpo", "rmu", "idk_dpo", "finetune", "do_nothing", "fisher", "influence"),
     *("kl", "undial", "ce_u", "wga", "satimp", "pdu", "altpo", "random_labels", "salun", "scrub", "l1_sparse"),
@@ -62,11 +65,8 @@ class Look:
         fixed = {RETRAINED: "*", BEFORE: "s", "target": "s"}
         if method in fixed:
             return fixed[method]
-        # Steps of two so that neighbours in the list differ in colour and marker.
-        return "o" if method in self.ours else MARKERS[1 + (self._at.get(method, 0) * 2 + self._round(method)) % 8]
-
-    def _round(self, method: str) -> int:
-        return self._at.get(method, 0) // len(COLOURS)
+        at = self._at.get(method, 0)
+        return "o" if method in self.ours else MARKERS[(at + at // len(COLOURS)) % len(MARKERS)]
 
     def weight(self, method: str) -> str:
         """Of a label's letters."""
@@ -89,8 +89,14 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
         height: Of all, inches.
         options: For ``Figure.subplots``.
     """
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def plain_numbers(axis: Any) -> None:
+    """Name the ticks of a logarithmic axis as 0.001 or 1e-15, which needs no formulas; none between them."""
+    axis.set_major_formatter(lambda x, _: f"{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def png(figure: Figure) -> bytes:
