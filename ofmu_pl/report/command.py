@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Column
 from rich.table import Table as Printed
 from rich.text import Text
 
@@ -72,7 +73,12 @@ def _print(found: Collection, sections: list[Section], target: Path) -> None:
 
 
 def _short(table: Table) -> Printed:
-    printed = Printed(*map(escape, table.head), title=escape(table.title.partition(":")[0]), title_justify="left")
+    printed = Printed(
+        Column(table.head[0], no_wrap=True),
+        *map(escape, table.head[1:]),
+        title=escape(table.title.partition(":")[0]),
+        title_justify="left",
+    )
     for i, row in enumerate(table.rows):
         cells = [Text(e.text.partition(" ±")[0] + e.mark) for e in row]  # not str: brackets would be read as styles
         printed.add_row(*cells, style="bold" if i in table.ours else None, end_section=i in table.lines)

@@ -6,7 +6,7 @@ import math
 
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
 from ofmu_pl.report.published import beside
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, unit, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, unit, words
 from ofmu_pl.report.statistics import LEVEL, Comparison, compare, distance, merit, overall, ranks, spread, upwards
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
@@ -152,10 +152,11 @@ def _notes(
         notes[0] += " 'before' is the model that must forget."
     own = []
     for metric in columns:
-        target = experiment.entry(metric).get("target")
-        goals = experiment.values(scenarios, RETRAINED, metric)
-        if target is not None and not any(abs(v - target) < 1e-12 for v in goals.values()):
-            own.append(f"{words(metric)} {figure(float(target))}")
+        runs = [r for r in experiment.finished if r.scenario in scenarios]
+        targets = [(number(r.metric(metric).get("target")), r.value(metric, RETRAINED)) for r in runs]
+        differ = [target for target, goal in targets if target is not None and target != goal]
+        if differ:
+            own.append(f"{words(metric)} {figure(differ[0])}")
     target_is = "The target is the retrained model's value" + (f", but of {', '.join(own)}." if own else ".")
     if any(experiment.entry(m).get("target") is not None for m in columns):
         notes.append(target_is)
@@ -223,11 +224,10 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
 
 
 def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
-    metrics = list(dict.fromkeys(experiment.tested(m) for m in experiment.columns()))
-    found = ranks(experiment, scenarios, metrics)
+    found = ranks(experiment, scenarios, experiment.columns())
     if not found.mean:
         return None
-    rows, ours = [], set()
+    rows, ours, metrics = [], set(), list(next(iter(found.by_metric.values())))
     for i, (method, mean) in enumerate(sorted(found.mean.items(), key=lambda item: item[1])):
         ours |= {i} if method == experiment.ours else set()
         line = [Entry(method), *(plain(found.by_metric[method][m]) for m in metrics), plain(mean)]

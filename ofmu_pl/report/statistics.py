@@ -195,8 +195,11 @@ class Ranks:
 
 
 def ranks(experiment: Experiment, scenarios: list[str], metrics: list[str]) -> Ranks:
-    """Ranks of the methods that have every metric in every replicate that any method has; the others have none."""
-    metrics = [experiment.tested(m) for m in metrics]
+    """Ranks of the methods that have every metric in every replicate that any method has; the others have none.
+
+    ``avg_gap`` has no part in it: it is made of the others.
+    """
+    metrics = list(dict.fromkeys(experiment.tested(m) for m in metrics if m != "avg_gap"))
     merits = {m: {k: merit(experiment, scenarios, m, k) for k in metrics} for m in experiment.methods}
     keys = sorted({key for found in merits.values() for values in found.values() for key in values})
     whole = [m for m, found in merits.items() if keys and all(set(values) == set(keys) for values in found.values())]

@@ -146,9 +146,11 @@ def test_stationarity_stop(fit):
     assert json.loads((folder / "results.json").read_text())["provenance"]["steps"] == 1
 
 
-def test_report(run, tmp_path):
-    main(["report", str(run.parent.parent), "--output", str(tmp_path / "r.png")])
-    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+def test_report(run):
+    folder = run.parent.parent
+    main(["report", str(folder)])
+    assert "ofmu" in (folder / "report/index.html").read_text()
+    assert (folder / "report/figures/runs-trade-off.png").read_bytes().startswith(b"\x89PNG")
 
 
 FOR_IMAGES = "fisher influence random_labels salun scrub l1_sparse do_nothing batchnorm_only".split()

@@ -42,6 +42,10 @@ STUDIES = {
 """By kind of experiment."""
 
 
+def _caption(text: str, experiment: Experiment) -> str:
+    return text if experiment.paper else text.replace(ASTERISK, "").strip()
+
+
 def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
     """All figures of an experiment, those of its kind first."""
     with styled():
@@ -49,18 +53,18 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
             title, draw, caption = STUDIES[experiment.kind]
             figure = draw(experiment, look)
             if figure is not None:
-                yield Picture(f"{experiment.name}-{experiment.kind}", title, caption, png(figure))
+                yield Picture(f"{experiment.name}-{experiment.kind}", title, _caption(caption, experiment), png(figure))
         if experiment.kind not in ("table", "ablation", "probes"):
             return
         for name, title, draw, caption in (
             ("course", "The way of each run", comparison.course, "A point an interim measurement."),
             ("trade-off", "Trade-off", comparison.trade_off, "What is forgotten against what is kept."),
-            ("overall", "Overall score", comparison.overall_scores, ASTERISK),
+            ("overall", "Overall score", comparison.overall_scores, "Each metric over the best method's. " + ASTERISK),
             ("alignment", *STUDIES["alignment"]),
         ):
             figure = draw(experiment, look)
             if figure is not None:
-                yield Picture(f"{experiment.name}-{name}", title, caption, png(figure))
+                yield Picture(f"{experiment.name}-{name}", title, _caption(caption, experiment), png(figure))
         for name, figure in comparison.metrics(experiment, look).items():
             caption = "The line is the retrained model, where a value should be; the dotted one the model before."
             yield Picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", caption, png(figure))

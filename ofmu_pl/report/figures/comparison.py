@@ -54,7 +54,7 @@ def _bars(axis: Any, look: Look, values: dict[str, list[float]]) -> None:
 def overall_scores(experiment: Experiment, look: Look) -> Figure | None:
     """The paper's overall score, a panel a group of scenarios, published scores as diamonds."""
     found = {name: overall(experiment, scenarios) for name, scenarios in experiment.groups.items()}
-    found = {name: scores for name, scores in found.items() if scores}
+    found = {name: scores for name, scores in found.items() if len(scores) > 1}  # one alone always has 1
     if not found:
         return None
     rows = max(map(len, found.values()))
