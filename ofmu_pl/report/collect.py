@@ -97,13 +97,18 @@ def _described(folder: Path, name: str, entry: dict[str, Any], problems: list[st
         paper=[str(label) for label in ([paper] if isinstance(paper, str) else paper)],
         note=str(entry.get("note") or ""),
         metrics=[str(m) for m in entry.get("metrics") or default_metrics(results)],
-        ours=entry.get("ours"),
+        ours=None if entry.get("ours") is None else str(entry["ours"]),
         gradients=number(entry.get("gradients")),
         scenarios={str(k): dict(v or {}) for k, v in entry["scenarios"].items()},
-        methods={str(k): dict(v or {}) for k, v in entry["methods"].items()},
+        methods={str(k): _method(v or {}) for k, v in entry["methods"].items()},
         runs=runs,
         analysis=content if isinstance(content, dict) else None,
     )
+
+
+def _method(entry: dict[str, Any]) -> dict[str, Any]:
+    searched = {str(k): dict(v) for k, v in (entry.get("searched") or {}).items()}
+    return {"options": dict(entry.get("options") or {}), "searched": searched}
 
 
 def _run(folder: Path, cell: dict[str, Any], problems: list[str]) -> Run:
@@ -183,11 +188,23 @@ def _results(path: Path, problems: list[str]) -> dict[str, Any] | None:
     content = _read(path, problems)
     if content is None:
         return None
-    sides = (content.get("metrics"), content.get("before", {})) if isinstance(content, dict) else (None,)
-    if not all(isinstance(side, dict) and all(isinstance(m, dict) for m in side.values()) for side in sides):
+    if not _is_results(content):
         problems.append(f"{path} is no results.json of a run: left out.")
         return None
     return dict(content)
+
+
+def _is_results(x: Any) -> bool:
+    """Whether everything that is read from it later is of the kind that it should be."""
+    if not isinstance(x, dict) or not isinstance(x.get("metrics"), dict):
+        return False
+    parts = [x.get(k) or {} for k in ("reference", "provenance", "cost", "curves")]
+    history = x.get("history") or []
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(history, list):
+        return False
+    measured = [x["metrics"], x.get("before") or {}, parts[0].get("metrics") or {}]
+    measured += [h.get("metrics") or {} if isinstance(h, dict) else None for h in history]
+    return all(isinstance(m, dict) and all(isinstance(e, dict) for e in m.values()) for m in measured)
 
 
 def _read(path: Path, problems: list[str]) -> Any:
@@ -268,7 +285,8 @@ def _check(experiment: Experiment, problems: list[str]) -> None:
         broken = [m for m in experiment.metrics if run.metric(m) and run.value(m) is None]
         if broken:
             problems.append(f"{experiment.name}: {run.folder} has no finite {', '.join(broken)}: counted as missing.")
-        split = (run.fact("hashes") or {}).get("forget")
+        known = run.fact("hashes")
+        split = known.get("forget") if isinstance(known, dict) else None
         if split != hashes.setdefault((run.scenario, run.seed), split):
             problems.append(
                 f"{experiment.name}: {run.folder} forgets other rows than the other runs of {run.scenario}, seed "

@@ -57,7 +57,8 @@ def alignment(experiment: Experiment) -> dict[str, dict[str, dict[str, float]]]:
 def difficulty(experiment: Experiment) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
     """Of the UDI analysis: points (index, drop in utility) and Spearman's rho, low, high, p, n, both by method."""
     points: dict[str, list[tuple[float, float]]] = {}
-    for draw in (experiment.analysis or {}).get("draws") or []:
+    draws = (experiment.analysis or {}).get("draws")
+    for draw in draws if isinstance(draws, list) else []:
         x = number(_at(draw, "udi_mean"))
         for method, drop in _items(_at(draw, "utility_drop")):
             y = number(drop)

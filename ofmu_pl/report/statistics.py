@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
-from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, unit
+from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number, unit
 
 LEVEL = 0.05
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
@@ -62,7 +62,7 @@ def merit(experiment: Experiment, scenarios: list[str], method: str, metric: str
     for key, run in experiment.of(scenarios, method).items():
         value, entry = run.value(metric), run.metric(metric)
         if value is not None:
-            target = entry.get("target")
+            target = number(entry.get("target"))
             found[key] = -abs(value - target) if target is not None else value if upwards(entry) else -value
     return found
 

@@ -6,11 +6,14 @@ import json
 import os
 
 import pytest
-from report import folders
 from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table, write
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.report.collect import collect
+from ofmu_pl.report.claims import claims
+from ofmu_pl.report.collect import KINDS, collect
+from ofmu_pl.report.contents import tables
+from ofmu_pl.report.figures import comparison, studies
+from ofmu_pl.report.figures.style import Look
 
 VALUES = dict(TEXT_GOAL, forget_quality=0.5)
 
@@ -193,7 +196,54 @@ def test_nothing_to_report_is_the_users_error(tmp_path):
 
 def test_the_helper_covers_every_kind(page):
     kinds = {e["kind"] for e in json.loads((page.parent.parent / "benchmark.json").read_text())["experiments"].values()}
-    from ofmu_pl.report.collect import KINDS
-
     assert kinds == set(KINDS)
-    assert folders.METHODS
+
+
+ODD = (None, 3, "x", [1], {"a": 1}, {"a": {"value": "x", "target": [1], "definition": [1]}})
+
+
+def shown(folder, *figures):
+    """All that a report makes of it, with those figures that read what is odd."""
+    found = collect(folder)
+    for e in found.experiments:
+        tables(e)
+        claims(e)
+        for draw in figures:
+            draw(e, Look(list(e.methods), [e.ours]))
+    return found
+
+
+@pytest.mark.parametrize("key", "definition metrics before reference history provenance cost curves".split())
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_results_of_another_shape_are_survived(bench, key, odd):
+    runs = table(scenarios=("a",), methods={"ofmu": 0.0, "npo": 0.5}, seeds=(0, 1))
+    runs["a", "npo", 1][key] = odd
+    options = {m: {"options": {"model.inner_steps": t}} for m, t in (("ofmu", 1), ("npo", 5))}
+    for kind in ("table", "convergence"):
+        bench.experiment(
+            kind, kind, runs, methods=options, paper=["tab:tofu-llama2-results"], metrics=["model_utility", "a"]
+        )
+    figures = {"history": comparison.course, "curves": studies.convergence, "cost": comparison.cost}
+    for e in shown(bench.folder, *filter(None, [figures.get(key)])).experiments:
+        assert len(e.values(["a"], "ofmu", "model_utility")) == 2
+
+
+@pytest.mark.parametrize("key", ["draws", "spearman", "seeds", None])
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_analyses_of_another_shape_are_survived(bench, key, odd):
+    for kind in ("udi", "alignment", "ablation"):
+        bench.experiment(kind, kind, table(scenarios=("a",), methods={"ofmu": 0.0}), metrics=["model_utility"])
+        write(bench.folder / kind / "analysis.json", odd if key is None else {key: odd})
+    assert len(shown(bench.folder, studies.udi, studies.thirds).experiments) == 3
+
+
+@pytest.mark.parametrize("key", "title kind paper note metrics ours gradients scenarios methods cells".split())
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_manifests_of_another_shape_are_survived(bench, key, odd):
+    runs = table(scenarios=("a",), methods={"ofmu": 0.0, "npo": 0.5}, seeds=(0, 1))
+    for name in ("good", "odd"):
+        bench.experiment(name, "table", runs, metrics=["model_utility"])
+    bench.experiments["odd"][key] = odd
+    bench.save()
+    found = shown(bench.folder)
+    assert len(found.experiments[0].finished) == 4

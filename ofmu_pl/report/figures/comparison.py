@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from ofmu_pl.report import published
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, costs
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, unit, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, number, unit, words
 from ofmu_pl.report.statistics import overall, spread
 
 TRADE_OFFS = (
@@ -173,7 +173,9 @@ def course(experiment: Experiment, look: Look) -> Figure | None:
     for run in runs:
         history = (run.results or {}).get("history") or []
         steps = [(run.results or {}).get("before") or {}, *(h.get("metrics") or {} for h in history)]
-        path = [[(s.get(m) or {}).get("value") for m in COURSE] for s in [*steps, (run.results or {})["metrics"]]]
+        path = [
+            [number((s.get(m) or {}).get("value")) for m in COURSE] for s in [*steps, (run.results or {})["metrics"]]
+        ]
         points = np.array([p for p in path if None not in p], np.float64)
         if not len(points):
             continue

@@ -71,7 +71,8 @@ def norms(experiment: Experiment) -> dict[float, list[np.ndarray]]:
     for run in experiment.finished:
         t = points.get((run.scenario, run.method), (None, None))[0]
         curves = (run.results or {}).get("curves") or {}
-        values = [number(x) for x in curves.get("gradient_norm") or []]
+        course = curves.get("gradient_norm")
+        values = [number(x) for x in course] if isinstance(course, list) else []
         if t is not None and values:
             found.setdefault(t, []).append(np.array([np.nan if x is None else x for x in values]))
     return dict(sorted(found.items()))
