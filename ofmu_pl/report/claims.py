@@ -235,7 +235,7 @@ def _significance(experiment: Experiment) -> Iterator[Found]:
     tests = [
         c
         for scenarios in experiment.groups.values()
-        for m in dict.fromkeys(experiment.tested(m) for m in experiment.columns())
+        for m in dict.fromkeys(experiment.tested(m) for m in experiment.columns(scenarios))
         for c in compare(experiment, scenarios, m)
     ]
     if not tests:

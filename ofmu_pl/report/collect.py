@@ -96,12 +96,13 @@ def _described(folder: Path, name: str, entry: dict[str, Any], problems: list[st
         kind=kind,
         paper=[str(label) for label in ([paper] if isinstance(paper, str) else paper)],
         note=str(entry.get("note") or ""),
-        metrics=[str(m) for m in entry.get("metrics") or default_metrics(results)],
+        metrics=[str(m) for m in (entry.get("metrics") or ([] if kind == "cost" else default_metrics(results)))],
         ours=None if entry.get("ours") is None else str(entry["ours"]),
         gradients=number(entry.get("gradients")),
         scenarios={str(k): dict(v or {}) for k, v in entry["scenarios"].items()},
         methods={str(k): _method(v or {}) for k, v in entry["methods"].items()},
         runs=runs,
+        options=dict(entry.get("options") or {}),
         analysis=content if isinstance(content, dict) else None,
     )
 

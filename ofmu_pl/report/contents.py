@@ -19,7 +19,7 @@ def tables(experiment: Experiment) -> list[Table]:
     found = [_grid(experiment)] if experiment.kind in GRIDS else []
     if experiment.kind not in GRIDS and experiment.columns():
         for name, scenarios in experiment.groups.items():
-            comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns()}
+            comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns(scenarios)}
             found.append(_results(experiment, name, scenarios, comparisons))
             found += filter(None, [_ranks(experiment, name, scenarios), _tests(experiment, name, comparisons)])
     if experiment.kind == "cost":
@@ -56,7 +56,7 @@ def _results(
     experiment: Experiment, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]
 ) -> Table:
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
-    columns = experiment.columns()
+    columns = experiment.columns(scenarios)
     scores = {m: spread(list(v.values())) for m, v in overall(experiment, scenarios).items()}
     placed = ranks(experiment, scenarios, columns).mean
     rows = [m for m in (BEFORE, RETRAINED) if any(experiment.values(scenarios, m, c) for c in columns)]
@@ -64,7 +64,7 @@ def _results(
     choices = {m: ((experiment.methods[m].get("searched") or {}).get(name) or {}).get("choice") for m in rows[2:]}
     searched = any(c is not None for c in choices.values())
     gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
-    over = "draws" if experiment.kind == "draws" else "seeds"
+    over = "draws" if len(scenarios) > 1 else "seeds"
     title = f"{experiment.title}, {name}: mean ± standard deviation [95 % bootstrap interval] over {over}"
     extra = [*(["overall ↑"] if scores else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
     extra += ["mean rank ↓"] if placed else []
@@ -224,7 +224,7 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
 
 
 def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
-    found = ranks(experiment, scenarios, experiment.columns())
+    found = ranks(experiment, scenarios, experiment.columns(scenarios))
     if not found.mean:
         return None
     rows, ours, metrics = [], set(), list(next(iter(found.by_metric.values())))

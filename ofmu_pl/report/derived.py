@@ -77,7 +77,7 @@ def grid(experiment: Experiment) -> dict[tuple[str, str], tuple[float | None, fl
     found = {}
     for scenario, own in experiment.scenarios.items():
         for method, spec in experiment.methods.items():
-            options = {**own, **(spec.get("options") or {})}
+            options = {**experiment.options, **own, **(spec.get("options") or {})}
             t, rho = number(options.get("model.inner_steps")), number(options.get("model.rho_0"))
             if t is not None or rho is not None:
                 found[scenario, method] = (t, rho)

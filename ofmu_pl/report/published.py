@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -16,7 +17,7 @@ PLAIN = ("anchored", "plausible", "trivial")
 """Words of credibility whose cells are shown as they are; others are marked or struck out."""
 MARKED = {"unverified": "?", "derived": "‡"}
 METHODS = {
-    **{"OFMU": "ofmu", "OFMU (T=5)": "ofmu", "GradAscent": "grad_ascent", "GradDiff": "grad_diff", "IdkDPO": "idk_dpo"},
+    **{"OFMU": "ofmu", "GradAscent": "grad_ascent", "GradDiff": "grad_diff", "IdkDPO": "idk_dpo"},
     **{"NPO": "npo", "SimNPO": "simnpo", "NPO / SimNPO": "npo", "RMU": "rmu", "Fisher": "fisher"},
     **{"Influence": "influence", "Retrain": RETRAINED},
 }
@@ -73,7 +74,10 @@ def our_method(experiment: Experiment, name: str, setting: str = "") -> str | No
     """What the paper's method is called here; ``None`` where it was not run."""
     if name == "Finetuned":  # of text: the model that must forget; of images: a method
         return "finetune" if setting.startswith("cifar") else BEFORE
-    if name in ("Full OFMU", "OFMU", "OFMU (T=5)") and experiment.ours:
+    steps = re.fullmatch(r"OFMU \(T=(\d+)\)", name)
+    if steps:  # the variant that says so; 5 are what ours has where nothing says otherwise
+        return _with(experiment, "model.inner_steps", int(steps[1])) or (experiment.ours if steps[1] == "5" else None)
+    if name in ("Full OFMU", "OFMU") and experiment.ours:
         return experiment.ours
     if name.startswith("Penalty only"):
         return without(experiment, "model.beta")
@@ -83,15 +87,23 @@ def our_method(experiment: Experiment, name: str, setting: str = "") -> str | No
     return known if known in experiment.methods or known == RETRAINED else None
 
 
+def _with(experiment: Experiment, option: str, value: float) -> str | None:
+    found = (m for m, spec in experiment.methods.items() if (spec.get("options") or {}).get(option) == value)
+    return next(found, None)
+
+
 def without(experiment: Experiment, option: str) -> str | None:
     """The variant in which an option is 0, and ours is not."""
     variants = [m for m, spec in experiment.methods.items() if (spec.get("options") or {}).get(option) == 0]
     return next((m for m in variants if m != experiment.ours), None)
 
 
-def our_scenarios(experiment: Experiment, setting: str) -> list[str] | None:
-    """The group of scenarios that a setting names, or the only one there is; ``None`` where that is not clear."""
-    parts = setting.split("/")
+def our_scenarios(experiment: Experiment, setting: str, metric: str = "") -> list[str] | None:
+    """The group of scenarios that a setting or a metric of ours names, or the only one there is.
+
+    ``None`` where that is not clear.
+    """
+    parts = [*setting.split("/"), *metric.split("_")]
     named = [scenarios for name, scenarios in experiment.groups.items() if name in parts]
     return next(iter(named or (experiment.groups.values() if len(experiment.groups) == 1 else [])), None)
 
@@ -119,12 +131,15 @@ def beside(experiment: Experiment, found: Measured) -> list[Table]:
 
 
 def _table(experiment: Experiment, label: str, setting: str, rows: list[Published], found: Measured) -> Table:
-    scenarios = our_scenarios(experiment, setting)
     metrics = list(dict.fromkeys(p.metric for p in rows))
+    groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
+    scenarios = next((s for s in groups.values() if s), None)
+    unclear = [metric for metric, s in groups.items() if s is None]
+    named = sorted({s for group in groups.values() for s in group or []})
     reasons: dict[str, str] = {}
     table = Table(
         f"{experiment.name}-published-{label.partition(':')[2]}-{setting}",
-        f"Published, {label}, {setting}" + (f", beside ours{_of(scenarios)}" if scenarios else ""),
+        f"Published, {label}, {setting}" + (f", beside ours ({_few(named)})" if named else ""),
         ["method", *(f"{m}, {who}" for m in metrics for who in ("paper", "ours"))],
         [],
     )
@@ -134,7 +149,7 @@ def _table(experiment: Experiment, label: str, setting: str, rows: list[Publishe
         line = [Entry(method if name in (None, method) else f"{method} ({name})")]
         for metric in metrics:
             p = by_place.get((method, metric))
-            line += [_printed(p, reasons), _ours(p, scenarios, name, found)] if p else [Entry(), Entry()]
+            line += [_printed(p, reasons), _ours(p, groups[metric], name, found)] if p else [Entry(), Entry()]
         if name is not None and name == experiment.ours:
             table.ours.add(len(table.rows))
         table.rows.append(line)
@@ -142,8 +157,13 @@ def _table(experiment: Experiment, label: str, setting: str, rows: list[Publishe
         table.title += ": NOT COMPARABLE"
         table.notes.append(f"Not comparable, another model, data or scale: {experiment.note}")
     table.folded = scenarios is None or label.startswith("fig:")  # a figure of ours shows the latter
-    if scenarios is None:
-        table.notes.append(f"Which of our scenarios is the paper's {setting} is not clear, so ours are left out.")
+    if unclear:
+        which = ", ".join(unclear)
+        table.notes.append(f"Which of our scenarios is the paper's {setting} is not clear for {which}: left out.")
+    if "peak_memory_over_forward" in metrics:
+        table.notes.append(
+            "Ours are multiples of gradient ascent, not of a forward pass: see the figure and the costs."
+        )
     marks = {MARKED[p.credibility] for p in rows if p.credibility in MARKED}
     if "?" in marks:
         table.notes.append("?: the paper's own claim; no code of its authors, and nobody has run it again.")
@@ -156,8 +176,8 @@ def _table(experiment: Experiment, label: str, setting: str, rows: list[Publishe
     return table
 
 
-def _of(scenarios: list[str]) -> str:
-    return f" ({scenarios[0] if len(scenarios) == 1 else f'{len(scenarios)} draws'})"
+def _few(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{len(names)} scenarios"
 
 
 def _printed(p: Published, reasons: dict[str, str]) -> Entry:

@@ -82,6 +82,7 @@ class Experiment:
         metrics: Columns.
         ours: The method that the others are compared with; ``None`` where there is none.
         gradients: What a run may spend.
+        options: Of all runs.
         scenarios: Options by name.
         methods: Overlay, options and searched settings by name.
         runs: All cells that belong together.
@@ -101,6 +102,7 @@ class Experiment:
     scenarios: dict[str, dict[str, Any]]
     methods: dict[str, dict[str, Any]]
     runs: list[Run]
+    options: dict[str, Any] = field(default_factory=dict)
     apart: list[Run] = field(default_factory=list)
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: dict[str, Any] | None = None
@@ -113,7 +115,7 @@ class Experiment:
     @property
     def groups(self) -> dict[str, list[str]]:
         """Scenarios whose runs are one sample: each by itself, or all together where they are draws of one thing."""
-        if self.kind == "draws":
+        if self.kind in ("draws", "udi") and len(self.scenarios) > 1:
             return {"all draws": list(self.scenarios)}
         return {name: [name] for name in self.scenarios}
 
@@ -140,9 +142,10 @@ class Experiment:
         """What stands for a metric in tests: for a p-value its distance D, which is not crowded at both ends."""
         return f"{metric}_D" if metric.endswith("forget_quality") and self.entry(f"{metric}_D") else metric
 
-    def columns(self) -> list[str]:
-        """Metrics that some run has, in order."""
-        return [m for m in self.metrics if self.entry(m)]
+    def columns(self, scenarios: list[str] | None = None) -> list[str]:
+        """Metrics that some run (of some scenarios) has, in order."""
+        runs = [r for r in self.finished if scenarios is None or r.scenario in scenarios]
+        return [m for m in self.metrics if any(r.metric(m) for r in runs)]
 
 
 def number(x: Any) -> float | None:

@@ -234,12 +234,15 @@ def distance(experiment: Experiment, scenarios: list[str], method: str, metrics:
 
 
 def overall(experiment: Experiment, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
-    """The paper's overall score by method and replicate (``metrics.overall_score``); empty where it is not defined.
+    """The paper's overall score by method and replicate (``metrics.overall_score``).
+
+    Empty where its metrics are not all among the experiment's columns.
 
     The maximum is over the methods of the same replicate, the retrained model left out, so the score depends on them.
     """
-    names = IMAGE_SCORE if experiment.entry("UA") else TOFU_SCORE
-    if not all(experiment.entry(name) for name in names):
+    columns = experiment.columns(scenarios)
+    names = IMAGE_SCORE if "UA" in columns else TOFU_SCORE
+    if not set(names) <= set(columns):
         return {}
     values = {m: {k: experiment.values(scenarios, m, k) for k in names} for m in experiment.methods}
     found: dict[str, dict[Replicate, float]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from report.folders import table
+from report.folders import results, table
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import measured_in
@@ -74,6 +74,28 @@ def test_names_of_methods_depend_on_the_data(bench):
     assert our_method(e, "Two-loop only (no penalty)") == "p"
     assert our_method(e, "Full OFMU") == "ofmu"
     assert our_method(e, "NPO") is None
+    assert our_method(e, "OFMU (T=5)") == "ofmu"
+    assert our_method(e, "OFMU (T=10)") is None
+    e.methods["ofmu_T5"] = {"options": {"model.inner_steps": 5}}
+    assert our_method(e, "OFMU (T=5)") == "ofmu_T5"
+
+
+def test_scenarios_are_found_by_setting_or_metric(bench):
+    """WMDP's two subjects are two scenarios of one setting."""
+    runs = {
+        (s, "ofmu", 0): results({f"wmdp_{s}_efficacy": v, "mmlu_accuracy": 0.5}, {}, {})
+        for s, v in (("bio", 0.7), ("cyber", 0.6))
+    }
+    names = ["wmdp_bio_efficacy", "wmdp_cyber_efficacy", "mmlu_accuracy"]
+    bench.experiment("e", "table", runs, paper=["tab:wmdp-results"], metrics=names)
+    (e,) = collect(bench.folder).experiments
+    assert e.columns(["bio"]) == ["wmdp_bio_efficacy", "mmlu_accuracy"]
+    (t,) = beside(e, measured_in(e))
+    (row,) = [dict(zip(t.head, r, strict=True)) for r in t.rows if r[0].text == "OFMU (ofmu)"]
+    assert row["bio_efficacy, ours"].numbers[""] == pytest.approx(70)
+    assert row["cyber_efficacy, ours"].numbers[""] == pytest.approx(60)
+    assert row["mmlu, ours"].text == "–"
+    assert any("not clear for mmlu" in note for note in t.notes)
 
 
 def test_efficacies_are_turned_into_the_papers_unit():

@@ -65,6 +65,7 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
             figure = draw(experiment, look)
             if figure is not None:
                 yield Picture(f"{experiment.name}-{name}", title, _caption(caption, experiment), png(figure))
-        for name, figure in comparison.metrics(experiment, look).items():
+        panels = {} if experiment.kind == "probes" else comparison.metrics(experiment, look)  # its own figure has them
+        for name, figure in panels.items():
             caption = "The line is the retrained model, where a value should be; the dotted one the model before."
             yield Picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", caption, png(figure))

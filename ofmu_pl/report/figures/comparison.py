@@ -87,7 +87,7 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
     """Every metric by method, a figure a group of scenarios; the retrained model as a line."""
     found = {}
     for name, scenarios in experiment.groups.items():
-        columns, methods = experiment.columns()[:8], _run(experiment, scenarios)
+        columns, methods = experiment.columns(scenarios), _run(experiment, scenarios)
         if not methods or not columns:
             continue
         across = {5: 5, 6: 3}.get(len(columns), min(4, len(columns)))  # no panel alone in a line
