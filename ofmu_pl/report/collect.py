@@ -43,7 +43,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
 
     Args:
         folder: For example logs/quickstart.
-        foreign: Folders of open-unlearning's evaluations, added as rows to experiments on text.
+        foreign: Folders of open-unlearning's evaluations, added as rows to the main tables of text.
 
     Raises:
         UserError: There is neither a benchmark nor a finished unlearning run.
@@ -75,7 +75,8 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         _drop_doubles(experiment, found.problems)
         _set_apart(experiment, found.problems)
         _check(experiment, found.problems)
-        if experiment.entry("forget_truth_ratio") or experiment.entry("forget_Q_A_Prob"):
+        is_text = experiment.entry("forget_truth_ratio") or experiment.entry("forget_Q_A_Prob")
+        if experiment.kind == "table" and is_text:
             experiment.foreign = rows
     return found
 
@@ -275,12 +276,25 @@ def _set_apart(experiment: Experiment, problems: list[str]) -> None:
     experiment.runs = [r for r in experiment.runs if r not in experiment.apart]
 
 
+def _not_finished(experiment: Experiment) -> list[str]:
+    """One sentence for all runs that have not ended, one a method and scenario for those that broke."""
+    waiting = [r for r in experiment.runs if r.results is None and r.error is None and r.status == "unfinished"]
+    found = [f"{len(waiting)} of {len(experiment.runs)} runs have not ended yet."] if waiting else []
+    broken: dict[tuple[str, str, str], list[Run]] = {}
+    for run in experiment.runs:
+        if run.results is None and run not in waiting:
+            broken.setdefault((run.scenario, run.method, run.status), []).append(run)
+    for (scenario, method, status), runs in broken.items():
+        seeds = ", ".join(str(r.seed) for r in runs)
+        of = f" (seed {runs[0].seed}'s words)" if len({r.error for r in runs}) > 1 else ""
+        why = (runs[0].error or "it does not say why").rstrip(".")
+        found.append(f"{scenario}/{method} {status} with seed{'s' * (len(runs) > 1)} {seeds}: {why}{of}.")
+    return found
+
+
 def _check(experiment: Experiment, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
-    for run in experiment.runs:
-        if run.status != "finished":
-            why = run.error or "it has not ended yet"
-            problems.append(f"{experiment.name}: {run.folder} {run.status}: {why.rstrip('.')}.")
+    problems += [f"{experiment.name}: {sentence}" for sentence in _not_finished(experiment)]
     hashes: dict[tuple[str, int], Any] = {}
     for run in experiment.finished:
         broken = [m for m in experiment.metrics if run.metric(m) and run.value(m) is None]

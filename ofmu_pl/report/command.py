@@ -27,7 +27,7 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
 
     Args:
         folder: Of a benchmark, or of ordinary runs as METHOD/latest/results.json, for example logs/quickstart.
-        foreign: Folders of open-unlearning's evaluations, each a row in the tables of text experiments.
+        foreign: Folders of open-unlearning's evaluations, each a row in the main tables of text.
 
     Returns:
         The page.

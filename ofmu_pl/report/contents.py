@@ -147,6 +147,7 @@ def _notes(
     has_before: bool,
 ) -> list[str]:
     """What one must know to read the table."""
+    over = "draws" if len(scenarios) > 1 else "seeds"
     notes = ["→ nearest to the target is best, ↑ highest, ↓ lowest; the best mean is bold."]
     if has_before:
         notes[0] += " 'before' is the model that must forget."
@@ -164,10 +165,10 @@ def _notes(
     if tested:
         fewest = min(c.n for c in tested)
         notes.append(
-            f"* {experiment.ours} is better than this method at p < {LEVEL} (paired t-test over seeds, Holm's "
+            f"* {experiment.ours} is better than this method at p < {LEVEL} (paired t-test over {over}, Holm's "
             "correction over methods), † worse."
         )
-        notes.append(_limits(fewest))
+        notes.append(_limits(fewest, over))
     if any(m.endswith("forget_quality") for m in columns):
         notes.append("Forget quality is a p-value: tests, ranks and distances take its Kolmogorov-Smirnov distance D.")
     if any(e.startswith("overall") for e in extra):
@@ -182,14 +183,14 @@ def _notes(
     return notes
 
 
-def _limits(n: int) -> str:
+def _limits(n: int, over: str) -> str:
     """What so few replicates cannot show."""
     if n < 2:
-        return "One seed: nothing can be tested, and there is no interval."
-    exact = f"the exact sign-flip test cannot give less than p = {figure(2.0 ** (1 - n))} with {n} seeds"
+        return f"Of {over} there is one: nothing can be tested, and there is no interval."
+    exact = f"the exact sign-flip test cannot give less than p = {figure(2.0 ** (1 - n))} with {n} {over}"
     short = ", so no result here can be significant by it" if 2.0 ** (1 - n) >= LEVEL else ""
-    return f"The t-test takes differences as normal, which {n} seeds cannot show; {exact}{short}. " + (
-        "Bootstrap intervals of so few seeds are too narrow." if n < 10 else ""
+    return f"The t-test takes differences as normal, which {n} {over} cannot show; {exact}{short}. " + (
+        f"Bootstrap intervals of so few {over} are too narrow." if n < 10 else ""
     )
 
 
@@ -263,7 +264,9 @@ def _grid(experiment: Experiment) -> Table:
         line = [Entry(scenario), Entry(method), *(Entry("" if x is None else f"{x:g}") for x in (t, rho))]
         line += [measured(spread(list(experiment.values([scenario], method, m).values()))) for m in columns]
         table.rows.append([*line, Entry(runs_of(experiment, [scenario], method))])
-    table.notes = ["T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0), which then grows."]
+    table.notes = [
+        "T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0; model.gamma makes it grow)."
+    ]
     return table
 
 

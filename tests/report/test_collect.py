@@ -88,7 +88,7 @@ def test_broken_results_are_left_out(bench, content):
     found = collect(bench.folder)
     assert len(found.experiments[0].finished) == 17
     assert any(str(file) in p for p in found.problems)
-    assert any("npo/seed_1 unfinished" in p for p in found.problems)
+    assert any("forget05/npo unfinished with seed 1" in p for p in found.problems)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"experiments": 1}'])
@@ -155,12 +155,13 @@ def test_failed_unfinished_diverged_and_missing_numbers_are_named(bench):
     runs = table(scenarios=("forget05",))
     runs["forget05", "rmu", 1]["metrics"]["model_utility"]["value"] = None
     runs["forget05", "rmu", 2]["provenance"]["hashes"]["forget"] = "other"
-    failed = [("forget05", "kl", 0, "failed", "KL diverged."), ("forget05", "kl", 1, "unfinished", None)]
+    failed = [("forget05", "kl", k, "failed", f"KL diverged at {k}.") for k in (0, 1)]
+    failed.append(("forget05", "kl", 2, "unfinished", None))
     bench.experiment("authors", "table", runs, failed, metrics=["model_utility", "nonsense"])
     found = collect(bench.folder)
     assert found.problems == [
-        "authors: authors/forget05/kl/seed_0 failed: KL diverged.",
-        "authors: authors/forget05/kl/seed_1 unfinished: it has not ended yet.",
+        "authors: 1 of 21 runs have not ended yet.",
+        "authors: forget05/kl failed with seeds 0, 1: KL diverged at 0 (seed 0's words).",
         "authors: authors/forget05/rmu/seed_1 has no finite model_utility: counted as missing.",
         "authors: authors/forget05/rmu/seed_2 forgets other rows than the other runs of forget05, seed 2: do not "
         "compare them.",

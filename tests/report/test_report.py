@@ -66,7 +66,7 @@ def test_links_lead_to_results_and_sections(page):
 
 def test_problems_and_provenance_are_said(page):
     text = Page(page).text
-    assert "authors/forget01/kl/seed_0 failed: KL diverged in outer iteration 3." in text
+    assert "authors: forget01/kl failed with seeds 0, 1, 2: KL diverged in outer iteration 3." in text
     assert "0 of 3: diverged" in text
     for fact in ("0123456789abcdef+", "2.15.0", "aa11", "python -m ofmu_pl fit --config configs/digits.yaml"):
         assert fact in text
