@@ -12,7 +12,7 @@ from ofmu_pl.errors import UserError
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import KINDS, collect
 from ofmu_pl.report.contents import tables
-from ofmu_pl.report.figures import comparison, studies
+from ofmu_pl.report.figures import comparison, details, studies
 from ofmu_pl.report.figures.style import Look
 
 VALUES = dict(TEXT_GOAL, forget_quality=0.5)
@@ -224,7 +224,7 @@ def test_results_of_another_shape_are_survived(bench, key, odd):
         bench.experiment(
             kind, kind, runs, methods=options, paper=["tab:tofu-llama2-results"], metrics=["model_utility", "a"]
         )
-    figures = {"history": comparison.course, "curves": studies.convergence, "cost": comparison.cost}
+    figures = {"history": comparison.course, "curves": studies.convergence, "cost": details.cost}
     for e in shown(bench.folder, *filter(None, [figures.get(key)])).experiments:
         assert len(e.values(["a"], "ofmu", "model_utility")) == 2
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.figures import STUDIES, comparison, pictures, studies
+from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 
 
@@ -103,7 +103,7 @@ def test_convergence_draws_the_means(experiments):
 
 def test_ratios_of_cost_stand_beside_the_papers(experiments):
     with styled():
-        figure = comparison.cost(experiments["cost"], LOOK)
+        figure = details.cost(experiments["cost"], LOOK)
     labels = {t.get_text() for t in figure.legends[0].get_texts()}
     assert {"paper, tofu-7b", "paper, llama-7b"} <= labels
     widths = [bar.get_width() for bar in figure.axes[0].patches]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ofmu_pl.report.figures import comparison, studies
+from ofmu_pl.report.figures import comparison, details, studies
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.runs import Experiment
 
@@ -35,9 +35,9 @@ STUDIES = {
     "udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more than easy ones."),
     "alignment": ("Embedding alignment", studies.thirds, "'target' is the model before: read the others beside it. "
                   + ASTERISK),
-    "cost": ("Cost", comparison.cost, "Time is that of one outer iteration. " + ASTERISK),
-    "draws": ("Draws of the forget set", comparison.draws, "Short boxes are methods that do not depend on the draw."),
-    "probes": ("Probes", comparison.probes, "'as trained' is the question of the forget set itself."),
+    "cost": ("Cost", details.cost, "Time is that of one outer iteration. " + ASTERISK),
+    "draws": ("Draws of the forget set", details.draws, "Short boxes are methods that do not depend on the draw."),
+    "probes": ("Probes", details.probes, "'as trained' is the question of the forget set itself."),
 }  # fmt: skip
 """By kind of experiment."""
 
