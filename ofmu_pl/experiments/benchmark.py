@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ofmu_pl import __version__
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.criteria import validation_gap
-from ofmu_pl.experiments.summary import summarise
 from ofmu_pl.files import below, write_json
+from ofmu_pl.report import report
 
 CONTROL = "do_nothing"
 """Runs first in every scenario and seed: it needs both models trained from scratch, which the others then find."""
@@ -75,7 +75,7 @@ def benchmark(
     workers: int = 2,
     logs: Path = Path("logs"),
 ) -> Path:
-    """Run every method in every scenario with every seed, and write tables and pictures.
+    """Run every method in every scenario with every seed, and report.
 
     Finished runs are not run again, also after a kill. A run that fails is reported and does not stop the rest. The
     settings of a method are searched on a seed of its own, with data that no reported run uses, by forget, retain and
@@ -145,10 +145,40 @@ def benchmark(
             (m, s, seed): cell(m, s, seed, chosen[m, s]["choice"]) for m in methods for s in scenarios for seed in seeds
         }
         pool.run(list(final.values()), "runs")
-    found = {key: read_results(folder / c.folder) for key, c in final.items()}
-    choices = {(m, s): c["choice"] for (m, s), c in chosen.items()}
-    summarise(folder, name, found, choices, pool.failures)
+    searched = {(m, s): {"choice": c["choice"], "scores": c["gaps"]} for (m, s), c in chosen.items() if c["gaps"]}
+    entry = {
+        "title": name,
+        "kind": "table",
+        "paper": [],
+        "note": "",
+        "metrics": [],  # the report's own choice
+        "ours": "ofmu" if "ofmu" in methods else None,
+        "gradients": gradients,
+        "scenarios": scenarios,
+        "methods": {
+            m: {
+                "overlay": method.overlay,
+                "options": method.options,
+                "searched": {s: searched[m, s] for s in scenarios if (m, s) in searched},
+            }
+            for m, method in methods.items()
+        },
+        "seeds": seeds,
+        "cells": [_cell(folder, key, c, pool.failures) for key, c in final.items()],
+    }
+    content = {"name": name, "version": __version__, "date": time.strftime("%Y-%m-%d"), "experiments": {name: entry}}
+    write_json(folder / "benchmark.json", content)
+    report(folder)
     return folder
+
+
+def _cell(folder: Path, key: tuple[str, str, int], cell: Cell, failures: dict[str, str]) -> dict[str, Any]:
+    """One cell's line in ``benchmark.json``."""
+    method, scenario, seed = key
+    error = failures.get(cell.folder)
+    status = "failed" if error else "finished" if read_results(folder / cell.folder) else "unfinished"
+    place = {"scenario": scenario, "method": method, "seed": seed, "folder": cell.folder}
+    return {**place, "status": status, "error": error}
 
 
 def read_results(folder: Path) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import html
 import json
 from pathlib import Path
 
@@ -115,19 +117,20 @@ def test_a_benchmark_searches_runs_once_and_reports_failures(tmp_path, capfd):
     words = ["benchmark", "--config", str(config), "--logs", str(tmp_path)]
     main(words)
     folder = tmp_path / "small"
-    summary = json.loads((folder / "summary.json").read_text())
-    rows = summary["scenarios"]["classwise"]
-    assert next(iter(rows)) == "retrained"
-    assert set(rows) == {"retrained", "do_nothing", "grad_diff"}
-    assert [len(rows[m]["UA"]) for m in rows] == [2, 2, 2]
-    assert set(summary["failures"]) == {f"classwise/hopeless/seed_{s}" for s in (0, 1)}
-    assert "diverged" in summary["failures"]["classwise/hopeless/seed_0"]
+    rows = {r["method"]: r for r in csv.DictReader((folder / "report/tables/small-classwise-results.csv").open())}
+    assert list(rows) == ["before", "retrained", "do_nothing", "grad_diff", "hopeless"]
+    assert [rows[m]["UA (%) n"] for m in rows] == ["2", "2", "2", "2", ""]
+    assert rows["hopeless"]["runs"] == "0 of 2: diverged"
+    cells = json.loads((folder / "benchmark.json").read_text())["experiments"]["small"]["cells"]
+    failures = {c["folder"]: c["error"] for c in cells if c["status"] == "failed"}
+    assert set(failures) == {f"classwise/hopeless/seed_{s}" for s in (0, 1)}
+    assert "diverged" in failures["classwise/hopeless/seed_0"]
     search = json.loads((folder / "search.json").read_text())["classwise/grad_diff"]
     assert search["choice"] == min(search["gaps"], key=search["gaps"].get) or float(search["choice"]) == 1e-3
     spent = json.loads((folder / "classwise/grad_diff/seed_0/latest/results.json").read_text())["cost"]
     assert 0 < spent["gradient_evaluations"] <= 12
-    assert (folder / "classwise.png").stat().st_size > 10_000
-    assert "| grad_diff |" in (folder / "summary.md").read_text()
+    assert (folder / "report/figures/small-classwise-metrics.png").stat().st_size > 10_000
+    assert failures["classwise/hopeless/seed_0"] in html.unescape((folder / "report/index.html").read_text())
 
     marks = {p: p.stat().st_mtime_ns for p in folder.rglob("cell.json")}
     (folder / "classwise/grad_diff/seed_1/cell.json").unlink()
