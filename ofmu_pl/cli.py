@@ -1,6 +1,6 @@
 """The command line: ``python -m ofmu_pl fit|validate|test --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
 
-Also ``python -m ofmu_pl benchmark --config FILE`` and ``python -m ofmu_pl report FOLDER``.
+Also ``python -m ofmu_pl plan`` (with the words of ``fit``), ``benchmark --config FILE`` and ``report FOLDER``.
 What a user can mend is one sentence on stderr and exit code 1 (options: 2).
 """
 
@@ -35,10 +35,10 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
-from ofmu_pl.experiments.report import report
 from ofmu_pl.files import below, replacing
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.report import report
 from ofmu_pl.trust import check_classes, restrict_imports
 
 
@@ -70,9 +70,15 @@ class BenchmarkParser(Parser):
     command = "benchmark"
 
 
+class ReportParser(Parser):
+    """The same for the command ``report``."""
+
+    command = "report"
+
+
 BENCHMARK = {
     "prog": "ofmu_pl benchmark",
-    "description": "Run every method in every scenario with every seed, and write tables and pictures (images).",
+    "description": "Run every method in every scenario with every seed, and report.",
 }
 
 
@@ -217,6 +223,8 @@ class UnlearningCLI(LightningCLI):
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
+    r"LightningCLI's args parameter is intended to run from within Python",  # plan hands the words of fit on
+    r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
 """Beginnings of warnings that a user can do nothing about, each with its reason."""
@@ -240,12 +248,17 @@ def main(args: list[str] | None = None) -> None:
     restrict_imports()
     try:
         if words[:1] == ["report"]:
-            auto_cli(report, args=words[1:])
+            _report(words[1:])
             return
         if words[:1] == ["benchmark"]:
             auto_cli(benchmark, args=words[1:], as_positional=False, parser_class=BenchmarkParser, **BENCHMARK)
             return
-        UnlearningCLI(
+        command: Any = UnlearningCLI
+        if words[:1] == ["plan"]:
+            from ofmu_pl.cli_plan import PlanCLI  # a subclass of this module's
+
+            command, args = PlanCLI, ["fit", *words[1:]]
+        command(
             UnlearningModule,
             PairedDataModule,
             subclass_mode_model=True,
@@ -262,8 +275,9 @@ def main(args: list[str] | None = None) -> None:
             parser_class=Parser,
             parser_kwargs={
                 "prog": "ofmu_pl",
-                "description": "Machine unlearning. Two more commands: benchmark --config FILE runs a grid of methods, "
-                "scenarios and seeds; report FOLDER draws the runs of a benchmark.",
+                "description": "Machine unlearning. Three more commands: plan, with the words of fit, says what "
+                "memory the run would take; benchmark --config FILE runs a grid of methods, scenarios and seeds; "
+                "report FOLDER makes a page, tables and figures of its runs.",
             },
             args=args,
         )
@@ -278,6 +292,22 @@ def main(args: list[str] | None = None) -> None:
         if error.errno not in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
         _fail(f"'{error.filename}' cannot be written ({error.strerror}): give another folder with --logs.")
+
+
+def _report(words: list[str]) -> None:
+    """``report FOLDER [--foreign FOLDER ...]``."""
+    description = "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html."
+    parser = ReportParser(prog="ofmu_pl report", description=description)
+    parser.add_argument("folder", type=Path, help="A benchmark's, for example logs/quickstart.")
+    parser.add_argument(
+        "--foreign",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="Folders with open-unlearning's TOFU_SUMMARY.json or TOFU_EVAL.json, each a row of its own.",
+    )
+    options = parser.parse_args(words)
+    report(options.folder, options.foreign)
 
 
 def _fail(sentence: str) -> None:

@@ -60,8 +60,9 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
-        for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
-            _sync(file)
+        if not temporary.is_symlink():
+            for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
+                _sync(file)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         os.replace(temporary, path)
@@ -75,8 +76,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def _sync(path: Path) -> None:
     """Wait until a file's content, or the names in a folder, are on the disk."""
-    if path.is_symlink():
-        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

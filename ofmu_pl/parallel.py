@@ -27,17 +27,27 @@ def ranks_of(strategy: Strategy) -> Ranks:
     if isinstance(strategy, SingleDeviceStrategy):
         return Ranks()
     if not isinstance(strategy, DDPStrategy | ModelParallelStrategy):
-        raise UserError(
-            f"{type(strategy).__name__} cannot run OFMU's inner and outer steps: set --trainer.strategy ddp, or FSDP2 "
-            "as in configs/hardware/fsdp2_4xh100.yaml (Lightning's FSDPStrategy has no manual optimization)."
-        )
+        raise unknown_strategy(type(strategy).__name__)
     sharded = isinstance(strategy, ModelParallelStrategy)
     if isinstance(strategy, ModelParallelStrategy) and strategy.device_mesh["tensor_parallel"].size() > 1:
-        raise UserError(
-            "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the "
-            "number of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
-        )
+        raise cut_layers()
     return Ranks(dist.get_rank(), dist.get_world_size(), sharded)
+
+
+def unknown_strategy(name: str) -> UserError:
+    """The error for a strategy without manual optimization."""
+    return UserError(
+        f"{name} cannot run OFMU's inner and outer steps: set --trainer.strategy ddp, or FSDP2 as in "
+        "configs/hardware/fsdp2_4xh100.yaml (Lightning's FSDPStrategy has no manual optimization)."
+    )
+
+
+def cut_layers() -> UserError:
+    """The error for layers that would be cut among devices."""
+    return UserError(
+        "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the number "
+        "of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
+    )
 
 
 def shard(network: nn.Module, strategy: Any) -> None:
@@ -73,11 +83,18 @@ class Replica:
 
     def of(self, sharded: nn.Module, device: torch.device) -> nn.Module:
         """The copy, brought up to date if it is stale (takes all ranks)."""
+        state = self.network.to(device).state_dict()
         if self.stale:
-            state = {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in sharded.state_dict().items()}
-            self.network.to(device).load_state_dict(state)
+            with torch.no_grad():
+                for name, x in sharded.state_dict().items():  # one by one: all at once would be a second whole copy
+                    state[name].copy_(x.full_tensor() if isinstance(x, DTensor) else x)
             self.stale = False
         return self.network
+
+    def rest(self) -> None:
+        """Leave the GPU's memory to others until the copy is asked for again."""
+        if "network" in self.__dict__:
+            self.network.cpu()
 
 
 def check_rows(datamodule: Any, streams: tuple[str, ...], ranks: Ranks) -> None:

@@ -14,6 +14,8 @@ import torch
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata
 
 _PLAIN = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict")}
+_PLAIN |= {("pathlib", "PosixPath"), ("pathlib._local", "PosixPath")}  # the folder that it was written to
+_PLAIN |= {("torch", name) for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
 
 class _Index(pickle.Unpickler):

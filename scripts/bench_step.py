@@ -1,8 +1,9 @@
 """Cost of one OFMU outer iteration, as a ratio to one gradient-ascent (GA) step: time, gradients, memory.
 
-    python scripts/bench_step.py [--json FILE]
+    python scripts/bench_step.py [--inner-steps 5] [--json FILE]
 
-The paper's runtime and memory tables at the scale of a tiny Llama (4.5 M parameters, batch 32, 64 tokens, T = 5).
+The paper's runtime and memory tables at the scale of a tiny Llama (4.5 M parameters, batch 32, 64 tokens), and what
+bounds an iteration: the share of matrix products, of the network's other operations, and of vector algebra.
 Contenders run interleaved in one process; times are medians of the process's CPU time on a CPU and of wall time on a
 GPU. Memory is parameters plus what a call's peak adds to the process (CPU: resident, GPU: allocated), over the same
 for a forward pass.
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.core.autograd import Autograd
@@ -36,14 +38,21 @@ from ofmu_pl.core.vectors import add_
 from ofmu_pl.files import write_json
 from ofmu_pl.losses import causal_lm_nll
 
-T, BETA, RHO, FLOOR, LR = 5, 0.5, 0.3, 1e-4, 1e-6
+BETA, RHO, FLOOR, LR = 0.5, 0.3, 1e-4, 1e-6
 UNIT = "gradient ascent step"
+
+
+MATRICES = ("mm", "bmm", "addmm", "baddbmm", "_scaled_dot_product", "convolution")
+VECTORS = ("_foreach", "dot", "zero", "fill_", "add_", "stack", "detach", "alias", "clone")
+"""Beginnings of the names of aten operations that are products of matrices, or algebra of whole gradients."""
 
 
 class Bench:
     """A tiny Llama with T + 1 pairs of random batches, and the contenders on it."""
 
-    def __init__(self, device: str, batch: int, length: int, attention: str, checkpointing: bool) -> None:
+    def __init__(
+        self, device: str, batch: int, length: int, attention: str, checkpointing: bool, inner_steps: int = 1
+    ) -> None:
         torch.manual_seed(0)
         config = LlamaConfig(
             vocab_size=4096,
@@ -60,7 +69,8 @@ class Bench:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.model.train()
         self.parameters = list(self.model.parameters())
-        self.batches = torch.randint(4096, (2 * (T + 1), batch, length), device=device)
+        self.inner_steps = inner_steps
+        self.batches = torch.randint(4096, (2 * (inner_steps + 1), batch, length), device=device)
         self.device = device
 
     def loss(self, i: int) -> Loss:
@@ -79,14 +89,14 @@ class Bench:
         with torch.no_grad():
             add_(self.parameters, [(LR, gradient)])
 
-    def inner(self, engine: Engine, every: int = 1, steps: int = T) -> None:
+    def inner(self, engine: Engine, every: int = 1) -> None:
         """The inner loop."""
-        pairs = [(self.loss(2 * t), self.loss(2 * t + 1)) for t in range(steps)]
+        pairs = [(self.loss(2 * t), self.loss(2 * t + 1)) for t in range(self.inner_steps)]
         ascend(engine, pairs, LR, BETA, FLOOR, clip=1.0, similarity_every=every)
 
     def outer(self, engine: Engine) -> None:
         """The outer gradient, and a plain step along it."""
-        outer = outer_gradient(engine, self.loss(2 * T), self.loss(2 * T + 1), RHO, BETA, FLOOR, 0.1)
+        outer = outer_gradient(engine, self.loss(-2), self.loss(-1), RHO, BETA, FLOOR, 0.1)
         with torch.no_grad():
             add_(self.parameters, [(-LR, outer.total_())])
 
@@ -139,12 +149,12 @@ def keep_freed_memory(keep: bool) -> None:
 MEMORY: dict[str, tuple[str, bool, Callable[[Bench], object]]] = {
     "forward": ("sdpa", False, Bench.forward),
     UNIT: ("eager", False, Bench.ascent_step),
-    "exact, inner step": ("eager", False, lambda b: b.inner(Autograd(b.parameters), steps=1)),
+    "exact, inner step": ("eager", False, lambda b: b.inner(Autograd(b.parameters))),
     "exact, outer step": ("eager", False, lambda b: b.outer(Autograd(b.parameters))),
     "finite differences + checkpointing, inner step": (
         "sdpa",
         True,
-        lambda b: b.inner(FiniteDifference(b.parameters), steps=1),
+        lambda b: b.inner(FiniteDifference(b.parameters)),
     ),
     "finite differences + checkpointing, outer step": ("sdpa", True, lambda b: b.outer(FiniteDifference(b.parameters))),
 }
@@ -173,12 +183,31 @@ def deviation(bench: Bench, every: int) -> float:
     return float((ends[1] - ends[0]).norm() / ends[0].norm())
 
 
+def shares(call: Callable[[], object]) -> dict[str, float]:
+    """Where the operators' time of a call goes, of 1."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+    with profile(activities=activities) as profiler:
+        call()
+    found = {"matrix products": 0.0, "vector algebra": 0.0, "the network's other operations": 0.0}
+    for event in profiler.key_averages():
+        name = event.key.removeprefix("aten::")
+        kind = "the network's other operations"
+        if name.startswith(MATRICES):
+            kind = "matrix products"
+        elif name.startswith(VECTORS) and name != "add":
+            kind = "vector algebra"
+        found[kind] += event.self_device_time_total if torch.cuda.is_available() else event.self_cpu_time_total
+    total = sum(found.values())
+    return {kind: t / total for kind, t in found.items()}
+
+
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """All figures."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         keep_freed_memory(True)
-    bench = Bench(device, args.batch, args.length, "eager", checkpointing=False)
+    steps = args.inner_steps
+    bench = Bench(device, args.batch, args.length, "eager", checkpointing=False, inner_steps=steps)
     exact, differences = Autograd(bench.parameters), FiniteDifference(bench.parameters)
 
     def iteration(engine: Engine, every: int = 1) -> None:
@@ -189,7 +218,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         UNIT: (bench.ascent_step, None),
         "exact": (lambda: iteration(exact), exact),
         "finite differences": (lambda: iteration(differences), differences),
-        f"finite differences, similarity_every {T}": (lambda: iteration(differences, T), differences),
+        f"finite differences, similarity_every {steps}": (lambda: iteration(differences, steps), differences),
     }
     times: dict[str, list[float]] = {name: [] for name in contenders}
     counts: dict[str, float] = {}
@@ -213,10 +242,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "length": args.length,
         "gradient_ascent_seconds": unit,
         "time_ratio": {name: statistics.median(t) / unit for name, t in times.items()},
+        "inner_steps": steps,
         "gradients": counts,
+        "shares": {name: shares(call) for name, (call, engine) in contenders.items() if engine},
         "forward_megabytes": forward / 1e6,
         "memory_ratio": {name: m / forward for name, m in memory.items()},
-        "similarity_every_deviation": deviation(bench, T),
+        "similarity_every_deviation": deviation(bench, steps),
     }
 
 
@@ -224,11 +255,12 @@ def show(figures: dict[str, Any]) -> None:
     """Print the two tables."""
     console = Console(width=110)
     where = f"{figures['device']}, {figures['threads']} thread(s), torch {figures['torch']}"
-    table = Table("contender", title=f"One outer iteration, T = {T} ({where})", title_justify="left")
+    steps = figures["inner_steps"]
+    table = Table("contender", title=f"One outer iteration, T = {steps} ({where})", title_justify="left")
     for column in ("time / GA step", "per update", "gradients"):
         table.add_column(column, justify="right")
     for name, ratio in figures["time_ratio"].items():
-        per_update = "" if name == UNIT else f"{ratio / (T + 1):.2f}"
+        per_update = "" if name == UNIT else f"{ratio / (steps + 1):.2f}"
         table.add_row(name, f"{ratio:.2f}", per_update, f"{figures['gradients'][name]:.0f}")
     console.print(table)
     table = Table(
@@ -238,13 +270,20 @@ def show(figures: dict[str, Any]) -> None:
     for name, ratio in figures["memory_ratio"].items():
         table.add_row(name, f"{ratio:.2f}")
     console.print(table)
-    console.print(f"similarity_every {T} moves the inner loop's end by {figures['similarity_every_deviation']:.2%}")
+    table = Table("contender", title="Where the operators' time goes", title_justify="left")
+    for column in next(iter(figures["shares"].values())):
+        table.add_column(column, justify="right")
+    for name, parts in figures["shares"].items():
+        table.add_row(name, *(f"{share:.1%}" for share in parts.values()))
+    console.print(table)
+    console.print(f"similarity_every {steps} moves the inner loop's end by {figures['similarity_every_deviation']:.2%}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--batch", type=int, default=32, help="samples a batch (paper: 32)")
+    parser.add_argument("--inner-steps", type=int, default=5, help="T (paper: 5)")
     parser.add_argument("--length", type=int, default=64, help="tokens a sample")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of which medians are taken")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to an unlearned language model and a picture of what happened, with no download of data or models.
+# From nothing to an unlearned language model and a page about what happened, with no download of data or models.
 # Steps whose model is there already are skipped; SEED=1 bash scripts/quickstart.sh runs another seed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

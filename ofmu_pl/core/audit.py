@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from torch import Tensor
-
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi, outer_gradient
-from ofmu_pl.core.vectors import combine, dot, norm
+from ofmu_pl.core.vectors import Vector, combine, dot, norm
 
 
-def audit(
-    engine: Engine, reference: Engine, forget: Loss, retain: Loss, beta: float, floor: float = 0.0
-) -> dict[str, float]:
-    """Cosine and relative error of the parts of grad F that hold second and third derivatives.
+def parts(engine: Engine, forget: Loss, retain: Loss, beta: float, floor: float = 0.0) -> dict[str, Vector]:
+    """The parts of grad F that hold second and third derivatives, by name.
 
-    ``|x - y| / |y|`` and ``<x, y> / (|x||y|)`` with x from ``engine`` and y from ``reference``, for the decorrelation
-    part ``-beta (H_f u_f + H_r u_r)`` of grad Phi and for ``Hess(Phi) grad Phi`` (rho = 1/2).
+    ``decorrelation``, ``-beta (H_f u_f + H_r u_r)`` of grad Phi, and ``penalty``, ``Hess(Phi) grad Phi`` (rho = 1/2).
 
     Args:
-        engine: The engine in use.
-        reference: An engine of another kind on the same parameters.
-        forget: L_f as terms; the cost is about 50 gradients of it, so pass a small one.
+        engine: Takes the derivatives.
+        forget: L_f as terms; the cost is about 25 gradients of it, so pass a small one.
         retain: L_r as terms.
         beta: Weight of the similarity.
         floor: Floor of the norms inside the similarity.
-
-    Returns:
-        ``audit/decorrelation_cosine``, ``audit/decorrelation_error``, and the same of ``penalty``.
     """
+    return {
+        "decorrelation": Phi(engine, forget, retain, beta, floor).decorrelation(),
+        "penalty": outer_gradient(engine, forget, retain, 0.5, beta, floor).penalty,
+    }
 
-    def parts(e: Engine) -> dict[str, Sequence[Tensor]]:
-        return {
-            "decorrelation": Phi(e, forget, retain, beta, floor).decorrelation(),
-            "penalty": outer_gradient(e, forget, retain, 0.5, beta, floor).penalty,
-        }
 
+def compare(ours: dict[str, Vector], theirs: dict[str, Vector]) -> dict[str, float]:
+    """``PART_cosine``, <x, y> / (|x||y|), and ``PART_error``, |x - y| / |y|, of each part x of ours and y of theirs."""
     result = {}
-    ours, theirs = parts(engine), parts(reference)
     for name, y in theirs.items():
         x = ours[name]
         size = norm(x) * norm(y)
-        result[f"audit/{name}_cosine"] = dot(x, y) / size if size else float(norm(x) == norm(y))
-        result[f"audit/{name}_error"] = norm(combine([(1.0, x), (-1.0, y)])) / norm(y) if norm(y) else norm(x)
+        result[f"{name}_cosine"] = dot(x, y) / size if size else float(norm(x) == norm(y))
+        result[f"{name}_error"] = norm(combine([(1.0, x), (-1.0, y)])) / norm(y) if norm(y) else norm(x)
     return result

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ofmu_pl.core.derivatives import Engine, Loss, hvp
 from ofmu_pl.core.similarity import Cosine
-from ofmu_pl.core.vectors import Vector, add_, clip_, norm, zeros_like
+from ofmu_pl.core.vectors import Vector, add_, clip_, norm, scale_, zeros_like
 
 
 class Phi:
@@ -145,8 +145,7 @@ def outer_gradient(
         penalty = engine.along(lambda: Phi(engine, forget, retain, beta, floor).gradient(), v, base=v)
     else:
         penalty = phi.hessian_vector(v)
-    for x in penalty:
-        x.mul_(2 * rho)
+    scale_(penalty, 2 * rho)
     limit = None if penalty_clip is None else penalty_clip * norm(g_r)
     penalty_norm = clip_(penalty, limit)
     return OuterGradient(g_r, penalty, *parts, norm(v), penalty_norm)

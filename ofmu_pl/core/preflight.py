@@ -19,13 +19,14 @@ _KINKS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
-def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-true") -> None:
+def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-true", penalised: bool = True) -> None:
     """Refuse a network or precision that the engine would differentiate wrongly or not at all.
 
     Args:
         network: The network as it will be differentiated, in the mode (train or eval) it will have then.
         first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
         precision: Lightning's name of the precision.
+        penalised: Whether Hess(Phi) grad Phi will be asked for.
 
     Raises:
         UserError: The first thing found, with its remedy.
@@ -34,6 +35,11 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
         raise UserError(
             f"Precision {precision} loses OFMU's updates and derivatives (loss scaling bypassed, weights rounded): "
             "set --trainer.precision to 32-true, or to bf16-mixed where its error is acceptable."
+        )
+    if precision == "bf16-mixed" and first_order and penalised:
+        raise UserError(
+            "Precision bf16-mixed leaves nothing of the penalty by finite differences (cosine 0.2 at best): set "
+            "--trainer.precision 32-true, --model.engine autograd (cosine 0.998), or --model.rho_0 0."
         )
     for name, m in network.named_modules():
         problem = _problem(m, first_order)

@@ -59,6 +59,13 @@ class PairedDataModule(pl.LightningDataModule):
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """One batch, the stream's ``number``-th: the items at these positions of a split, the positions as ``ids``."""
 
+    @abstractmethod
+    def blank(self) -> None:
+        """Stand in for ``setup`` where sizes matter and contents do not: every split is one batch of the largest rows.
+
+        Nothing is read.
+        """
+
     @property
     def facts(self) -> dict[str, Any]:
         """What else makes two runs' data the same, for ``provenance``."""

@@ -6,6 +6,7 @@ import hashlib
 from abc import abstractmethod
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,6 +42,9 @@ class ImageDataModule(PairedDataModule):
     holds = "images"
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
+    classes: ClassVar[Any]
+    shape: ClassVar[tuple[int, int, int]]
+    """Channels, height and width."""
     split: Split
 
     def __init__(
@@ -96,6 +100,19 @@ class ImageDataModule(PairedDataModule):
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
         self.splits = splits  # last: it marks a set-up that went well
 
+    def blank(self) -> None:
+        """Black images of the first class."""
+        n = self.batch_size
+        self.images, self.labels = torch.zeros(n, *self.shape, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
+        self.test_images, self.test_labels = self.images, self.labels
+        self.class_names = tuple(map(str, range(self.classes)))
+        all_of_them = np.arange(n)
+        self.split = Split(
+            all_of_them, all_of_them, all_of_them[:0], all_of_them[:0], all_of_them, tuple(self.forget_classes)
+        )
+        self.evaluation_sets = dict.fromkeys(("forget", "retain", "validation", "test"), all_of_them)
+        self.splits = dict.fromkeys(("full", "forget", "retain"), all_of_them)
+
     @property
     def channels(self) -> int:
         """Of an image."""
@@ -135,6 +152,7 @@ class CIFAR10(ImageDataModule):
 
     name = "cifar10"
     classes: ClassVar[Any] = 10
+    shape = (3, 32, 32)
     mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
     def __init__(self, data: str | None = None, **kwargs: Any) -> None:
@@ -170,6 +188,7 @@ class Digits(ImageDataModule):
     """
 
     name = "digits"
+    classes, shape = 10, (1, 8, 8)
     mean, std = (0.305,), (0.376,)
 
     def __init__(self, batch_size: int = 64, augment: bool = False, **kwargs: Any) -> None:

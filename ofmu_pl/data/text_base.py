@@ -6,13 +6,15 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor
 
-from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
 from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate, load_tokenizer
 from ofmu_pl.errors import UserError
+from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
 
 
@@ -80,6 +82,27 @@ class TextDataModule(PairedDataModule):
         self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
         self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
+
+    @property
+    def row_tokens(self) -> int | None:
+        """The most tokens that a training row can have; ``None``: there is no bound."""
+        return self.max_length
+
+    def blank(self) -> None:
+        """Rows of ``row_tokens`` tokens, all but the first of which have a loss.
+
+        Raises:
+            UserError: Rows have no bound.
+        """
+        n = self.row_tokens
+        if n is None:
+            raise UserError("A row may have any number of tokens here, so memory has no bound: set --data.max_length.")
+        self.tokenizer = SimpleNamespace(pad_token_id=0)
+        row = Encoded([0] * n, [IGNORED, *[0] * (n - 1)], 1)
+        for name in ("forget", "retain", "full", ALTERNATIVE):
+            self.splits[name] = [{} for _ in range(self.batch_size)]
+            # One is a token shorter, for rows differ in length and padding needs a mask.
+            self._encoded[name] = [row] * (self.batch_size - 1) + [Encoded(row.input_ids[:-1], row.labels[:-1], 1)]
 
     def make_encoder(self) -> Encoder:
         """Turns evaluation rows into tokens; by default the tokenizer's chat template."""

@@ -72,6 +72,11 @@ class WMDP(TextDataModule):
             sets["mmlu"] = choice_rows(read_rows(self.mmlu, "all", "test", "mmlu"), None, "mmlu")
         return splits, sets
 
+    @property
+    def row_tokens(self) -> int:
+        """A chunk's."""
+        return self.chunk
+
     def make_encoder(self) -> Encoder:
         """Questions are asked as plain text: WMDP's published figures use no chat template."""
         return PlainEncoder(self.tokenizer)

@@ -7,20 +7,19 @@ import fcntl
 import sys
 from collections.abc import Iterator
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.comparison import Comparisons
-from ofmu_pl.experiments.manifest import MANIFEST, Manifest, Place
 from ofmu_pl.experiments.grid import Cell, Grid
+from ofmu_pl.experiments.manifest import MANIFEST, Manifest, Place
 from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
 from ofmu_pl.experiments.search import chosen
 from ofmu_pl.experiments.specs import Experiment, check
 from ofmu_pl.files import below
+from ofmu_pl.report import report
 
 
 def benchmark(
@@ -30,7 +29,7 @@ def benchmark(
     logs: Path = Path("logs"),
     pieces: Any = None,
 ) -> Path:
-    """Run every method of every experiment in every scenario with every seed.
+    """Run every method of every experiment in every scenario with every seed, and report.
 
     Finished runs are not run again, also after a kill, and what two experiments ask for alike is run once. A run that
     fails is recorded and does not stop the rest; started again, the benchmark tries it anew unless it diverged, which
@@ -58,8 +57,7 @@ def benchmark(
     for place, sentence in run.manifest.failures().items():
         sys.stdout.write(f"Failed: {place}: {sentence}\n")
     sys.stdout.write(f"Runs: {folder}; what each is: {folder / MANIFEST}\n")
-    if find_spec("ofmu_pl.report") is not None:
-        import_module("ofmu_pl.report").report(folder)
+    report(folder)
     return folder
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from ofmu_pl import __version__
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.analysis import RESULT, compare_models, difficulty_and_drop, utility_drop
-from ofmu_pl.experiments.manifest import Place
 from ofmu_pl.experiments.grid import HANDLE, MODEL, Cell, model_folder
+from ofmu_pl.experiments.manifest import Place
 from ofmu_pl.experiments.pool import Job
 from ofmu_pl.experiments.specs import ANALYSIS, Experiment, expanded
 from ofmu_pl.files import read_json, write_json

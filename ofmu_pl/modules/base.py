@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
-from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
+from ofmu_pl.core.vectors import Vector
 from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.modules.descent import check_direction, descend, diverged
 from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.parallel import Replica, check_rows, ranks_of, scatter_, shard
+from ofmu_pl.parallel import Replica, check_rows, ranks_of, shard
 
 
 class UnlearningModule(pl.LightningModule):
@@ -62,6 +63,7 @@ class UnlearningModule(pl.LightningModule):
         self._iteration = 0
         self.ranks = ALONE
         self.recovery = Recovery(rollbacks)
+        self._mixed = True
         self._replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
 
     needs: ClassVar[Literal["text", "images"] | None] = None
@@ -143,7 +145,7 @@ class UnlearningModule(pl.LightningModule):
                 f"{type(optimizer).__name__} cannot step on FSDP2's shards (its kernels take whole tensors): take "
                 "torch.optim.AdamW, or set --trainer.strategy ddp."
             )
-        if getattr(optimizer, "is_paged", False) and self.device.type != "cuda":
+        if getattr(optimizer, "is_paged", False) and self.device.type == "cpu":
             name = type(optimizer).__name__
             raise UserError(
                 f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
@@ -165,7 +167,7 @@ class UnlearningModule(pl.LightningModule):
         """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         started = time.perf_counter()
         self._iteration = self.trainer.global_step + 1
-        with torch.autocast(self.device.type, enabled=False):  # ``mean`` turns it on around forward passes alone
+        with self.no_autocast():
             scalars = self.recovery.run(self, partial(self._attempt, batch))
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
@@ -177,12 +179,14 @@ class UnlearningModule(pl.LightningModule):
     def _attempt(self, batch: dict[str, list[Batch]]) -> dict[str, float]:
         if self.exact:
             self.whole_network()
+        elif self._replica is not None:
+            self._replica.rest()
         try:
             gradient, scalars = self.iterate(batch)
         except ZeroDivisionError as error:
             raise self.diverged("a gradient vanished, so the similarity does not exist") from error
-        self._check_direction(gradient, scalars)
-        self._descend(gradient)
+        check_direction(self, gradient, scalars)
+        self.descend(gradient)
         return scalars
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -233,7 +237,7 @@ class UnlearningModule(pl.LightningModule):
         """
 
         def term(part: Batch, size: int) -> Tensor:
-            with self.trainer.precision_plugin.forward_context():
+            with self._forward_context():
                 return sample_values(part).sum() / size
 
         size = len(next(iter(batch.values())))
@@ -242,6 +246,23 @@ class UnlearningModule(pl.LightningModule):
             return []
         parts = self.recipe.split(mine, self.micro_batch_size)
         return [partial(term, part, size) for part in parts]
+
+    def _forward_context(self) -> AbstractContextManager[None]:
+        return self.trainer.precision_plugin.forward_context() if self._mixed else nullcontext()
+
+    def no_autocast(self) -> AbstractContextManager[Any]:
+        """Lightning casts the whole step; ``mean`` turns it on again around forward passes alone."""
+        mixed = str(self.trainer.precision).endswith("-mixed")
+        return torch.autocast(self.device.type, enabled=False) if mixed else nullcontext()
+
+    @contextmanager
+    def full_precision(self) -> Iterator[None]:
+        """In which forward passes are not autocast, whatever the run's precision."""
+        self._mixed = False
+        try:
+            yield
+        finally:
+            self._mixed = True
 
     def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
         """The batch's mean loss, each sample's first transformed, (b,) to (b,)."""
@@ -267,61 +288,12 @@ class UnlearningModule(pl.LightningModule):
         return "lower the learning rate or set --model.gradient_clip"
 
     def diverged(self, what: str) -> DivergedError:
-        """The error that stops the run in the present iteration and names the last checkpoint before the trouble.
+        """The error that stops the run in the present iteration and names the last checkpoint before the trouble."""
+        return diverged(self, self._iteration, what)
 
-        A checkpoint of the present weights is not trusted: they are what the trouble was seen with.
-        """
-        k = self._iteration
-        good = {
-            float(step): path
-            for callback in self.trainer.checkpoint_callbacks
-            for path, step in getattr(callback, "best_k_models", {}).items()
-            if step < k - 1
-        }
-        where = f"the last good checkpoint is '{good[max(good)]}'" if good else "there is no good checkpoint yet"
-        return DivergedError(f"{type(self).__name__} diverged in outer iteration {k} ({what}); {where}; {self.remedy}.")
-
-    # Guards ----------------------------------------------------------------------------------------------------------
-
-    def _check_direction(self, gradient: Vector, scalars: dict[str, float]) -> None:
-        """Before the step: finite losses and direction, and a retain loss that a model can still have."""
-        for name, value in scalars.items():
-            if not math.isfinite(value):
-                raise self.diverged(f"{name} is {value}")
-        hopeless = 3 * self.recipe.uniform_loss(self.trained)
-        if scalars.get("L_r", 0.0) > hopeless:
-            raise self.diverged(f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
-        scalars["gradient_norm"] = clip_(gradient, self.gradient_clip)
-        if not math.isfinite(scalars["gradient_norm"]):
-            raise self.diverged("the gradient is not finite")
-
-    def _descend(self, gradient: Vector) -> None:
-        """One counted step, and before any checkpoint of it: weights that did not run away."""
-        optimizer: Any = self.optimizers()
-        assert self.network is not None, "configure_model has not run"
-        parameters = trainable(self.network)
-        if self.ranks.sharded and self.exact:
-            shards = zeros_like(parameters)
-            scatter_(shards, gradient)
-            with torch.no_grad():
-                scatter_(parameters, trainable(self.trained))
-            gradient = shards
-        for p, g in zip(parameters, gradient, strict=True):
-            p.grad = g
-        before = norm(parameters)
-
-        def check(*_: Any) -> None:
-            after = norm(parameters)
-            if not after <= 2 * before:  # also true for NaN
-                raise self.diverged(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
-
-        self.weights_changed()
-        with self.recovery.step(optimizer.optimizer, check):
-            optimizer.step()
-        optimizer.zero_grad()
-        scheduler: Any = self.lr_schedulers()
-        if scheduler is not None:
-            scheduler.step()
+    def descend(self, gradient: Vector) -> None:
+        """One counted step of the optimizer against ``gradient``, taken back by an error if the weights run away."""
+        descend(self, gradient)
 
 
 def peak_memory(device: torch.device) -> float:

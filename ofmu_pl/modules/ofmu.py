@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from ofmu_pl.core.audit import audit
+from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Engine, trainable
-from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.penalty import Penalty
@@ -144,12 +144,14 @@ class OFMU(UnlearningModule):
 
     def on_train_start(self) -> None:
         """Refuse what the engine cannot differentiate, then make it."""
-        preflight(self.trained, first_order=not self.exact, precision=str(self.trainer.precision))
+        precision = str(self.trainer.precision)
+        preflight(self.trained, first_order=not self.exact, precision=precision, penalised=self.penalty.rho > 0)
         parameters = trainable(self.trained)
         if self.exact:
             self.engine = Autograd(parameters, self.ranks)
         else:
-            self.engine = FiniteDifference(parameters, self.scheme, ranks=self.ranks)
+            step = BF16_STEP if precision == "bf16-mixed" else None
+            self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.ranks)
         self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
@@ -197,7 +199,7 @@ class OFMU(UnlearningModule):
         return ceiling(losses, self.level)
 
     def _audit(self, forget: Batch, retain: Batch) -> dict[str, float]:
-        """Cosine and relative error of the engine's second- and third-order parts to the other kind of engine's."""
+        """Cosine and relative error of the engine's higher-order parts to the other kind of engine's in float32."""
         assert self.engine is not None
         forget, retain = ({k: v[:AUDITED_SAMPLES] for k, v in b.items()} for b in (forget, retain))
         parameters = trainable(self.trained)
@@ -207,13 +209,14 @@ class OFMU(UnlearningModule):
                 reference = FiniteDifference(parameters, "central", ranks=self.ranks)
             else:
                 reference = Autograd(parameters, self.ranks)
+            case = self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor
             before = self.engine.gradient_evaluations
-            result = audit(
-                self.engine, reference, self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor
-            )
+            ours = parts(self.engine, *case)
             self.engine.gradient_evaluations = before
-        rank_zero_info("Audit: " + ", ".join(f"{k.removeprefix('audit/')} {v:.3g}" for k, v in result.items()))
-        return result
+            with self.full_precision():
+                result = compare(ours, parts(reference, *case))
+        rank_zero_info("Audit: " + ", ".join(f"{k} {v:.3g}" for k, v in result.items()))
+        return {f"audit/{k}": v for k, v in result.items()}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the penalty schedule's state."""

@@ -72,11 +72,11 @@ class SalUn(RandomLabels):
         self._gradient_evaluations += engine.gradient_evaluations
         self.masks = top_fraction(gradient, self.fraction)
 
-    def _descend(self, gradient: Vector) -> None:
+    def descend(self, gradient: Vector) -> None:
         """One step, of which the weights outside the mask see nothing."""
         parameters = trainable(self.trained)
         before = [p.detach().clone() for p in parameters]
-        super()._descend([g * m for g, m in zip(gradient, self.masks, strict=True)])
+        super().descend([g * m for g, m in zip(gradient, self.masks, strict=True)])
         with torch.no_grad():
             for p, old, m in zip(parameters, before, self.masks, strict=True):
                 p.copy_(torch.where(m, p, old))

@@ -31,6 +31,15 @@ class Network(ABC):
         """
 
     @abstractmethod
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """What ``build`` makes, on the meta device: shapes and types without numbers; no weights are read.
+
+        Args:
+            datamodule: The data, of which ``blank`` is enough.
+            exact: As in ``build``.
+        """
+
+    @abstractmethod
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Write the network into an existing folder, from which a recipe with that ``path`` makes it again."""
 

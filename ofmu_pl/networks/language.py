@@ -78,6 +78,35 @@ class CausalLM(Network):
         """The model with float32 parameters, in train mode only if activation checkpointing needs it."""
         attention = self.attention or ("eager" if exact else "sdpa")
         model = self._load(self.path, attention) if self.path else self._random(datamodule.tokenizer, attention)
+        return self._prepared(model)
+
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """The same from config.json alone; a random network takes its vocabulary from the tokenizer.
+
+        Raises:
+            UserError: There is no readable config.json, or of a kind of network that is not known.
+        """
+        # Another fused kernel keeps as much memory, and needs neither a GPU nor its package here.
+        attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else "sdpa"
+        with torch.device("meta"):
+            if self.path is None:
+                return self._prepared(self._random(datamodule.make_tokenizer(), attention))
+            folder = Path(self.path).expanduser()
+            try:
+                config = AutoConfig.from_pretrained(
+                    folder if folder.is_dir() else self.path, local_files_only=folder.is_dir() or offline()
+                )
+                model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise UserError(
+                    f"'{self.path}' has no config.json of a language model that can be read ({reason}): point "
+                    "--model.network.path at a folder with one, or at a hub id."
+                ) from error
+            return self._prepared(model)
+
+    def _prepared(self, model: Any) -> Any:
+        """The model with adapters, frozen parameters and checkpointing as configured."""
         model.config.use_cache = False
         if self.lora is not None:
             model = add_adapters(model, self.lora)

@@ -63,6 +63,12 @@ class ImageNetwork(Network):
             self._load(module, Path(self.path).expanduser(), datamodule)
         return module.eval()
 
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """The network in eval mode, whatever is in its folder."""
+        with torch.device("meta"):
+            body = self.body(datamodule.channels, len(datamodule.class_names))
+            return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
+
     def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         try:
             config = dict(read_json(folder / "config.json"))

@@ -18,22 +18,37 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["cli.process"])  # so that a process starts in a moment
 
 
-@pytest.fixture
-def start(models, tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def start(models, folder):
     """Starts ``fit --ckpt_path last`` under a folder of logs; returns the process."""
-    config = tmp_path / "ofmu.yaml"
+    config = folder / "ofmu.yaml"
     config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=24))
 
     def process(logs):
-        words = ["fit", "--config", str(config), "--logs", str(tmp_path / logs), "--ckpt_path", "last"]
+        words = ["fit", "--config", str(config), "--logs", str(folder / logs), "--ckpt_path", "last"]
         words += ["--model.network.path", str(models / "target/latest/hf"), "--evaluation.max_new_tokens", "1"]
-        process = CONTEXT.Process(target=run, args=(words, tmp_path / f"{logs}.txt"))
+        process = CONTEXT.Process(target=run, args=(words, folder / f"{logs}.txt"))
         process.start()
         return process
 
     yield process
     for child in multiprocessing.active_children():
         child.kill()
+
+
+@pytest.fixture(scope="module")
+def whole(start, folder):
+    """The last checkpoint of a run that nobody disturbed, its seconds, and those to its first checkpoint."""
+    process, began = start("whole"), time.monotonic()
+    wait_for(lambda: steps(folder / "whole") > 0)
+    to_first = time.monotonic() - began
+    process.join(120)
+    return state(folder / "whole", 24), time.monotonic() - began, to_first
 
 
 def wait_for(condition, seconds=60):
@@ -63,16 +78,14 @@ def assert_same(a, b):
     assert all(torch.equal(x, moments[1][i][k]) for i, s in moments[0].items() for k, x in s.items())
 
 
-def test_killed_at_20_random_moments(start, tmp_path):
-    whole = start("whole")
-    began = time.monotonic()
-    wait_for(lambda: steps(tmp_path / "whole") > 0)
-    to_first = time.monotonic() - began
-    whole.join(120)
-    duration, killed, logs = time.monotonic() - began, 0, tmp_path / "killed"
-    draw = random.Random(0)
-    while killed < 20:
-        process = start("killed")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(start, whole, folder, times):
+    expected, duration, to_first = whole
+    killed, name, draw = 0, f"killed-{times}", random.Random(times)
+    logs = folder / name
+    while killed < times:
+        process = start(name)
         if killed % 3 == 2:  # while a checkpoint is being written
             wait_for(lambda alive=process.is_alive: partial(logs)() or not alive())
         else:  # from before the first iteration of this process to a few later
@@ -82,12 +95,11 @@ def test_killed_at_20_random_moments(start, tmp_path):
         process.kill()
         process.join()
         killed += 1
-    assert killed == 20 or steps(logs) == 24
-    last = start("killed")
+    assert killed == times, "the run ended before it was killed often enough"
+    last = start(name)
     last.join(120)
-    assert last.exitcode == 0, (tmp_path / "killed.txt").read_text()[-2000:]
-    assert killed >= 12, "the run ended too early to say anything"
-    assert_same(state(logs, 24), state(tmp_path / "whole", 24))
+    assert last.exitcode == 0, (folder / f"{name}.txt").read_text()[-2000:]
+    assert_same(state(logs, 24), expected)
     for path in logs.rglob("*.ckpt"):
         assert torch.load(path, weights_only=True)["global_step"] == int(path.stem.split("=")[1])
     for path in logs.rglob("*.json"):
@@ -95,22 +107,20 @@ def test_killed_at_20_random_moments(start, tmp_path):
     assert not partial(logs)()
 
 
-def test_sigterm_writes_a_checkpoint_and_exits(start, tmp_path):
-    process, logs = start("asked"), tmp_path / "asked"
+def test_sigterm_writes_a_checkpoint_and_exits(start, whole, folder):
+    process, logs = start("asked"), folder / "asked"
     wait_for(lambda: steps(logs) >= 3)
     process.terminate()
     process.join(60)
     assert process.exitcode == 128 + signal.SIGTERM
-    said = (tmp_path / "asked.txt").read_text()
+    said = (folder / "asked.txt").read_text()
     stopped = steps(logs)
     assert f"stopped by SIGTERM after iteration {stopped}" in said
     assert "Traceback" not in said
     again = start("asked")
     again.join(120)
     assert again.exitcode == 0
-    whole = start("whole")
-    whole.join(120)
-    assert_same(state(logs, 24), state(tmp_path / "whole", 24))
+    assert_same(state(logs, 24), whole[0])
 
 
 @pytest.fixture

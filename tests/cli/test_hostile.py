@@ -17,7 +17,9 @@ import pytest
 import torch
 
 from ofmu_pl.cli import main
-from ofmu_pl.experiments.benchmark import Method, benchmark
+from ofmu_pl.errors import UserError
+from ofmu_pl.experiments.benchmark import benchmark
+from ofmu_pl.experiments.specs import Experiment, Method, Prepare
 
 
 class Bomb:
@@ -111,17 +113,18 @@ def test_tags_and_interpolations_of_yaml_are_not_followed(refused, mark, tmp_pat
 
 
 def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
-    control = {"do_nothing": Method()}
     base = tmp_path / "base.yaml"
     base.write_text("")
-    make = partial(benchmark, base=str(base), seeds=[0], gradients=1, logs=tmp_path / "logs")
-    for changes in (
-        {"name": "../x"},
-        {"scenarios": {"../../x": {}}},
-        {"methods": {**control, "/x": Method()}},
+    grid = {"title": "T", "base": str(base), "methods": {"m": Method()}, "gradients": 1}
+    for name, experiment, changes in (
+        ("../x", "e", {}),
+        ("b", "../x", {}),
+        ("b", "e", {"scenarios": {"../../x": {}}}),
+        ("b", "e", {"methods": {"m": Method(), "/x": Method()}}),
+        ("b", "e", {"prepare": {"../x": Prepare(str(base), "model.network.path")}}),
     ):
-        with pytest.raises(ValueError, match="leads out of"):
-            make(**{"name": "b", "methods": control, "scenarios": {"s": {}}, **changes})
+        with pytest.raises(UserError, match="leads out of"):
+            benchmark(name, {experiment: Experiment(**{**grid, **changes})}, logs=tmp_path / "logs")
     assert not (tmp_path / "logs").exists()
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from core.cases import mlp
 
-from ofmu_pl.core.audit import audit
+from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
 
@@ -45,8 +45,9 @@ def test_audit_sees_a_right_and_a_wrong_engine():
     case = mlp()
     losses = case.loss("forget"), case.loss("retain")
     exact = Autograd(case.parameters)
-    right = audit(FiniteDifference(case.parameters, "central"), exact, *losses, 0.7, 1e-3)
-    assert right["audit/penalty_cosine"] > 1 - 1e-6
-    assert right["audit/decorrelation_error"] < 1e-5
-    wrong = audit(FiniteDifference(case.parameters, "forward", step=1.0), exact, *losses, 0.7, 1e-3)
-    assert wrong["audit/decorrelation_error"] > 0.1
+    truth = parts(exact, *losses, 0.7, 1e-3)
+    right = compare(parts(FiniteDifference(case.parameters, "central"), *losses, 0.7, 1e-3), truth)
+    assert right["penalty_cosine"] > 1 - 1e-6
+    assert right["decorrelation_error"] < 1e-5
+    wrong = compare(parts(FiniteDifference(case.parameters, "forward", step=1.0), *losses, 0.7, 1e-3), truth)
+    assert wrong["decorrelation_error"] > 0.1

@@ -2,48 +2,81 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from cli.test_faults import flip_a_bit
+
+from ofmu_pl.checkpoints import require_sound
+from ofmu_pl.errors import UserError
 
 WORKER = str(Path(__file__).parent / "worker.py")
 
 
+EQUAL = [
+    ("ofmu-exact-lm", "ddp", 1e-12),
+    ("ofmu-exact-lm", "fsdp2", 1e-12),
+    ("ofmu-exact-cnn", "ddp", 1e-12),
+    ("ofmu-exact-cnn", "fsdp2", 1e-12),
+    ("ofmu-differences-cnn", "ddp", 1e-10),
+    ("ofmu-differences-cnn", "fsdp2", 1e-10),
+    # Differences of differences magnify the rounding of sums (1e-16) by about 1e7 on the Llama, 1e5 on the CNN.
+    ("ofmu-differences-lm", "ddp", 1e-7),
+    ("ofmu-differences-lm", "fsdp2", 1e-7),
+    ("npo-lm", "ddp", 1e-12),
+    ("npo-lm", "fsdp2", 1e-12),
+]
+RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
+SAME_RANKS = [("ofmu-differences-single", s, s) for s in ("fsdp2", "fsdp2-shards")]
+
+
 class Runs:
-    """Runs of the worker, each made once."""
+    """Runs of the worker; as many as possible in one start of it, which takes longer than they do."""
 
     def __init__(self, folder):
-        self.folder, self.made = folder, {}
+        self.folder = folder
+        alone = dict.fromkeys((method, "one") for method, *_ in EQUAL)
+        together = dict.fromkeys([(m, s) for m, s, _ in EQUAL] + [(m, s) for m, s, _ in SAME_RANKS])
+        self._start(1, [self._words(*run) for run in alone])
+        resumed = [r for r in RESUMED + SAME_RANKS if r[2] != "one"]
+        self._start(2, [self._words(*run) for run in together] + [self._words(m, s, f) for m, f, s in resumed])
+        self._start(1, [self._words(m, s, f) for m, f, s in RESUMED if s == "one"])
 
-    def __call__(self, method, strategy, checkpoint=None):
-        key = (method, strategy, checkpoint)
-        if key not in self.made:
-            self.made[key] = self._run(*key)
-        return self.made[key]
+    def _words(self, method, strategy, first=None):
+        return [
+            method,
+            strategy,
+            str(self._file(method, strategy, first)),
+            first and str(self.checkpoint(method, first)),
+        ]
 
-    def _run(self, method, strategy, checkpoint):
-        file = self.folder / f"{method}-{strategy}{'-resumed' if checkpoint else ''}.pt"
-        launcher = [] if strategy == "one" else ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-        words = [method, strategy, str(file), "8", *([str(checkpoint)] if checkpoint else [])]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    def _file(self, method, strategy, first):
+        return self.folder / f"{method}-{strategy}{f'-after-{first}' if first else ''}.pt"
+
+    def _start(self, ranks, runs):
+        launcher = [] if ranks == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
         done = subprocess.run(
-            [sys.executable, *launcher, WORKER, *words],
+            [sys.executable, *launcher, WORKER, json.dumps(runs)],
             check=False,
-            env=environment,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=280,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        return torch.load(file)
+
+    def __call__(self, method, strategy, first=None):
+        return torch.load(self._file(method, strategy, first))
 
     def checkpoint(self, method, strategy):
         """Of the fourth iteration."""
-        self(method, strategy)
         return self.folder / f"{method}-{strategy}-step=4.ckpt"
 
 
@@ -52,24 +85,38 @@ def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.parametrize(("method", "strategy", "_"), SAME_RANKS)
+def test_a_run_goes_on_bit_for_bit_on_the_same_ranks(runs, method, strategy, _):
+    """In float32."""
+    whole, resumed = runs(method, strategy), runs(method, strategy, strategy)
+    assert resumed["batches"] == whole["batches"][4:]
+    assert next(iter(whole["state"].values())).dtype == torch.float32
+    assert all(torch.equal(x, resumed["state"][k]) for k, x in whole["state"].items())
+
+
+def test_shards_that_are_not_whole_or_not_plain_are_refused(runs, tmp_path):
+    sound = runs.checkpoint("ofmu-differences-single", "fsdp2-shards")
+    require_sound(sound)
+    shard = next(p for p in sorted(sound.glob("*.distcp")))
+
+    def refused(match, change):
+        copy = shutil.copytree(sound, tmp_path / match)
+        change(copy)
+        with pytest.raises(UserError, match=match):
+            require_sound(copy)
+
+    refused("truncated", lambda f: (f / shard.name).write_bytes(shard.read_bytes()[:-100]))
+    refused("no checkpoint", lambda f: (f / shard.name).unlink())
+    refused("does not match", lambda f: flip_a_bit(f / "meta.pt"))
+    refused("holds more than numbers", lambda f: (f / ".metadata").write_bytes(pickle.dumps(os.system)))
+
+
 def distance(a, b):
     assert a["state"].keys() == b["state"].keys()
     return max(float((x.double() - b["state"][k].double()).abs().max()) for k, x in a["state"].items())
 
 
-# Differences of differences magnify the rounding of sums (1e-16) by about 1e7 on the Llama, 1e5 on the small network.
-@pytest.mark.parametrize(
-    ("method", "strategy", "tolerance"),
-    [
-        ("ofmu-exact-lm", "ddp", 1e-12),
-        ("ofmu-exact-lm", "fsdp2", 1e-12),
-        ("ofmu-differences-cnn", "ddp", 1e-10),
-        ("ofmu-differences-cnn", "fsdp2", 1e-10),
-        ("ofmu-differences-lm", "fsdp2", 1e-7),
-        ("npo-lm", "ddp", 1e-12),
-        ("npo-lm", "fsdp2", 1e-12),
-    ],
-)
+@pytest.mark.parametrize(("method", "strategy", "tolerance"), EQUAL)
 def test_two_ranks_end_where_one_does(runs, method, strategy, tolerance):
     alone, together = runs(method, "one"), runs(method, strategy)
     assert together["batches"] == alone["batches"]
@@ -77,10 +124,8 @@ def test_two_ranks_end_where_one_does(runs, method, strategy, tolerance):
     assert distance(together, alone) < tolerance
 
 
-@pytest.mark.parametrize(("first", "then"), [("fsdp2", "one"), ("one", "fsdp2")])
-def test_a_run_goes_on_with_another_number_of_ranks(runs, first, then):
-    method = "ofmu-exact-lm"
-    resumed = runs(method, then, checkpoint=runs.checkpoint(method, first))
-    alone = runs(method, "one")
+@pytest.mark.parametrize(("method", "first", "then"), RESUMED)
+def test_a_run_goes_on_with_another_number_of_ranks(runs, method, first, then):
+    resumed, alone = runs(method, then, first), runs(method, "one")
     assert resumed["batches"] == alone["batches"][4:]
     assert distance(resumed, alone) < 1e-12

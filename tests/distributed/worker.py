@@ -1,5 +1,6 @@
-"""One rank of a run in float64: torch.distributed.run worker.py METHOD STRATEGY FILE [STEPS [CHECKPOINT]]."""
+"""A rank of some runs, mostly in float64: torch.distributed.run worker.py '[[METHOD, STRATEGY, FILE, CHECKPOINT]]'."""
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import ModelParallelStrategy
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from ofmu_pl.checkpoints import WholeFiles, require_sound
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
@@ -57,11 +59,12 @@ def adam(parameters):
 
 
 def make(method):
-    lm, cnn = DoubleLM(config=dict(TINY)), DoubleCNN(width=8)
+    lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
     return {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
+        "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
         "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu),
@@ -80,23 +83,19 @@ class Batches(pl.Callback):
         self.ids.append([[b[key].tolist() for b in batch[s]] for s in batch])
 
 
-def main(method, strategy, file, steps=8, checkpoint=None):
-    torch.set_num_threads(1)
+def main(method, strategy, file, checkpoint=None):
     module = make(method)
     options = {"streams": module.streams, "pairs": module.pairs}
-    if method.endswith("lm"):
+    if not method.endswith("cnn"):
         data = Authors(authors=4, forget_authors=1, batch_size=4, **options)
     else:
         data = Digits(forget_classes=[0], train_items=300, batch_size=8, **options)
+    fsdp2 = partial(ModelParallelStrategy, data_parallel_size=2, tensor_parallel_size=1, process_group_backend="gloo")
     strategies = {
-        "one": "auto",
-        "ddp": "ddp",
-        "fsdp2": ModelParallelStrategy(
-            data_parallel_size=2,
-            tensor_parallel_size=1,
-            process_group_backend="gloo",
-            save_distributed_checkpoint=False,
-        ),
+        "one": lambda: "auto",
+        "ddp": lambda: "ddp",
+        "fsdp2": lambda: fsdp2(save_distributed_checkpoint=False),
+        "fsdp2-shards": lambda: fsdp2(save_distributed_checkpoint=True),
     }
     seen = Batches()
     keep = ModelCheckpoint(
@@ -105,8 +104,9 @@ def main(method, strategy, file, steps=8, checkpoint=None):
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1 if strategy == "one" else 2,
-        strategy=strategies[strategy],
-        max_steps=int(steps),
+        strategy=strategies[strategy](),
+        plugins=[WholeFiles()],
+        max_steps=8,
         max_epochs=-1,
         logger=False,
         callbacks=[seen, keep],
@@ -116,11 +116,15 @@ def main(method, strategy, file, steps=8, checkpoint=None):
         use_distributed_sampler=False,
     )
     torch.manual_seed(0)
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    if checkpoint:
+        require_sound(Path(checkpoint))
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
     if trainer.is_global_zero:
         torch.save({"state": state, "batches": seen.ids}, file)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    torch.set_num_threads(1)
+    for run in json.loads(sys.argv[1]):
+        main(*run)

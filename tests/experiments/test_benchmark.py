@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
+import html
 import json
 import os
 import signal
@@ -204,6 +206,15 @@ def test_two_at_once_are_refused(tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
     assert "Another benchmark is at work in" in capsys.readouterr().err
+
+
+def test_the_report_shows_what_ran_and_what_failed(logs):
+    report = logs / "small/report"
+    rows = {r["method"]: r for r in csv.DictReader((report / "tables/table-classwise-results.csv").open())}
+    assert list(rows) == ["before", "retrained", "do_nothing", "grad_diff", "hopeless", "lost", "poor"]
+    assert [rows[m]["UA (%) n"] for m in rows] == ["2", "2", "2", "2", "", "", ""]
+    assert rows["hopeless"]["runs"] == "0 of 2: diverged"
+    assert "GradDiff diverged in outer iteration 1" in html.unescape((report / "index.html").read_text())
 
 
 def test_an_unknown_option_is_one_line(tmp_path, capsys):

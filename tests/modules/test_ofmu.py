@@ -4,6 +4,7 @@ import pytest
 import torch
 from modules.training import TINY, train, weights
 
+from ofmu_pl.core.inner import ascend
 from ofmu_pl.data import Authors
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import causal_lm_nll, ceiling
@@ -54,6 +55,31 @@ def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
             for p, g in zip(network.parameters(), gradient, strict=True):
                 p.add_(g, alpha=factor)
     torch.testing.assert_close(weights(module), weights(plain), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "least"), [({}, 0.98), ({"engine": "finite_difference", "rho_0": 0.0, "scheme": "central"}, 0.9)]
+)
+def test_bf16_casts_forward_passes_alone(monkeypatch, options, least):
+    seen = {"forward": set(), "outside": set()}
+    losses = CausalLM.sample_losses
+
+    def forward(*words):
+        seen["forward"].add(torch.is_autocast_enabled("cpu"))
+        return losses(*words)
+
+    def outside(*words, **more):
+        seen["outside"].add(torch.is_autocast_enabled("cpu"))
+        return ascend(*words, **more)
+
+    monkeypatch.setattr(CausalLM, "sample_losses", forward)
+    monkeypatch.setattr("ofmu_pl.modules.ofmu.ascend", outside)
+    module = OFMU(CausalLM(config=TINY), inner_steps=2, audit=True, **options)
+    trainer = train(module, steps=1, precision="bf16-mixed")
+    assert seen == {"forward": {True, False}, "outside": {False}}, "the audit's reference is not cast"
+    assert trainer.logged_metrics["audit/decorrelation_error"] > 1e-5
+    assert least < trainer.logged_metrics["audit/decorrelation_cosine"] <= 1
+    assert {p.dtype for p in module.network.parameters()} == {torch.float32}
 
 
 def test_the_ceiling_is_smooth_and_stops_the_pull():

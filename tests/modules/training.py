@@ -15,17 +15,18 @@ TINY = {
 }
 
 
-def train(module, steps=2, callbacks=(), ckpt_path=None, **data):
+def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", **data):
     data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs, **data)
-    return fit(module, data, steps, callbacks, ckpt_path)
+    return fit(module, data, steps, callbacks, ckpt_path, precision)
 
 
-def fit(module, data, steps, callbacks=(), ckpt_path=None):
+def fit(module, data, steps, callbacks=(), ckpt_path=None, precision="32-true"):
     """Run a method quietly, its network initialised alike each time; returns the trainer."""
     trainer = Trainer(
         accelerator="cpu",
         devices=1,
         max_steps=steps,
+        precision=precision,
         max_epochs=-1,
         logger=False,
         callbacks=list(callbacks),

@@ -1,0 +1,251 @@
+"""What the paper says in words, held against our numbers: reproduced, contradicted or not decidable, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from ofmu_pl.report.derived import alignment, grid
+from ofmu_pl.report.figures.studies import norms, sweep_panels
+from ofmu_pl.report.published import without
+from ofmu_pl.report.runs import Experiment, words
+from ofmu_pl.report.statistics import LEVEL, compare, merit, paired
+from ofmu_pl.report.tables import figure
+
+Verdict = Literal["reproduced", "contradicted", "not decidable"]
+HARD = "hard-third cosine"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of the paper.
+
+    Attributes:
+        experiment: That it was held against.
+        text: The paper's words.
+        verdict: What came out.
+        why: The numbers that decide, one sentence.
+    """
+
+    experiment: str
+    text: str
+    verdict: Verdict
+    why: str
+
+
+def claims(experiment: Experiment) -> list[Claim]:
+    """All that an experiment of its kind can decide; an interval is a 95 % t interval over seeds throughout."""
+    judges = {"ablation": _ablation, "sweep": _sweep, "convergence": _convergence, "table": _significance}
+    if experiment.kind not in judges or (experiment.kind == "table" and not experiment.paper):
+        return []
+    return [Claim(experiment.name, *found) for found in judges[experiment.kind](experiment)]
+
+
+Found = tuple[str, Verdict, str]
+
+
+def _sign(differences: Sequence[float]) -> int:
+    """1 or -1 where the interval of the mean leaves 0 out, else 0."""
+    if len(differences) < 2:
+        return 0
+    _, _, low, high = paired(differences)
+    return 1 if low > 0 else -1 if high < 0 else 0
+
+
+def _by_sign(differences: Sequence[float]) -> Verdict:
+    return ("not decidable", "reproduced", "contradicted")[_sign(differences)]
+
+
+def _shown(what: str, differences: Sequence[float]) -> str:
+    if not differences:
+        return f"{what}: no seed has both"
+    mean = figure(float(np.mean(differences)))
+    if len(differences) < 2:
+        return f"{what} {mean} on one seed, which gives no interval"
+    _, _, low, high = paired(differences)
+    return f"{what} {mean} [{figure(low)}, {figure(high)}] over {len(differences)} seeds"
+
+
+def _merits(experiment: Experiment, method: str, metric: str) -> dict[Any, float]:
+    """By replicate; of the hard-third cosine from the analysis."""
+    if metric == HARD:
+        return dict(alignment(experiment)["hardest"].get(method, {}))
+    return dict(merit(experiment, list(experiment.scenarios), method, metric))
+
+
+def _gain(experiment: Experiment, variant: str, metric: str) -> list[float]:
+    """Ours minus a variant, seed by seed."""
+    ours, theirs = (_merits(experiment, m, metric) for m in (experiment.ours or "", variant))
+    return [ours[key] - theirs[key] for key in ours if key in theirs]
+
+
+def _ablation(experiment: Experiment) -> Iterator[Found]:
+    bare, loop = without(experiment, "model.beta"), without(experiment, "model.rho_0")
+    quality = experiment.tested("forget_quality") if experiment.entry("forget_quality") else "avg_gap"
+    for text, variant, option, metric in (
+        (
+            "Removing similarity-aware decorrelation reduces robustness on hard samples (embedding similarity drops).",
+            *(bare, "model.beta", HARD),
+        ),
+        (
+            "Removing the penalty reformulation lowers forgetting efficacy (forget quality falls).",
+            *(loop, "model.rho_0", quality),
+        ),
+    ):
+        if variant is None:
+            yield text, "not decidable", f"No variant has {option} 0."
+            continue
+        d = _gain(experiment, variant, metric)
+        yield text, _by_sign(d), f"{_shown(f'{experiment.ours} minus {variant}, {words(metric)},', d)}."
+    text = "The full OFMU achieves the best results, but not by an overwhelming margin."
+    wanted = [quality, "model_utility" if experiment.entry("model_utility") else "TA", HARD]
+    gains = {(v, m): _gain(experiment, v, m) for v in (bare, loop) if v for m in wanted}
+    lost = [key for key, d in gains.items() if _sign(d) < 0]
+    if lost:
+        (variant, metric) = lost[0]
+        why = _shown(f"{experiment.ours} minus {variant}, {words(metric)},", gains[lost[0]])
+        yield text, "contradicted", f"{why}: the variant is better."
+    elif len(gains) == 6 and all(len(d) > 1 and np.mean(d) >= 0 for d in gains.values()):
+        yield text, "reproduced", f"{experiment.ours} is at least as good in all of {', '.join(map(words, wanted))}."
+    else:
+        behind = [f"{v} in {words(m)}" for (v, m), d in gains.items() if d and np.mean(d) < 0]
+        missing = [f"{v} in {words(m)}" for (v, m), d in gains.items() if len(d) < 2]
+        parts = [f"behind {', '.join(behind)} on average but within the interval" if behind else ""]
+        parts += [f"fewer than two seeds for {', '.join(missing)}" if missing else ""]
+        parts += ["a variant is missing" if len(gains) < 6 else ""]
+        yield text, "not decidable", f"{experiment.ours}: {'; '.join(p for p in parts if p)}."
+
+
+def _values_by_grid(experiment: Experiment, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
+    """By rho, T and seed; scenarios are grid points, so that seeds pair them."""
+    found: dict[float | None, dict[float, dict[int, float]]] = {}
+    for (scenario, method), (t, rho) in grid(experiment).items():
+        for (_, seed), value in experiment.values([scenario], method, metric).items():
+            if t is not None:
+                found.setdefault(rho, {}).setdefault(t, {})[seed] = value
+    return {rho: dict(sorted(by_t.items())) for rho, by_t in found.items() if len(by_t) > 1}
+
+
+def _differences(first: Mapping[int, float], last: Mapping[int, float]) -> list[float]:
+    return [last[seed] - first[seed] for seed in first if seed in last]
+
+
+def _sweep(experiment: Experiment) -> Iterator[Found]:
+    shown = sweep_panels(experiment)
+    forgetting = _values_by_grid(experiment, shown[0]) if shown else {}
+    sign = -1 if shown and shown[0] == "forget_Q_A_Prob" else 1
+    name = words(shown[0]) if shown else "no metric"
+    rising = "More inner steps consistently strengthen forgetting efficacy (monotonically, for all rho)."
+    stable = "Model utility is robust to changes in inner loop depth, less sensitive than forgetting."
+    damped = "High penalty values suppress forgetting improvements."
+    if not forgetting:
+        for text in (rising, stable, damped):
+            yield text, "not decidable", "No two values of model.inner_steps have finished runs with one model.rho_0."
+        return
+    steps, gains = {}, {}
+    for rho, by_t in forgetting.items():
+        ts = list(by_t)
+        for a, b in pairwise(ts):
+            steps[rho, a, b] = [sign * d for d in _differences(by_t[a], by_t[b])]
+        gains[rho] = [sign * d for d in _differences(by_t[ts[0]], by_t[ts[-1]])]
+    falls = [key for key, d in steps.items() if _sign(d) < 0]
+    if falls:
+        rho, a, b = falls[0]
+        verdict, key = "contradicted", falls[0]
+        why = f"at rho = {rho}, from T = {a:g} to {b:g}, {_shown(f'forgetting ({name}) changes by', steps[key])}."
+    else:
+        weak = [rho for rho, d in gains.items() if _sign(d) <= 0]
+        down = [key for key, d in steps.items() if d and np.mean(d) < 0]
+        verdict = "not decidable" if weak or down else "reproduced"
+        parts = [f"rho = {rho}: {_shown('', gains[rho]).strip()}" for rho in gains]
+        why = f"change of forgetting ({name}) from least to most T, {'; '.join(parts)}."
+    yield rising, verdict, why  # type: ignore[misc]
+    yield _stability(experiment, stable, shown, forgetting)
+    known = sorted(rho for rho in gains if rho is not None)
+    if len(known) < 2:
+        yield damped, "not decidable", "Runs with two values of model.rho_0 are needed."
+        return
+    low, high = (_seeded(forgetting[rho], sign) for rho in (known[0], known[-1]))
+    d = _differences(high, low)
+    why = _shown(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)
+    yield damped, _by_sign(d), f"{why}."
+
+
+def _seeded(by_t: Mapping[float, Mapping[int, float]], sign: int) -> dict[int, float]:
+    """Change from least to most T by seed."""
+    first, *_, last = by_t.values()
+    return {seed: sign * (last[seed] - first[seed]) for seed in first if seed in last}
+
+
+def _stability(
+    experiment: Experiment, text: str, shown: list[str], forgetting: dict[float | None, dict[float, dict[int, float]]]
+) -> Found:
+    """Range over T of utility against that of forgetting, both in one unit, averaged over rho, seed by seed."""
+    if len(shown) < 2:
+        return text, "not decidable", "No metric of utility is in the results."
+    utility = _values_by_grid(experiment, shown[1])
+    ranges: dict[int, list[float]] = {}
+    for rho in forgetting.keys() & utility.keys():
+        for seed in {s for by_seed in forgetting[rho].values() for s in by_seed}:
+            both = [[v[seed] for v in by[rho].values() if seed in v] for by in (forgetting, utility)]
+            if all(len(values) == len(forgetting[rho]) for values in both):
+                ranges.setdefault(seed, []).append(float(np.ptp(both[0]) - np.ptp(both[1])))
+    d = [float(np.mean(found)) for _, found in sorted(ranges.items())]
+    what = f"the range of {words(shown[0])} over T less that of {words(shown[1])} is"
+    return text, _by_sign(d), f"{_shown(what, d)}."
+
+
+def _convergence(experiment: Experiment) -> Iterator[Found]:
+    text = "The gradient of F becomes small: min over k of |grad F|^2 is O(1/K) + O(1/T) (lemma 3)."
+    found = norms(experiment)
+    if not found:
+        yield text, "not decidable", "No run has the curve gradient_norm and model.inner_steps among its options."
+        return
+    falls: dict[float, list[float]] = {}
+    for t, courses in found.items():
+        for c in courses:
+            n = max(1, len(c) // 10)
+            falls.setdefault(t, []).append(float(np.log10(np.nanmean(c[:n]) / np.nanmean(c[-n:]))))
+    pooled = [x for values in falls.values() for x in values]
+    signs = {t: _sign(values) for t, values in falls.items()}
+    parts = [f"T = {t:g}: {figure(float(np.mean(v)))}" for t, v in falls.items()]
+    why = f"log10 of |grad F| in the first tenth over that in the last, {', '.join(parts)}"
+    if min(signs.values()) < 0:
+        yield text, "contradicted", f"{why}: it grows."
+    elif len(found) < 2 or len(pooled) < 2 or not all(math.isfinite(x) for x in pooled):
+        yield text, "not decidable", f"{why}; runs with several T and seeds are needed."
+    else:
+        first, *_, last = found.values()
+        ends = [np.array([np.log10(np.nanmean(c[-max(1, len(c) // 10) :])) for c in side]) for side in (first, last)]
+        n = min(map(len, ends))
+        drop = (ends[0][:n] - ends[1][:n]).tolist()
+        tail = _shown("log10 of the final |grad F| at the least T less that at the most is", drop)
+        good = min(signs.values()) > 0 and _sign(drop) > 0
+        verdict: Verdict = "reproduced" if good else "contradicted" if _sign(drop) < 0 else "not decidable"
+        yield text, verdict, f"{why}; {tail}."
+
+
+def _significance(experiment: Experiment) -> Iterator[Found]:
+    text = f"OFMU's improvements over the baselines are statistically significant (p < {LEVEL})."
+    tests = [
+        c
+        for scenarios in experiment.groups.values()
+        for m in dict.fromkeys(experiment.tested(m) for m in experiment.columns(scenarios))
+        for c in compare(experiment, scenarios, m)
+    ]
+    if not tests:
+        yield text, "not decidable", "No other method shares a seed with ours."
+        return
+    better, worse = (sum(c.verdict == side for c in tests) for side in (1, -1))
+    n = min(c.n for c in tests)
+    verdict: Verdict = "reproduced" if better == len(tests) else "contradicted" if worse else "not decidable"
+    why = (
+        f"Of {len(tests)} comparisons (methods, metrics, scenarios) {experiment.ours} is better in {better} and worse "
+        f"in {worse} by the corrected t-test; {n} seeds let the exact test reach p = {figure(2.0 ** (1 - n))} at best."
+    )
+    yield text, verdict, why

@@ -1,0 +1,85 @@
+"""``python -m ofmu_pl report FOLDER``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column
+from rich.table import Table as Printed
+from rich.text import Text
+
+from ofmu_pl.files import replacing
+from ofmu_pl.report.claims import claims
+from ofmu_pl.report.collect import Collection, collect
+from ofmu_pl.report.contents import tables
+from ofmu_pl.report.figures import pictures
+from ofmu_pl.report.figures.style import Look
+from ofmu_pl.report.page import Section, page
+from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
+
+
+def report(folder: Path, foreign: list[Path] | None = None) -> Path:
+    """Write ``FOLDER/report``: ``index.html``, ``tables/*.{md,csv,tex}``, ``figures/*.png``; print a short table.
+
+    Args:
+        folder: Of a benchmark, or of ordinary runs as METHOD/latest/results.json, for example logs/quickstart.
+        foreign: Folders of open-unlearning's evaluations, each a row in the main tables of text.
+
+    Returns:
+        The page.
+
+    Raises:
+        UserError: There is neither a benchmark nor a finished unlearning run.
+    """
+    found = collect(folder, foreign)
+    look = Look([m for e in found.experiments for m in e.methods], [e.ours for e in found.experiments])
+    sections = [Section(e, tables(e), list(pictures(e, look)), claims(e)) for e in found.experiments]
+    target = folder / "report"
+    with replacing(target) as temporary:
+        for place in ("tables", "figures"):
+            (temporary / place).mkdir(parents=True)
+        for section in sections:
+            for table in section.tables:
+                for ending, write in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
+                    path = temporary / "tables" / f"{_file(table.name)}.{ending}"
+                    path.write_text(write(table), encoding="utf-8")
+            for picture in section.pictures:
+                (temporary / "figures" / f"{_file(picture.name)}.png").write_bytes(picture.content)
+        (temporary / "index.html").write_text(page(found, sections), encoding="utf-8")
+    _print(found, sections, target)
+    return target / "index.html"
+
+
+def _file(name: str) -> str:
+    """A name without anything that means something to a file system."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "unnamed"
+
+
+def _print(found: Collection, sections: list[Section], target: Path) -> None:
+    """The first table of each experiment without deviations, the problems, the paths."""
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    for section in sections:
+        for table in section.tables:
+            if table.name.endswith(("-results", "-grid")):
+                console.print(_short(table))
+    for problem in found.problems:
+        console.print(f"Problem: {problem}", markup=False)
+    console.print(f"Tables: {target / 'tables'}\nFigures: {target / 'figures'}", markup=False, soft_wrap=True)
+    console.print(f"Report: {target / 'index.html'}", markup=False, soft_wrap=True)
+
+
+def _short(table: Table) -> Printed:
+    printed = Printed(
+        Column(table.head[0], no_wrap=True),
+        *map(escape, table.head[1:]),
+        title=escape(table.title.partition(":")[0]),
+        title_justify="left",
+    )
+    for i, row in enumerate(table.rows):
+        cells = [Text(e.text.partition(" ±")[0] + e.mark) for e in row]  # not str: brackets would be read as styles
+        printed.add_row(*cells, style="bold" if i in table.ours else None, end_section=i in table.lines)
+    return printed

@@ -1,0 +1,71 @@
+"""Which figures an experiment gets, with the words below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ofmu_pl.report.figures import comparison, details, studies
+from ofmu_pl.report.figures.style import Look, png, styled
+from ofmu_pl.report.runs import Experiment
+
+ASTERISK = "Diamonds are the paper's numbers, not comparable where the note above says so."
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that is drawn.
+
+    Attributes:
+        name: Of its file.
+        title: In words, for those who cannot see it, too.
+        caption: How to read it.
+        content: PNG.
+    """
+
+    name: str
+    title: str
+    caption: str
+    content: bytes
+
+
+STUDIES = {
+    "sweep": ("Inner steps and penalty", studies.sweep, "Each line is one first penalty parameter ρ (model.rho_0)."),
+    "convergence": ("Convergence", studies.convergence, "Both axes are logarithmic; a straight line is a power law."),
+    "udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more than easy ones."),
+    "alignment": ("Embedding alignment", studies.thirds, "'target' is the model before: read the others beside it. "
+                  + ASTERISK),
+    "cost": ("Cost", details.cost, "Time is that of one outer iteration. " + ASTERISK),
+    "draws": ("Draws of the forget set", details.draws, "Short boxes are methods that do not depend on the draw."),
+    "probes": ("Probes", details.probes, "'as trained' is the question of the forget set itself."),
+}  # fmt: skip
+"""By kind of experiment."""
+
+
+def _caption(text: str, experiment: Experiment) -> str:
+    return text if experiment.paper else text.replace(ASTERISK, "").strip()
+
+
+def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
+    """All figures of an experiment, those of its kind first."""
+    with styled():
+        if experiment.kind in STUDIES:
+            title, draw, caption = STUDIES[experiment.kind]
+            figure = draw(experiment, look)
+            if figure is not None:
+                yield Picture(f"{experiment.name}-{experiment.kind}", title, _caption(caption, experiment), png(figure))
+        if experiment.kind not in ("table", "ablation", "probes"):
+            return
+        for name, title, draw, caption in (
+            ("course", "The way of each run", comparison.course, "A point an interim measurement."),
+            ("trade-off", "Trade-off", comparison.trade_off, "What is forgotten against what is kept."),
+            ("overall", "Overall score", comparison.overall_scores, "Each metric over the best method's. " + ASTERISK),
+            ("alignment", *STUDIES["alignment"]),
+        ):
+            figure = draw(experiment, look)
+            if figure is not None:
+                yield Picture(f"{experiment.name}-{name}", title, _caption(caption, experiment), png(figure))
+        panels = {} if experiment.kind == "probes" else comparison.metrics(experiment, look)  # its own figure has them
+        for name, figure in panels.items():
+            caption = "The line is the retrained model, where a value should be; the dotted one the model before."
+            yield Picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", caption, png(figure))

@@ -1,0 +1,122 @@
+"""How figures look: one colour and marker a method throughout, ours in front, sizes that read at 1280 pixels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullFormatter
+
+from ofmu_pl.report.runs import BEFORE, RETRAINED
+
+WIDTH = 10.0
+"""Inches. Shown at 1000 CSS pixels or less beside the contents, so that 10 points are 14 pixels."""
+DPI = 144
+RC: dict[Any, Any] = {
+    **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "figure.facecolor": "white"},
+    **{
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.3,
+        "legend.frameon": False,
+        "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
+    },
+    **{"axes.axisbelow": True, "savefig.dpi": DPI, "figure.dpi": DPI, "axes.titlelocation": "left"},
+}
+OURS = "#D55E00"
+COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#332288", "#882255")
+"""Okabe and Ito's, which colour-blind people tell apart, three of Tol's; vermilion is ours alone."""
+MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p")
+KNOWN = (
+    *("grad_ascent", "grad_diff", "npo", "simnpo", "rmu", "idk_dpo", "finetune", "do_nothing", "fisher", "influence"),
+    *("kl", "undial", "ce_u", "wga", "satimp", "pdu", "altpo", "random_labels", "salun", "scrub", "l1_sparse"),
+)
+
+
+class Look:
+    """Colours and markers by method.
+
+    Args:
+        methods: Of all experiments of a report, so that each looks the same in all its figures.
+        ours: The method in front, of each experiment.
+    """
+
+    def __init__(self, methods: Sequence[str], ours: Sequence[str | None]) -> None:
+        self.ours = {m for m in ours if m is not None}
+        known = [m for m in KNOWN if m in methods]
+        others = sorted(set(methods) - set(known) - self.ours)
+        self._at = {m: i for i, m in enumerate([*known, *others])}
+
+    def colour(self, method: str) -> str:
+        """Of lines and bars."""
+        fixed = {RETRAINED: "black", BEFORE: "0.45", "target": "0.45"}
+        if method in fixed:
+            return fixed[method]
+        return OURS if method in self.ours else COLOURS[self._at.get(method, 0) % len(COLOURS)]
+
+    def marker(self, method: str) -> str:
+        """Another one for each round through the colours."""
+        fixed = {RETRAINED: "*", BEFORE: "s", "target": "s"}
+        if method in fixed:
+            return fixed[method]
+        at = self._at.get(method, 0)
+        return "o" if method in self.ours else MARKERS[(at + at // len(COLOURS)) % len(MARKERS)]
+
+    def weight(self, method: str) -> str:
+        """Of a label's letters."""
+        return "bold" if method in self.ours else "normal"
+
+    def emphasise(self, labels: Any) -> None:
+        """Set our method's labels (of an axis or a legend) in bold."""
+        for label in labels:
+            if label.get_text() in self.ours:
+                label.set_fontweight("bold")
+                label.set_color(OURS)
+
+
+def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of the page's width.
+
+    Args:
+        rows: Of panels.
+        columns: Of panels.
+        height: Of all, inches.
+        options: For ``Figure.subplots``.
+    """
+    figure = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def plain_numbers(axis: Any) -> None:
+    """Name the ticks of a logarithmic axis as 0.001 or 1e-15, which needs no formulas; none between them."""
+    axis.set_major_formatter(lambda x, _: f"{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def png(figure: Figure) -> bytes:
+    """The picture, without time or versions in it, so that the same data give the same file."""
+    written = io.BytesIO()
+    figure.savefig(written, format="png", metadata={"Software": None})
+    return written.getvalue()
+
+
+def styled() -> Any:
+    """A context in which all figures are drawn."""
+    return mpl.rc_context(RC)
+
+
+def legend_below(figure: Figure, axes: Any, columns: int = 6) -> Any:
+    """One legend for all panels, under them."""
+    found: dict[str, Any] = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if not found:
+        return None
+    return figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))

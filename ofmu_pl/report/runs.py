@@ -1,0 +1,177 @@
+"""What a report is made of: experiments, their runs, and the values of metrics, all as ``results.json`` has them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+RETRAINED, BEFORE = "retrained", "before"
+"""Two models beside the methods: the goal, and the one that forgetting starts from."""
+Replicate = tuple[str, int]
+"""Scenario and seed: what methods are paired by."""
+
+PERCENT = ("UA", "RA", "TA", "VA", "MIA", "forget_accuracy", "avg_gap", "privleak")
+IMAGES = ("avg_gap", "UA", "RA", "TA", "MIA", "forget_test_AUC")
+TEXT = (
+    *("forget_quality", "forget_quality_D", "model_utility", "forget_truth_ratio", "forget_Q_A_Prob"),
+    *("forget_Q_A_ROUGE", "retain_Q_A_Prob", "extraction_strength"),
+)
+
+
+@dataclass
+class Run:
+    """One cell of an experiment.
+
+    Attributes:
+        scenario: What is forgotten.
+        method: Name of its method.
+        seed: Of target, split and run.
+        folder: Below the benchmark's folder, with ``latest`` in it.
+        status: ``finished``, ``failed`` or ``unfinished``.
+        error: Why it failed, one sentence.
+        results: ``results.json``; ``None`` where there is none that can be read.
+        words: Its command line, where it is known.
+    """
+
+    scenario: str
+    method: str
+    seed: int
+    folder: str
+    status: str
+    error: str | None = None
+    results: dict[str, Any] | None = None
+    words: list[str] = field(default_factory=list)
+
+    def metric(self, name: str, side: str = "metrics") -> dict[str, Any]:
+        """One entry of the results (value, target, direction, ...); empty where there is none."""
+        results = self.results or {}
+        metrics = (results.get("reference") or {}).get("metrics") if side == RETRAINED else results.get(side)
+        return (metrics or {}).get(name) or {}
+
+    def value(self, name: str, side: str = "metrics") -> float | None:
+        """Of a metric; ``None`` where it is missing or not finite."""
+        return number(self.metric(name, side).get("value"))
+
+    @property
+    def definition(self) -> str:
+        """Under which the metrics were computed."""
+        results = self.results or {}
+        first: dict[str, Any] = next(iter((results.get("metrics") or {}).values()), {})
+        return str(results.get("definition") or first.get("definition") or "unknown")
+
+    def fact(self, name: str) -> Any:
+        """Of the results' provenance."""
+        return ((self.results or {}).get("provenance") or {}).get(name)
+
+    def cost(self, name: str) -> float | None:
+        """Of the results' cost."""
+        return number(((self.results or {}).get("cost") or {}).get(name))
+
+
+@dataclass
+class Experiment:
+    """Methods in scenarios with seeds, as ``benchmark.json`` describes it.
+
+    Attributes:
+        name: Its folder.
+        title: A line for people.
+        kind: One of ``collect.KINDS``.
+        paper: Labels in the paper that it stands for.
+        note: How it differs from the paper; empty: not at all.
+        metrics: Columns.
+        ours: The method that the others are compared with; ``None`` where there is none.
+        gradients: What a run may spend.
+        options: Of all runs.
+        scenarios: Options by name.
+        methods: Overlay, options and searched settings by name.
+        runs: All cells that belong together.
+        apart: Runs under another definition, which compare with nothing.
+        foreign: Totals of other programs' evaluations: definition and values by name.
+        analysis: ``analysis.json``.
+    """
+
+    name: str
+    title: str
+    kind: str
+    paper: list[str]
+    note: str
+    metrics: list[str]
+    ours: str | None
+    gradients: float | None
+    scenarios: dict[str, dict[str, Any]]
+    methods: dict[str, dict[str, Any]]
+    runs: list[Run]
+    options: dict[str, Any] = field(default_factory=dict)
+    apart: list[Run] = field(default_factory=list)
+    foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
+    analysis: dict[str, Any] | None = None
+
+    @property
+    def finished(self) -> list[Run]:
+        """Runs that have results."""
+        return [r for r in self.runs if r.results is not None]
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """Scenarios whose runs are one sample: each by itself, or all together where they are draws of one thing."""
+        if self.kind in ("draws", "udi") and len(self.scenarios) > 1:
+            return {"all draws": list(self.scenarios)}
+        return {name: [name] for name in self.scenarios}
+
+    def of(self, scenarios: list[str], method: str) -> dict[Replicate, Run]:
+        """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
+        known = method not in (RETRAINED, BEFORE)
+        found: dict[Replicate, Run] = {}
+        for run in self.finished:
+            if run.scenario in scenarios and (run.method == method or not known):
+                found.setdefault((run.scenario, run.seed), run)
+        return found
+
+    def values(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+        """A metric of a method (or ``retrained``, ``before``) by replicate; without those that are missing."""
+        side = method if method in (RETRAINED, BEFORE) else "metrics"
+        found = {key: run.value(metric, side) for key, run in self.of(scenarios, method).items()}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def entry(self, metric: str) -> dict[str, Any]:
+        """Any run's entry of a metric, for its direction and whether it has a target."""
+        return next((r.metric(metric) for r in self.finished if r.metric(metric)), {})
+
+    def tested(self, metric: str) -> str:
+        """What stands for a metric in tests: for a p-value its distance D, which is not crowded at both ends."""
+        return f"{metric}_D" if metric.endswith("forget_quality") and self.entry(f"{metric}_D") else metric
+
+    def columns(self, scenarios: list[str] | None = None) -> list[str]:
+        """Metrics that some run (of some scenarios) has, in order."""
+        runs = [r for r in self.finished if scenarios is None or r.scenario in scenarios]
+        return [m for m in self.metrics if any(r.metric(m) for r in runs)]
+
+
+def number(x: Any) -> float | None:
+    """A finite float, or ``None`` for anything else."""
+    return float(x) if isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) else None
+
+
+def unit(metric: str) -> str:
+    """In which a metric is measured, for axes and heads."""
+    if metric.startswith(PERCENT) and not metric.endswith("AUC"):
+        return "%"
+    if metric.endswith("forget_quality"):
+        return "p-value"
+    return "KS distance" if metric.endswith("_D") else "nats" if metric.endswith("loss") else "0 to 1"
+
+
+def words(metric: str) -> str:
+    """A metric's name for people."""
+    return metric.replace("_", " ")
+
+
+def default_metrics(results: list[dict[str, Any]]) -> list[str]:
+    """Columns where nobody has chosen: the suite's main metrics."""
+    names = dict.fromkeys(name for r in results for name in r["metrics"])
+    if "UA" in names:
+        return [m for m in IMAGES if m in names]
+    if any(name.startswith("wmdp") for name in names):
+        return [m for m in names if m.endswith("_efficacy") or m == "mmlu_accuracy"]
+    return [m for m in TEXT if m in names]

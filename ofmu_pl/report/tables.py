@@ -1,0 +1,221 @@
+"""One table, written as Markdown, CSV, LaTeX or HTML. All text is escaped for where it goes."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+import re
+from dataclasses import dataclass, field
+
+from ofmu_pl.report.statistics import Spread
+
+
+@dataclass
+class Entry:
+    """What stands in one place of a table.
+
+    Attributes:
+        text: As people read it.
+        small: Behind it, of less weight: an interval, a paper's anchor.
+        numbers: For CSV: by suffix of the column's name (empty: none), unrounded.
+        best: Set in bold.
+        struck: Struck out: it is not to be believed.
+        mark: A sign behind it, which a note explains.
+    """
+
+    text: str = ""
+    small: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+    best: bool = False
+    struck: bool = False
+    mark: str = ""
+
+
+@dataclass
+class Table:
+    """Rows under heads.
+
+    Attributes:
+        name: Of its files.
+        title: Above it.
+        head: One line of names.
+        rows: As long as the head.
+        notes: Below it.
+        ours: Numbers of rows to emphasise.
+        lines: Numbers of rows with a line below.
+        folded: Whether the page shows it only when it is asked for.
+    """
+
+    name: str
+    title: str
+    head: list[str]
+    rows: list[list[Entry]]
+    notes: list[str] = field(default_factory=list)
+    ours: set[int] = field(default_factory=set)
+    lines: set[int] = field(default_factory=set)
+    folded: bool = False
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Columns that hold numbers."""
+        return [any(row[i].numbers for row in self.rows) for i in range(len(self.head))]
+
+
+def figure(x: float) -> str:
+    """A number with three or four digits that count.
+
+    >>> [figure(x) for x in (0.0, 5.9e-20, 0.5786, 99.06, 1234.5, float("nan"))]
+    ['0', '6e-20', '0.579', '99.06', '1234', '–']
+    """
+    if not math.isfinite(x):
+        return "–"
+    size = abs(x)
+    if size == 0:
+        return "0"
+    return f"{x:.0f}" if size >= 1000 else f"{x:.2f}" if size >= 10 else f"{x:.3f}" if size >= 0.001 else f"{x:.0e}"
+
+
+def measured(s: Spread) -> Entry:
+    """Mean ± deviation, and the interval.
+
+    >>> measured(Spread(3, 0.5, 0.1, 0.4, 0.6)).text
+    '0.500 ± 0.100'
+    """
+    if s.n == 0:
+        return Entry("–")
+    if s.n == 1:
+        return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
+    text = figure(s.mean)
+    if s.std <= 1e-12 * abs(s.mean):  # rounding, no spread
+        s = Spread(s.n, s.mean, 0.0, s.mean, s.mean)
+    if 0.001 <= abs(s.mean) < 1000 and not 0 < s.std < 0.0005:
+        deviation = f"{s.std:.{len(text.partition('.')[2])}f}"
+    else:
+        deviation = figure(s.std)
+    numbers = {"": s.mean, "std": s.std, "low": s.low, "high": s.high, "n": s.n}
+    return Entry(f"{text} ± {deviation}", f"[{figure(s.low)}, {figure(s.high)}]", numbers)
+
+
+def plain(x: float | None) -> Entry:
+    """One number."""
+    return Entry("–") if x is None or not math.isfinite(x) else Entry(figure(x), numbers={"": x})
+
+
+def to_markdown(table: Table) -> str:
+    """GitHub's, with the title above and the notes below."""
+
+    def entry(e: Entry, row: int) -> str:
+        text = _md(e.text) + _md(e.mark)
+        text = f"~~{text}~~" if e.struck and text else text
+        text = f"**{text}**" if (e.best or (row in table.ours and e is table.rows[row][0])) and text else text
+        return f"{text} {_md(e.small)}".strip()
+
+    lines = [f"**{_md(table.title)}**", "", "| " + " | ".join(map(_md, table.head)) + " |"]
+    lines.append("|" + "|".join("---:" if right else "---" for right in table.numeric) + "|")
+    lines += ["| " + " | ".join(entry(e, i) for e in row) + " |" for i, row in enumerate(table.rows)]
+    return "\n".join([*lines, "", *(f"- {_md(note)}" for note in table.notes)]).rstrip() + "\n"
+
+
+def _md(text: str) -> str:
+    """Without line breaks, and with what Markdown or HTML would read taken literally."""
+    escaped = html.escape(" ".join(text.split()), quote=False).replace("&gt;", ">")
+    return "".join("\\" + c if c in "\\|*_`[]~" else c for c in escaped)
+
+
+def to_csv(table: Table) -> str:
+    """Numbers unrounded, a column each: ``UA``, ``UA std``, ``UA low``, ``UA high``, ``UA n``; no titles, no notes."""
+    suffixes = [list(dict.fromkeys(k for row in table.rows for k in row[i].numbers)) for i in range(len(table.head))]
+    names = [re.sub(" [→↑↓]", "", h) for h in table.head]
+    head = [f"{h} {k}".strip() for h, keys in zip(names, suffixes, strict=True) for k in keys or [""]]
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(head)
+    for row in table.rows:
+        cells: list[str] = []
+        for e, keys in zip(row, suffixes, strict=True):
+            cells += [repr(e.numbers[k]) if k in e.numbers else "" for k in keys] if keys else [_inert(e.text)]
+        writer.writerow(cells)
+    return written.getvalue()
+
+
+def _inert(text: str) -> str:
+    """A spreadsheet runs what begins like a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "@", "\t") or (text[:1] == "-" and not text[1:2].isdigit()) else text
+
+
+_TEX = {
+    **{c: f"\\{c}" for c in "{}$&#_%"},
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$"},
+    **{
+        "±": r"$\pm$",
+        "↑": r"$\uparrow$",
+        "↓": r"$\downarrow$",
+        "→": r"$\to$",
+        "×": r"$\times$",
+        "–": "--",
+        "|": r"$|$",
+    },
+    **{"†": r"$\dagger$", "‡": r"$\ddagger$", "ρ": r"$\rho$", "∇": r"$\nabla$", "²": "$^2$", "*": r"$^{*}$"},
+}
+
+
+def tex(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    >>> tex("a_b & 5 % ± 1")
+    'a\\_b \\& 5 \\% $\\pm$ 1'
+    """
+    return "".join(_TEX.get(c, c) for c in " ".join(text.split()))
+
+
+def to_latex(table: Table) -> str:
+    """A ``table`` for booktabs; struck entries stand in parentheses, intervals are left to the other formats."""
+
+    def entry(e: Entry, row: int) -> str:
+        text = tex(e.text) + tex(e.mark)
+        text = f"({text})" if e.struck and text else text
+        bold = e.best or (row in table.ours and e is table.rows[row][0])
+        return f"\\textbf{{{text}}}" if bold and text else text
+
+    columns = "".join("r" if right else "l" for right in table.numeric)
+    lines = [r"\begin{table}", r"\centering", f"\\caption{{{tex(table.title)}}}"]
+    lines += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(map(tex, table.head)) + r" \\", r"\midrule"]
+    for i, row in enumerate(table.rows):
+        lines.append(" & ".join(entry(e, i) for e in row) + r" \\")
+        if i in table.lines and i + 1 < len(table.rows):
+            lines.append(r"\midrule")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [r"\par\smallskip\footnotesize " + tex(note) for note in table.notes]
+    return "\n".join([r"% \usepackage{booktabs}", *lines, r"\end{table}"]) + "\n"
+
+
+def to_html(table: Table) -> str:
+    """A table that scrolls within itself where it is wider than the page."""
+
+    def entry(e: Entry, tag: str, right: bool) -> str:
+        text = html.escape(e.text)
+        text = f"<s>{text}</s>" if e.struck and text else text
+        text = f"<b>{text}</b>" if e.best and text else text
+        text += f"<sup>{html.escape(e.mark)}</sup>" if e.mark else ""
+        text += f"<small>{html.escape(e.small)}</small>" if e.small else ""
+        return f"<{tag}{' class=n' if right else ''}{' scope=row' if tag == 'th' else ''}>{text}</{tag}>"
+
+    numeric = table.numeric
+    head = "".join(
+        f"<th scope=col{' class=n' if right else ''}>{html.escape(h)}</th>"
+        for h, right in zip(table.head, numeric, strict=True)
+    )
+    body = []
+    for i, row in enumerate(table.rows):
+        kinds = [name for name, rows in (("ours", table.ours), ("line", table.lines)) if i in rows]
+        cells = (entry(e, "td" if k else "th", right) for k, (e, right) in enumerate(zip(row, numeric, strict=True)))
+        label = f' class="{" ".join(kinds)}"' if kinds else ""
+        body.append(f"<tr{label}>{''.join(cells)}</tr>")
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.notes)
+    return (
+        f'<div class="table" tabindex=0><table><caption>{html.escape(table.title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        + (f'<ul class="notes">{notes}</ul>' if notes else "")
+    )

@@ -1,0 +1,77 @@
+"""The page in a real Chromium, without network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync --window-size=1280,900"
+).split()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium, driven by selenium; Debian's packages are chromium and chromium-driver."""
+    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[dev]'")
+    paths = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in paths:
+        pytest.skip("no chromium and chromedriver on this machine: install Debian's chromium and chromium-driver")
+    options = selenium.ChromeOptions()
+    options.binary_location = paths[0]
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = selenium.Chrome(options=options, service=selenium.ChromeService(paths[1]))
+    yield driver
+    driver.quit()
+
+
+def open_page(browser, url, width=1280):
+    """Load it; what the console and the network say."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get("about:blank")  # not the browser's own first page, which asks for its pictures
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    browser.get(url)
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    return browser.get_log("browser"), [u for u in asked if not u.startswith("data:")]
+
+
+def test_the_page_opens_without_network_or_errors(browser, page):
+    console, asked = open_page(browser, page.as_uri())
+    assert browser.title == "synthetic: unlearning report"
+    assert console == []
+    assert asked == [page.as_uri()]
+    widths = browser.execute_script("return [...document.images].map(i => i.complete && i.naturalWidth)")
+    assert len(widths) >= 20
+    assert all(width > 1000 for width in widths)
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_figures_are_drawn_large_enough_to_read(browser, page):
+    """Ten points of a ten-inch figure are 14 CSS pixels at 1000: no fewer than 12 are left."""
+    open_page(browser, page.as_uri())
+    shown = browser.execute_script("return [...document.images].map(i => i.getBoundingClientRect().width)")
+    assert min(shown) >= 1000 * 12 / 14
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_all_of_it_unfolded_fits_the_page(browser, page, width):
+    open_page(browser, page.as_uri(), width)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_that_asks_for_more_would_be_seen(browser, page, tmp_path):
+    """The check above can fail: a picture from elsewhere is asked for, or refused aloud."""
+    text = page.read_text().replace("<h1>", "<img src='other.png'><h1>", 1)
+    broken = tmp_path / "broken.html"
+    broken.write_text(text)
+    console, _ = open_page(browser, broken.as_uri())
+    assert any("Content Security Policy" in entry["message"] for entry in console)

@@ -1,0 +1,250 @@
+"""Bad input becomes one sentence, and the rest stays."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table, write
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.report.claims import claims
+from ofmu_pl.report.collect import KINDS, collect
+from ofmu_pl.report.contents import tables
+from ofmu_pl.report.figures import comparison, details, studies
+from ofmu_pl.report.figures.style import Look
+
+VALUES = dict(TEXT_GOAL, forget_quality=0.5)
+
+
+def run(path, seed=0, **more):
+    """An ordinary run in ``METHOD/version_0`` with ``latest``."""
+    write(path / "version_0/results.json", results(VALUES, TEXT_BEFORE, TEXT_GOAL, seed, **more))
+    (path / "latest").symlink_to("version_0")
+
+
+def test_a_benchmark_is_read_as_it_is_described(bench):
+    bench.experiment("authors", "table", table(), title="TOFU", note="tiny", paper="tab:variance")
+    found = collect(bench.folder)
+    (e,) = found.experiments
+    assert (e.name, e.title, e.kind, e.note, e.paper, e.ours) == (
+        "authors",
+        "TOFU",
+        "table",
+        "tiny",
+        ["tab:variance"],
+        "ofmu",
+    )
+    assert found.problems == []
+    assert len(e.finished) == 36
+    assert e.finished[0].words[:2] == ["fit", "--config"]
+    values = e.values(["forget05"], "npo", "forget_Q_A_Prob")
+    file = bench.folder / "authors/forget05/npo/seed_2/latest/results.json"
+    assert values["forget05", 2] == json.loads(file.read_text())["metrics"]["forget_Q_A_Prob"]["value"]
+    assert list(e.values(["forget05"], "retrained", "model_utility").values()) == [TEXT_GOAL["model_utility"]] * 3
+
+
+def test_a_folder_of_ordinary_runs_is_one_experiment(tmp_path):
+    run(tmp_path / "ofmu")
+    run(tmp_path / "npo", method="NPO")
+    write(tmp_path / "target/version_0/results.json", results(VALUES, {}, {}))
+    (tmp_path / "target/latest").symlink_to("version_0")
+    (tmp_path / "rmu/version_0").mkdir(parents=True)
+    found = collect(tmp_path)
+    (e,) = found.experiments
+    assert list(e.methods) == ["npo", "ofmu"]
+    assert e.ours == "ofmu"
+    assert list(e.scenarios) == [tmp_path.name]
+    assert found.problems == ["The run rmu/version_0 is half-written: left out."]
+
+
+def test_a_newer_half_written_version_is_named_and_the_finished_one_shown(tmp_path):
+    run(tmp_path / "ofmu")
+    newer = tmp_path / "ofmu/version_1"
+    newer.mkdir()
+    os.utime(newer, (2e9, 2e9))
+    found = collect(tmp_path)
+    assert found.problems == ["The run ofmu/version_1 is half-written: version_0 is shown instead."]
+    assert len(found.experiments[0].finished) == 1
+
+
+def test_runs_by_scenario_and_seed_are_found_without_a_manifest(tmp_path):
+    for scenario in ("a", "b"):
+        for seed in (0, 1):
+            run(tmp_path / f"{scenario}/ofmu/seed_{seed}", seed)
+            run(tmp_path / f"{scenario}/ofmu-search-0/seed_{seed}", seed)
+    (e,) = collect(tmp_path).experiments
+    assert {(r.scenario, r.method, r.seed) for r in e.finished} == {(s, "ofmu", k) for s in "ab" for k in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[1]", '{"metrics": 3}', '{"metrics": {"UA": 1}, "before": {}}', "[" * 99999]
+)
+def test_broken_results_are_left_out(bench, content):
+    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    file = bench.folder / "authors/forget05/npo/seed_1/latest/results.json"
+    file.write_text(content)
+    found = collect(bench.folder)
+    assert len(found.experiments[0].finished) == 17
+    assert any(str(file) in p for p in found.problems)
+    assert any("forget05/npo unfinished with seed 1" in p for p in found.problems)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"experiments": 1}'])
+def test_a_broken_manifest_leaves_the_runs(bench, content):
+    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    (bench.folder / "benchmark.json").write_text(content)
+    found = collect(bench.folder)
+    assert len(found.experiments[0].finished) == 18
+    assert found.problems
+
+
+def test_a_broken_experiment_leaves_the_others(bench):
+    bench.experiment("good", "table", table(scenarios=("forget05",)))
+    bench.experiments["bad"] = {"cells": 3}
+    bench.experiments["../worse"] = dict(bench.experiments["good"])
+    bench.save()
+    found = collect(bench.folder)
+    assert [e.name for e in found.experiments] == ["good"]
+    assert len([p for p in found.problems if "is not described as a benchmark does" in p]) == 2
+
+
+def test_a_cell_that_leads_out_of_the_folder_is_not_read(bench):
+    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    bench.experiments["authors"]["cells"][0]["folder"] = "../elsewhere"
+    bench.save()
+    write(bench.folder.parent / "elsewhere/latest/results.json", results(VALUES, TEXT_BEFORE, TEXT_GOAL))
+    found = collect(bench.folder)
+    assert len(found.experiments[0].finished) == 17
+    assert "leads out of" in found.problems[0]
+
+
+def test_two_definitions_are_not_mixed(bench):
+    runs = table(scenarios=("forget05",))
+    strange = results(VALUES, TEXT_BEFORE, TEXT_GOAL, 1, "npo", definition="open_unlearning")
+    runs["forget05", "npo", 1] = strange
+    bench.experiment("authors", "table", runs)
+    found = collect(bench.folder)
+    (e,) = found.experiments
+    assert [(r.method, r.seed, r.definition) for r in e.apart] == [("npo", 1, "open_unlearning")]
+    assert len(e.values(["forget05"], "npo", "model_utility")) == 2
+    assert "exact (17 runs) and open_unlearning (1)" in found.problems[0]
+
+
+def test_a_seed_counts_once(bench):
+    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    cells = bench.experiments["authors"]["cells"]
+    cells.append(dict(cells[0]))
+    bench.save()
+    found = collect(bench.folder)
+    assert len(found.experiments[0].finished) == 18
+    assert "repeats seed 0 of ofmu" in found.problems[0]
+
+
+def test_the_same_weights_under_two_seeds_are_one_sample(bench):
+    runs = table(scenarios=("forget05",), methods={"ofmu": 0.0})
+    runs["forget05", "ofmu", 2]["provenance"]["weights"] = runs["forget05", "ofmu", 0]["provenance"]["weights"]
+    bench.experiment("authors", "table", runs)
+    found = collect(bench.folder)
+    assert [r.seed for r in found.experiments[0].finished] == [0, 1]
+    assert "the very weights" in found.problems[0]
+
+
+def test_failed_unfinished_diverged_and_missing_numbers_are_named(bench):
+    runs = table(scenarios=("forget05",))
+    runs["forget05", "rmu", 1]["metrics"]["model_utility"]["value"] = None
+    runs["forget05", "rmu", 2]["provenance"]["hashes"]["forget"] = "other"
+    failed = [("forget05", "kl", k, "failed", f"KL diverged at {k}.") for k in (0, 1)]
+    failed.append(("forget05", "kl", 2, "unfinished", None))
+    bench.experiment("authors", "table", runs, failed, metrics=["model_utility", "nonsense"])
+    found = collect(bench.folder)
+    assert found.problems == [
+        "authors: 1 of 21 runs have not ended yet.",
+        "authors: forget05/kl failed with seeds 0, 1: KL diverged at 0 (seed 0's words).",
+        "authors: authors/forget05/rmu/seed_1 has no finite model_utility: counted as missing.",
+        "authors: authors/forget05/rmu/seed_2 forgets other rows than the other runs of forget05, seed 2: do not "
+        "compare them.",
+        "authors: no run has the metrics nonsense: their columns are left out.",
+    ]
+    assert found.experiments[0].columns() == ["model_utility"]
+    assert len(found.experiments[0].values(["forget05"], "rmu", "model_utility")) == 2
+
+
+def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared):
+    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    images = table(images=True, methods={"ofmu": 0.0}, scenarios=("classwise",))
+    bench.experiment("digits", "table", images, metrics=["UA", "forget_test_AUC"])
+    theirs = shared / "reference/open-unlearning-tiny/full"
+    only_eval = tmp_path / "only_eval"
+    write(only_eval / "TOFU_EVAL.json", {"model_utility": {"agg_value": 0.25}, "forget_quality": {"agg_value": None}})
+    found = collect(bench.folder, [theirs, only_eval, tmp_path / "nowhere"])
+    text, pictures = found.experiments
+    summary = json.loads((theirs / "TOFU_SUMMARY.json").read_text())
+    assert text.foreign["full"] == ("open_unlearning", summary)
+    assert text.foreign["only_eval"] == ("open_unlearning", {"model_utility": 0.25})
+    assert pictures.foreign == {}
+    assert [p for p in found.problems if "nowhere" in p and "left out" in p]
+
+
+def test_nothing_to_report_is_the_users_error(tmp_path):
+    with pytest.raises(UserError, match="no finished unlearning run"):
+        collect(tmp_path)
+    write(tmp_path / "ofmu/version_0/results.json", results(VALUES, {}, {}))
+    with pytest.raises(UserError, match="no finished unlearning run"):
+        collect(tmp_path)
+
+
+def test_the_helper_covers_every_kind(page):
+    kinds = {e["kind"] for e in json.loads((page.parent.parent / "benchmark.json").read_text())["experiments"].values()}
+    assert kinds == set(KINDS)
+
+
+ODD = (None, 3, "x", [1], {"a": 1}, {"a": {"value": "x", "target": [1], "definition": [1]}})
+
+
+def shown(folder, *figures):
+    """All that a report makes of it, with those figures that read what is odd."""
+    found = collect(folder)
+    for e in found.experiments:
+        tables(e)
+        claims(e)
+        for draw in figures:
+            draw(e, Look(list(e.methods), [e.ours]))
+    return found
+
+
+@pytest.mark.parametrize("key", "definition metrics before reference history provenance cost curves".split())
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_results_of_another_shape_are_survived(bench, key, odd):
+    runs = table(scenarios=("a",), methods={"ofmu": 0.0, "npo": 0.5}, seeds=(0, 1))
+    runs["a", "npo", 1][key] = odd
+    options = {m: {"options": {"model.inner_steps": t}} for m, t in (("ofmu", 1), ("npo", 5))}
+    for kind in ("table", "convergence"):
+        bench.experiment(
+            kind, kind, runs, methods=options, paper=["tab:tofu-llama2-results"], metrics=["model_utility", "a"]
+        )
+    figures = {"history": comparison.course, "curves": studies.convergence, "cost": details.cost}
+    for e in shown(bench.folder, *filter(None, [figures.get(key)])).experiments:
+        assert len(e.values(["a"], "ofmu", "model_utility")) == 2
+
+
+@pytest.mark.parametrize("key", ["draws", "spearman", "seeds", None])
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_analyses_of_another_shape_are_survived(bench, key, odd):
+    for kind in ("udi", "alignment", "ablation"):
+        bench.experiment(kind, kind, table(scenarios=("a",), methods={"ofmu": 0.0}), metrics=["model_utility"])
+        write(bench.folder / kind / "analysis.json", odd if key is None else {key: odd})
+    assert len(shown(bench.folder, studies.udi, studies.thirds).experiments) == 3
+
+
+@pytest.mark.parametrize("key", "title kind paper note metrics ours gradients scenarios methods cells".split())
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_manifests_of_another_shape_are_survived(bench, key, odd):
+    runs = table(scenarios=("a",), methods={"ofmu": 0.0, "npo": 0.5}, seeds=(0, 1))
+    for name in ("good", "odd"):
+        bench.experiment(name, "table", runs, metrics=["model_utility"])
+    bench.experiments["odd"][key] = odd
+    bench.save()
+    found = shown(bench.folder)
+    assert len(found.experiments[0].finished) == 4

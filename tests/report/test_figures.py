@@ -1,0 +1,118 @@
+"""Every figure has named axes, a legend where it needs one, and the same colours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ofmu_pl.report.collect import collect
+from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
+from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
+
+
+@pytest.fixture(scope="module")
+def experiments(page):
+    return {e.name: e for e in collect(page.parent.parent).experiments}
+
+
+LOOK = Look(["ofmu", "npo", "rmu", "new"], ["ofmu"])
+
+
+@pytest.fixture(scope="module")
+def every(experiments):
+    """Figures of all kinds by name."""
+    return dict(_every(experiments))
+
+
+def _every(experiments):
+    with styled():
+        for e in experiments.values():
+            if e.kind in STUDIES:
+                yield e.kind, STUDIES[e.kind][1](e, LOOK)
+        for name in ("authors", "digits", "ablation"):
+            for draw in (comparison.overall_scores, comparison.trade_off):
+                yield f"{name} {draw.__name__}", draw(experiments[name], LOOK)
+            for scenario, figure in comparison.metrics(experiments[name], LOOK).items():
+                yield f"{name} {scenario}", figure
+
+
+def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
+    seen = 0
+    for name, figure in every.items():
+        assert figure is not None, name
+        figure.draw_without_rendering()
+        titles = [figure.get_suptitle(), *(a.get_title(loc="left") for a in figure.axes)]
+        assert any(len(t) > 15 for t in titles), name
+        for axis in (a for a in figure.axes if a.get_visible()):
+            for label, ticks in (
+                (axis.get_xlabel(), axis.get_xticklabels()),
+                (axis.get_ylabel(), axis.get_yticklabels()),
+            ):
+                names = any(t.get_text().isidentifier() for t in ticks)  # an axis of methods needs no other name
+                shared = not any(t.get_text() and t.get_visible() for t in ticks)
+                assert label or names or shared or name == "udi", (name, axis)
+            whole = axis.get_tightbbox()
+            assert whole.x0 >= -1, name
+            assert whole.x1 <= figure.bbox.width + 1, name
+            assert whole.y0 >= -1, name
+            assert whole.y1 <= figure.bbox.height + 1, name
+        seen += 1
+    assert seen >= 7 + 6 + 5
+
+
+@pytest.mark.parametrize(
+    "name", ["authors trade_off", "digits trade_off", "sweep", "convergence", "alignment", "probes"]
+)
+def test_what_is_told_apart_by_colour_has_a_legend(every, name):
+    figure = every[name]
+    assert figure.legends
+    assert len(figure.legends[0].get_texts()) > 1
+
+
+def test_a_method_looks_the_same_in_every_figure_and_as_no_other():
+    look = Look([*KNOWN, "ofmu", "b", "a"], ["ofmu", None])
+    again = Look(["ofmu", "a", "b", *reversed(KNOWN)], ["ofmu"])
+    names = [*KNOWN, "a", "b", "ofmu"]
+    styles = [(look.colour(m), look.marker(m)) for m in names]
+    assert len(set(styles)) == len(names)
+    assert styles == [(again.colour(m), again.marker(m)) for m in names]
+    assert look.colour("ofmu") == OURS
+    assert OURS not in COLOURS
+    assert not {look.marker("before"), look.marker("retrained"), look.marker("ofmu")} & set(MARKERS)
+
+
+def test_the_sweep_has_three_panels_and_a_line_for_each_rho(experiments):
+    with styled():
+        figure = studies.sweep(experiments["sweep"], LOOK)
+    assert [a.get_ylabel() for a in figure.axes] == ["UA (%)", "TA (%)", "avg gap (%)"]
+    labels = {t.get_text() for t in figure.legends[0].get_texts()}
+    assert labels == {"ρ = 0.1", "ρ = 0.5", "ρ = 1", "retrained model"}
+
+
+def test_convergence_draws_the_means(experiments):
+    e = experiments["convergence"]
+    found = studies.norms(e)
+    assert list(found) == [1.0, 2.0, 5.0, 10.0]
+    with styled():
+        figure = studies.convergence(e, LOOK)
+    left, right = figure.axes
+    assert left.get_xscale() == left.get_yscale() == right.get_xscale() == right.get_yscale() == "log"
+    assert np.allclose(left.lines[0].get_ydata(), np.mean(found[1.0], axis=0))
+    assert right.lines[0].get_ydata()[-1] == pytest.approx(np.mean([studies.final(c) for c in found[10.0]]))
+
+
+def test_ratios_of_cost_stand_beside_the_papers(experiments):
+    with styled():
+        figure = details.cost(experiments["cost"], LOOK)
+    labels = {t.get_text() for t in figure.legends[0].get_texts()}
+    assert {"paper, tofu-7b", "paper, llama-7b"} <= labels
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert max(widths) == pytest.approx(16.0)
+
+
+def test_experiments_without_finished_runs_have_no_figures(bench):
+    bench.experiment("e", "table", {}, [("a", "ofmu", 0, "failed", "OFMU diverged.")])
+    for kind in ("table", *STUDIES):
+        bench.experiments["e"]["kind"] = kind
+        bench.save()
+        assert list(pictures(collect(bench.folder).experiments[0], LOOK)) == []

@@ -1,0 +1,161 @@
+"""The command: what it writes, prints and refuses; nothing of others is trusted."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table
+
+from ofmu_pl.cli import main
+from ofmu_pl.report import report
+
+
+class Page(HTMLParser):
+    """Tags with their attributes."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags = []
+        self.text = ""
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_everything_is_written(page):
+    folder = page.parent
+    for ending in ("md", "csv", "tex"):
+        assert len(list((folder / "tables").glob(f"*.{ending}"))) > 30
+    figures = list((folder / "figures").glob("*.png"))
+    assert len(figures) >= 20
+    assert all(f.read_bytes().startswith(b"\x89PNG") for f in figures)
+    images = [a["src"] for tag, a in Page(page).tags if tag == "img"]
+    assert sorted(base64.b64decode(src.partition(",")[2]) for src in images) == sorted(f.read_bytes() for f in figures)
+
+
+def test_the_page_needs_nothing_else(page):
+    for tag, attributes in Page(page).tags:
+        assert tag not in ("script", "iframe", "object", "embed", "base", "form")
+        assert not [name for name in attributes if name.startswith("on")]
+        assert attributes.get("src", "data:").startswith("data:")
+        if tag == "a":
+            assert re.match(r"#|\.\./[\w/.]+/latest/results\.json$", attributes["href"])
+    assert "@import" not in page.read_text()
+    assert "default-src 'none'" in page.read_text()
+
+
+def test_links_lead_to_results_and_sections(page):
+    tags = Page(page).tags
+    ids = [a["id"] for _, a in tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    links = [a["href"] for tag, a in tags if tag == "a"]
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    files = [link for link in links if not link.startswith("#")]
+    assert len(files) > 200
+    assert all((page.parent / link).is_file() for link in files)
+
+
+def test_problems_and_provenance_are_said(page):
+    text = Page(page).text
+    assert "authors: forget01/kl failed with seeds 0, 1, 2: KL diverged in outer iteration 3." in text
+    assert "0 of 3: diverged" in text
+    for fact in ("0123456789abcdef+", "2.15.0", "aa11", "python -m ofmu_pl fit --config configs/digits.yaml"):
+        assert fact in text
+
+
+def test_numbers_are_those_of_the_results(page):
+    path = page.parent / "tables/digits-classwise-results.csv"
+    rows = {r["method"]: r for r in csv.DictReader(path.open())}
+    values = []
+    for seed in range(5):
+        file = page.parent.parent / f"digits/classwise/influence/seed_{seed}/latest/results.json"
+        values.append(json.loads(file.read_text())["metrics"]["UA"]["value"])
+    assert float(rows["influence"]["UA (%)"]) == pytest.approx(sum(values) / 5)
+    assert rows["influence"]["UA (%) n"] == "5"
+    assert float(rows["retrained"]["UA (%)"]) == 100
+
+
+def test_the_same_runs_give_the_same_files(bench):
+    bench.experiment("authors", "table", table(scenarios=("forget05",), seeds=(0, 1)), metrics=["model_utility"])
+    files = []
+    for _ in range(2):
+        folder = report(bench.folder).parent
+        files.append({p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+    assert files[0] == files[1]
+    assert not list(bench.folder.glob(".*"))
+
+
+def test_names_of_others_are_text(bench):
+    bad = "<img src=x onerror=alert(1)>|&_$%#{}"
+    run = results(dict(TEXT_GOAL), TEXT_BEFORE, TEXT_GOAL)
+    run["provenance"]["git"] = bad
+    bench.experiment(
+        "e", "table", {("a", "m", 0): run}, title=bad, note=bad, paper=[bad], metrics=["model_utility", bad]
+    )
+    entry = bench.experiments["e"]
+    entry["methods"] = {bad: {"options": {bad: bad}, "searched": {bad: {"choice": bad}}}}
+    entry["scenarios"] = {bad: {}}
+    entry["cells"][0] |= {"method": bad, "scenario": bad}
+    entry["cells"].append(entry["cells"][0] | {"seed": 1, "status": "failed", "error": bad})
+    bench.name = bad
+    bench.save()
+    page = report(bench.folder)
+    assert [a for tag, a in Page(page).tags if tag == "img" and "onerror" in a] == []
+    assert Page(page).text.count("onerror") > 5
+    assert all(re.fullmatch(r"[\w.-]+", p.name) for p in page.parent.rglob("*"))
+
+
+def test_quickstart_runs_and_their_way(tmp_path, capsys):
+    history = [{"step": s, "metrics": {m: {"value": v} for m, v in
+               (("forget_Q_A_Prob", 0.9 - s / 20), ("retain_Q_A_Prob", 0.95))}} for s in (5, 10)]  # fmt: skip
+    more = {"retain_Q_A_Prob": 0.9}
+    content = results(TEXT_GOAL | more, TEXT_BEFORE | more, TEXT_GOAL | more, history=history)
+    path = tmp_path / "quickstart/ofmu/version_0/results.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    (path.parent.parent / "latest").symlink_to("version_0")
+    main(["report", str(tmp_path / "quickstart")])
+    folder = tmp_path / "quickstart/report"
+    assert {p.stem for p in (folder / "figures").glob("*.png")} >= {"runs-course", "runs-trade-off"}
+    out = capsys.readouterr().out
+    assert f"Report: {folder / 'index.html'}" in out
+    assert "ofmu" in out
+
+
+def test_foreign_folders_on_the_command_line(bench, tmp_path, capsys):
+    bench.experiment("authors", "table", table(scenarios=("forget05",)), metrics=["model_utility"])
+    for name, value in (("one", 0.25), ("two", 0.75)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "TOFU_SUMMARY.json").write_text(json.dumps({"model_utility": value}))
+    main(["report", str(bench.folder), "--foreign", str(tmp_path / "one"), str(tmp_path / "two")])
+    rows = {
+        r["method"]: r for r in csv.DictReader((bench.folder / "report/tables/authors-forget05-results.csv").open())
+    }
+    assert rows["one [open_unlearning]"]["model utility"] == "0.25"
+    assert rows["two [open_unlearning]"]["runs"] == "foreign"
+    assert (
+        "under its definition, ours are under 'exact'"
+        in (bench.folder / "report/tables/authors-forget05-results.md").read_text()
+    )
+    assert "one [open_unlearning]" in capsys.readouterr().out
+
+
+def test_refusals_are_one_sentence(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(tmp_path)])
+    assert stop.value.code == 1
+    assert "no finished unlearning run" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(tmp_path), "--nonsense", "1"])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "report --help" in line

@@ -1,0 +1,146 @@
+"""Statistics against hand-worked numbers and against each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table
+from scipy import stats
+
+from ofmu_pl.report.collect import collect
+from ofmu_pl.report.derived import costs
+from ofmu_pl.report.statistics import compare, distance, holm, merit, overall, paired, ranks, spread
+
+
+def experiment(bench, values, **more):
+    """One scenario; ``values``: metric values by method, one a seed."""
+    runs = {
+        ("a", m, seed): results(dict(TEXT_GOAL, **v), TEXT_BEFORE, TEXT_GOAL, seed, m)
+        for m, by_seed in values.items()
+        for seed, v in enumerate(by_seed)
+    }
+    bench.experiment("e", "table", runs, **more)
+    return collect(bench.folder).experiments[0]
+
+
+def test_spread():
+    s = spread([1.0, 2.0, 6.0])
+    assert (s.n, s.mean, s.std) == (3, 3.0, pytest.approx(math.sqrt(7)))
+    assert 1.0 <= s.low < s.mean < s.high <= 6.0
+    assert spread([1.0, 2.0, 6.0]) == s
+    assert math.isnan(spread([4.0]).std)
+    assert spread([]).n == 0
+
+
+@pytest.mark.parametrize(("n", "least"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
+def test_the_sign_flip_test_is_exact(n, least):
+    """All differences on one side give the least p there is."""
+    d = np.arange(1.0, n + 1)
+    p_t, p_sign, low, high = paired(d)
+    assert p_sign == pytest.approx(least)
+    assert p_t == pytest.approx(stats.ttest_rel(d, np.zeros(n)).pvalue)
+    assert low < d.mean() < high
+    assert paired(-d)[1] == pytest.approx(least)
+
+
+def test_the_sign_flip_test_counts_by_hand():
+    """Of 8 sign patterns of (1, 2, -1), means at least as large as 2/3: +++, ++-, -++ ... counted two-sided."""
+    d = [1.0, 2.0, -1.0]
+    sums = [sum(s * x for s, x in zip(signs, d, strict=True)) for signs in np.ndindex(2, 2, 2)]
+    sums = [sum((1 if s else -1) * x for s, x in zip(signs, d, strict=True)) for signs in np.ndindex(2, 2, 2)]
+    above, below = sum(s >= 2 for s in sums), sum(s <= 2 for s in sums)
+    assert paired(d)[1] == pytest.approx(min(1.0, 2 * min(above, below) / 8))
+
+
+def test_differences_that_do_not_vary_have_no_t_test():
+    p_t, _, low, high = paired([0.5, 0.5, 0.5])
+    assert math.isnan(p_t)
+    assert (low, high) == (0.5, 0.5)
+    assert math.isnan(paired([1.0])[0])
+
+
+def test_holm_against_the_definition():
+    p = [0.01, 0.04, float("nan"), 0.03, 0.005]
+    assert holm(p)[4] == pytest.approx(0.02)
+    assert holm(p)[0] == pytest.approx(0.03)
+    assert holm(p)[3] == holm(p)[1] == pytest.approx(0.06)
+    assert math.isnan(holm(p)[2])
+
+
+def test_merit_knows_targets_and_directions(bench):
+    e = experiment(bench, {"ofmu": [{"forget_truth_ratio": 0.5, "model_utility": 0.9, "forget_quality_D": 0.2}]})
+    key = ("a", 0)
+    assert merit(e, ["a"], "ofmu", "forget_truth_ratio")[key] == pytest.approx(-0.1)  # to 0.6, the retrained model's
+    assert merit(e, ["a"], "ofmu", "model_utility")[key] == 0.9
+    assert merit(e, ["a"], "ofmu", "forget_quality_D")[key] == pytest.approx(-0.2)
+
+
+def test_ours_is_compared_with_each_by_seed(bench):
+    """Seeds differ by far more than methods: only a paired test sees it."""
+    base = [0.3, 0.5, 0.7, 0.9]
+    noise = [0.001, -0.001, 0.002, 0.0]
+    e = experiment(
+        bench,
+        {
+            "ofmu": [{"model_utility": x} for x in base],
+            "npo": [{"model_utility": x - 0.05 + n} for x, n in zip(base, noise, strict=True)],
+            "rmu": [{"model_utility": x + 0.05 + n} for x, n in zip(base, noise, strict=True)],
+            "kl": [{"model_utility": x + 40 * n} for x, n in zip(base, noise, strict=True)],
+        },
+    )
+    found = {c.other: c for c in compare(e, ["a"], "model_utility")}
+    assert {m: c.verdict for m, c in found.items()} == {"npo": 1, "rmu": -1, "kl": 0}
+    assert found["npo"].difference == pytest.approx(0.05, abs=1e-3)
+    assert found["npo"].least == 0.125
+    assert found["npo"].p_sign == 0.125
+    assert all(c.p_holm >= c.p_t for c in found.values())
+    assert stats.ttest_ind([0.3, 0.5, 0.7, 0.9], [0.25, 0.45, 0.65, 0.85]).pvalue > 0.5
+
+
+def test_forget_quality_is_tested_by_its_distance(bench):
+    e = experiment(bench, {"ofmu": [{}] * 3, "npo": [{}] * 3})
+    assert {c.metric for c in compare(e, ["a"], "forget_quality")} == {"forget_quality_D"}
+
+
+def test_ranks_and_friedman(bench):
+    values = {"ofmu": [0.9, 0.8, 0.9], "npo": [0.7, 0.7, 0.7], "kl": [0.7, 0.5, 0.3], "rmu": [0.1, 0.2]}
+    e = experiment(bench, {m: [{"model_utility": x} for x in v] for m, v in values.items()})
+    found = ranks(e, ["a"], ["model_utility"])
+    assert found.mean == {"ofmu": 1.0, "npo": pytest.approx(6.5 / 3), "kl": pytest.approx(8.5 / 3)}  # rmu lacks a seed
+    expected = stats.friedmanchisquare([1, 1, 1], [2.5, 2, 2], [2.5, 3, 3]).pvalue
+    assert found.friedman == pytest.approx(expected)
+
+
+def test_distance_to_the_retrained_model(bench):
+    e = experiment(bench, {"ofmu": [{"forget_truth_ratio": 0.5, "model_utility": 0.87}]})
+    found = distance(e, ["a"], "ofmu", ["forget_truth_ratio", "model_utility"])
+    assert found == {("a", 0): pytest.approx(0.1)}
+    assert distance(e, ["a"], "retrained", ["forget_truth_ratio"]) == {("a", 0): 0.0}
+
+
+def test_distance_takes_per_cent_as_hundredths(bench):
+    bench.experiment("images", "table", table(images=True, methods={"ofmu": 0.5}, scenarios=("a",), seeds=(0,)))
+    (e,) = collect(bench.folder).experiments
+    gap = abs(e.values(["a"], "ofmu", "UA")["a", 0] - 100.0)
+    assert distance(e, ["a"], "ofmu", ["UA", "avg_gap"]) == {("a", 0): pytest.approx(gap / 100)}
+
+
+def test_overall_is_the_librarys_score_by_seed(bench):
+    values = {"ofmu": [{"forget_quality": 0.5, "model_utility": 0.6, "forget_truth_ratio": 0.6}],
+              "npo": [{"forget_quality": 0.1, "model_utility": 0.3, "forget_truth_ratio": 0.3}]}  # fmt: skip
+    e = experiment(bench, values)
+    assert overall(e, ["a"]) == {"ofmu": {("a", 0): 1.0}, "npo": {("a", 0): pytest.approx(0.4)}}
+
+
+def test_costs_are_ratios_to_the_ascent_of_the_same_seed(bench):
+    runs = table(scenarios=("a",), methods={"ofmu": 0, "grad_ascent": 1}, seeds=(0, 1))
+    for (_, method, seed), run in runs.items():
+        run["cost"] |= {"training_seconds": (1 + seed) * (60.0 if method == "ofmu" else 2.0), "peak_memory_bytes": 3e9}
+        run["provenance"]["steps"] = 10 if method == "ofmu" else 1
+    bench.experiment("cost", "cost", runs)
+    (e,) = collect(bench.folder).experiments
+    found = costs(e, ["a"], "ofmu")
+    assert list(found["time_over_GA_step"].values()) == [3.0, 3.0]
+    assert list(found["peak_memory_over_GA"].values()) == [1.0, 1.0]
