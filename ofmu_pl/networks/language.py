@@ -94,9 +94,13 @@ class CausalLM(Network):
             folder = Path(self.path).expanduser()
             try:
                 config = AutoConfig.from_pretrained(
-                    folder if folder.is_dir() else self.path, local_files_only=folder.is_dir() or offline()
+                    folder if folder.is_dir() else self.path,
+                    local_files_only=folder.is_dir() or offline(),
+                    trust_remote_code=False,
                 )
-                model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+                model = AutoModelForCausalLM.from_config(
+                    config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+                )
             except (OSError, ValueError, KeyError, TypeError) as error:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise UserError(
