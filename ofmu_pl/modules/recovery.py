@@ -44,23 +44,21 @@ class Recovery:
         """
         state = self._keep(module)
         while True:
-            # The errors' tracebacks hold the failed iteration's tensors: they must be gone before the next attempt.
+            scale = self.step_scale
             try:
                 return iteration()
             except DivergedError as error:
                 if 2**-self.rollbacks >= self.step_scale:
                     raise
-                said = str(error)
+                scale /= 2
+                said = f"Taken back, steps are {scale:g} of what they were from here on: {error}"
             except torch.OutOfMemoryError as error:
                 said = _smaller(module, error)
-                self._restore(module, state)
-                torch.cuda.empty_cache()
-                rank_zero_warn(said)
-                continue
-            scale = self.step_scale / 2
+            # Here, not above: an error's traceback holds the failed iteration's tensors.
             self._restore(module, state)
             self.step_scale = scale
-            rank_zero_warn(f"Taken back, steps are {self.step_scale:g} of what they were from here on: {said}")
+            torch.cuda.empty_cache()
+            rank_zero_warn(said)
 
     @contextmanager
     def step(self, optimizer: Optimizer, check: Callable[..., None]) -> Iterator[None]:

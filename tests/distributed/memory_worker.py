@@ -4,7 +4,6 @@ import gc
 import sys
 from pathlib import Path
 
-import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.tensor import DTensor
@@ -12,6 +11,9 @@ from torch.distributed.tensor import DTensor
 from ofmu_pl.data import Authors
 from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from modules.training import quiet_trainer
 
 CONFIG = {
     "model_type": "llama",
@@ -63,17 +65,10 @@ def main(strategy, file):
     sharded = ModelParallelStrategy(
         data_parallel_size=2, tensor_parallel_size=1, process_group_backend="gloo", save_distributed_checkpoint=False
     )
-    trainer = pl.Trainer(
-        accelerator="cpu",
+    trainer = quiet_trainer(
+        2,  # in the second the optimizer has its state
         devices=1 if strategy == "one" else 2,
         strategy="auto" if strategy == "one" else sharded,
-        max_steps=2,  # in the second the optimizer has its state
-        max_epochs=-1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
         use_distributed_sampler=False,
     )
     trainer.fit(module, datamodule=data(module))

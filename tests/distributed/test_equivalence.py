@@ -6,13 +6,12 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from cli.test_faults import flip_a_bit
+from distributed.launch import launch
 
 from ofmu_pl.checkpoints import require_sound
 from ofmu_pl.errors import UserError
@@ -44,10 +43,14 @@ class Runs:
         self.folder = folder
         alone = dict.fromkeys((method, "one") for method, *_ in EQUAL)
         together = dict.fromkeys([(m, s) for m, s, _ in EQUAL] + [(m, s) for m, s, _ in SAME_RANKS])
-        self._start(1, [self._words(*run) for run in alone])
+        launch(WORKER, 1, json.dumps([self._words(*run) for run in alone]))
         resumed = [r for r in RESUMED + SAME_RANKS if r[2] != "one"]
-        self._start(2, [self._words(*run) for run in together] + [self._words(m, s, f) for m, f, s in resumed])
-        self._start(1, [self._words(m, s, f) for m, f, s in RESUMED if s == "one"])
+        launch(
+            WORKER,
+            2,
+            json.dumps([self._words(*run) for run in together] + [self._words(m, s, f) for m, f, s in resumed]),
+        )
+        launch(WORKER, 1, json.dumps([self._words(m, s, f) for m, f, s in RESUMED if s == "one"]))
 
     def _words(self, method, strategy, first=None):
         return [
@@ -59,18 +62,6 @@ class Runs:
 
     def _file(self, method, strategy, first):
         return self.folder / f"{method}-{strategy}{f'-after-{first}' if first else ''}.pt"
-
-    def _start(self, ranks, runs):
-        launcher = [] if ranks == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
-        done = subprocess.run(
-            [sys.executable, *launcher, WORKER, json.dumps(runs)],
-            check=False,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
 
     def __call__(self, method, strategy, first=None):
         return torch.load(self._file(method, strategy, first))

@@ -1,11 +1,9 @@
 """Under FSDP2 a rank holds its share of everything as long as a parameter, and that is what the plan says."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from distributed.launch import launch
 from distributed.memory_worker import data, method
 
 from ofmu_pl.experiments.rehearsal import Processes, rehearse
@@ -15,16 +13,7 @@ WORKER = str(Path(__file__).parent / "memory_worker.py")
 
 def measured(strategy, folder):
     """Bytes of the fullest rank: parameters, optimizer state, the engine's vectors."""
-    launcher = [] if strategy == "one" else ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [sys.executable, *launcher, WORKER, strategy, str(folder / strategy)],
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    launch(WORKER, 1 if strategy == "one" else 2, strategy, str(folder / strategy))
     ranks = [int(path.read_text()) for path in folder.glob(f"{strategy}-*")]
     assert len(ranks) == (1 if strategy == "one" else 2)
     return max(ranks)
@@ -32,7 +21,6 @@ def measured(strategy, folder):
 
 def test_two_ranks_hold_half_each_and_the_plan_knows(tmp_path):
     bytes_of = {strategy: measured(strategy, tmp_path) for strategy in ("one", "fsdp2")}
-    print(bytes_of, bytes_of["fsdp2"] / bytes_of["one"])
     assert bytes_of["fsdp2"] <= 0.55 * bytes_of["one"]
     for strategy, processes in (("one", Processes()), ("fsdp2", Processes(2, sharded=True))):
         module = method()

@@ -17,7 +17,7 @@ from ofmu_pl.modules import NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from modules.training import TINY
+from modules.training import TINY, quiet_trainer
 
 
 class Double:
@@ -101,18 +101,13 @@ def main(method, strategy, file, checkpoint=None):
     keep = ModelCheckpoint(
         Path(file).parent, every_n_train_steps=4, save_top_k=-1, filename=f"{Path(file).stem}-{{step}}"
     )
-    trainer = pl.Trainer(
-        accelerator="cpu",
+    trainer = quiet_trainer(
+        8,
         devices=1 if strategy == "one" else 2,
         strategy=strategies[strategy](),
         plugins=[WholeFiles()],
-        max_steps=8,
-        max_epochs=-1,
-        logger=False,
         callbacks=[seen, keep],
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
+        enable_checkpointing=True,
         use_distributed_sampler=False,
     )
     torch.manual_seed(0)

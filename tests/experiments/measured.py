@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import torch
-from lightning.pytorch import Trainer
+from modules.training import quiet_trainer
 from torch.profiler import ProfilerActivity, profile
 
 from ofmu_pl.data import Authors, Digits
@@ -36,19 +36,7 @@ def peak(module, data, folder, precision="32-true"):
         module.reference_nll[stream] = torch.zeros(data.batch_size)
     gc.collect()  # what dies during the profile and was born before would be subtracted
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        trainer = Trainer(
-            accelerator="cpu",
-            devices=1,
-            precision=precision,
-            max_steps=2,
-            max_epochs=-1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            limit_val_batches=0,
-        )
-        trainer.fit(module, datamodule=data)
+        quiet_trainer(2, precision=precision).fit(module, datamodule=data)
     profiler.export_chrome_trace(str(Path(folder) / "trace.json"))
     events = json.loads((Path(folder) / "trace.json").read_text())["traceEvents"]
     memory = sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"])

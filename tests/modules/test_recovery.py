@@ -106,6 +106,15 @@ def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, 
     assert torch.equal(weights(module), weights(small))
 
 
+def test_a_divergence_is_not_forgotten_when_memory_runs_out_next(monkeypatch):
+    Poison(monkeypatch, 6)  # the end of the first attempt
+    Memory(monkeypatch, rows=2, call=6)  # the second and later ones
+    module = ofmu(rollbacks=1)
+    with pytest.warns(UserWarning, match="micro-batches of 2 samples"):
+        train(module, steps=1)
+    assert module.recovery.step_scale == 0.5
+
+
 def test_not_even_one_sample_fits(monkeypatch):
     Memory(monkeypatch, rows=0)
     with pytest.warns(UserWarning, match="Out of memory"), pytest.raises(UserError, match="Not even one sample fits"):

@@ -22,22 +22,22 @@ def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", **
 
 def fit(module, data, steps, callbacks=(), ckpt_path=None, precision="32-true"):
     """Run a method quietly, its network initialised alike each time; returns the trainer."""
-    trainer = Trainer(
-        accelerator="cpu",
-        devices=1,
-        max_steps=steps,
+    trainer = quiet_trainer(
+        steps,
         precision=precision,
-        max_epochs=-1,
-        logger=False,
         callbacks=list(callbacks),
         enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
     )
     torch.manual_seed(0)
     trainer.fit(module, datamodule=data, ckpt_path=ckpt_path)
     return trainer
+
+
+def quiet_trainer(steps, **options):
+    """On the CPU; nothing is shown, logged or saved that ``options`` do not ask for."""
+    quiet = {"accelerator": "cpu", "devices": 1, "max_steps": steps, "max_epochs": -1, "limit_val_batches": 0}
+    quiet |= dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return Trainer(**quiet | options)
 
 
 def weights(module):
