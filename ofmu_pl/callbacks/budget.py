@@ -18,11 +18,16 @@ class GradientBudget(pl.Callback):
 
     def __init__(self, gradients: float) -> None:
         self.gradients = gradients
+        self._spent = self._dearest = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count (a resumed run has spent something already)."""
+        self._spent = float(pl_module.gradient_evaluations)  # type: ignore[arg-type]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop if one more iteration, as dear as the mean of those before, would not fit.
+        """Stop if one more iteration, as dear as the dearest before, would not fit.
 
         Raises:
             UserError: Not even one iteration fits.
@@ -33,5 +38,6 @@ class GradientBudget(pl.Callback):
                 f"One iteration of {type(pl_module).__name__} takes {spent:.0f} gradients, the budget is "
                 f"{self.gradients:.0f}: give a larger one."
             )
-        if spent + spent / trainer.global_step > self.gradients:
+        self._dearest, self._spent = max(self._dearest, spent - self._spent), spent
+        if spent + self._dearest > self.gradients:
             trainer.should_stop = True

@@ -15,11 +15,12 @@ products of one loss each, linear in its data.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ofmu_pl.core.derivatives import Engine, Loss, hvp
 from ofmu_pl.core.similarity import Cosine
-from ofmu_pl.core.vectors import Vector, add_, clip_, norm, scale_, zeros_like
+from ofmu_pl.core.vectors import Vector, add_, clip_, dot, norm, scale_, zeros_like
 
 
 class Phi:
@@ -89,12 +90,13 @@ class OuterGradient:
 
     Attributes:
         retain: g_r, the gradient of the retain loss on B_r'.
-        penalty: ``2 rho Hess(Phi) grad Phi``, clipped if asked.
+        penalty: ``2 rho Hess(Phi) grad Phi``, clipped or left out if asked.
         loss_f: L_f on B_f'.
         loss_r: L_r on B_r'.
         similarity: s on (B_f', B_r').
         grad_phi_norm: |grad Phi|.
         penalty_norm: |2 rho Hess(Phi) grad Phi| before clipping.
+        curvature: ``<v, Hess(Phi) v> / |v|^2`` along v = grad Phi; 0 without a penalty.
     """
 
     retain: Vector
@@ -104,6 +106,7 @@ class OuterGradient:
     similarity: float
     grad_phi_norm: float
     penalty_norm: float
+    curvature: float
 
     def total_(self) -> Vector:
         """``grad F = g_r + penalty``, in place of ``retain``."""
@@ -119,6 +122,7 @@ def outer_gradient(
     beta: float,
     floor: float = 0.0,
     penalty_clip: float | None = None,
+    concave_only: bool = False,
 ) -> OuterGradient:
     """The gradient of F at the parameters' values of now, with one g_r for both of its uses.
 
@@ -133,19 +137,26 @@ def outer_gradient(
         beta: Weight of the similarity.
         floor: Floor of the norms inside the similarity.
         penalty_clip: The penalty's norm is kept at or below this multiple of |g_r|; ``None`` leaves it.
+        concave_only: Leave the penalty out where ``curvature`` is positive. Its step changes Phi by
+            ``-2 eta_out rho <v, Hess(Phi) v>`` to first order: where Phi curves upwards it takes back what the ascent
+            gained, since the stationary point that it seeks is then a minimum of Phi.
     """
     phi = Phi(engine, forget, retain, beta, floor, order=3 if rho else 2)
     parts = phi.f.value, phi.r.value, phi.sim.value
     g_r = phi.r.gradient
     v = phi.gradient()
+    size = norm(v)
     if not rho:
-        return OuterGradient(g_r, zeros_like(g_r), *parts, norm(v), 0.0)
+        return OuterGradient(g_r, zeros_like(g_r), *parts, size, 0.0, 0.0)
     if engine.first_order:
         del phi  # its g_f is not needed again, and memory peaks in the next line
         penalty = engine.along(lambda: Phi(engine, forget, retain, beta, floor).gradient(), v, base=v)
     else:
         penalty = phi.hessian_vector(v)
+    curvature = dot(v, penalty) / size**2 if size else 0.0
     scale_(penalty, 2 * rho)
     limit = None if penalty_clip is None else penalty_clip * norm(g_r)
     penalty_norm = clip_(penalty, limit)
-    return OuterGradient(g_r, penalty, *parts, norm(v), penalty_norm)
+    if concave_only and curvature > 0:
+        penalty = zeros_like(penalty)
+    return OuterGradient(g_r, penalty, *parts, size, penalty_norm, curvature)

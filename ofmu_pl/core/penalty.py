@@ -48,16 +48,19 @@ class Penalty:
         self.gamma, self.unit, self.cap, self.rule, self.shrink = gamma, unit, cap, rule, shrink
         self._previous_norm: float | None = None
 
-    def update(self, grad_phi_norm: float, epoch_ends: bool) -> None:
-        """Move on by one outer iteration whose |grad Phi| was ``grad_phi_norm``."""
+    def update(self, grad_phi_norm: float | None, epoch_ends: bool) -> None:
+        """Move on by one outer iteration whose |grad Phi| was ``grad_phi_norm`` (``None``: it was not computed)."""
         if self.unit == "epoch" and not epoch_ends:
             return
-        stalled = self._previous_norm is None or grad_phi_norm > self.shrink * self._previous_norm
+        if grad_phi_norm is None:
+            stalled = False
+        else:
+            stalled = self._previous_norm is None or grad_phi_norm > self.shrink * self._previous_norm
+            self._previous_norm = grad_phi_norm
         if self.rule == "geometric" or stalled:
             self.rho *= self.gamma
             if self.cap is not None:
                 self.rho = min(self.rho, self.cap)
-        self._previous_norm = grad_phi_norm
 
     def state_dict(self) -> dict[str, float | None]:
         """What a resumed run needs."""

@@ -6,7 +6,8 @@ r"""OFMU (paper, Algorithm 1): T ascent steps on Phi, then one penalised descent
 
 Run as printed the algorithm diverges (research/feasibility.md, section 6; ``configs/methods/ofmu_literal.yaml`` shows
 it). Six arguments keep it stable, and ``null`` switches each off: ``rho_max``, ``penalty_clip``, ``forget_ceiling``,
-``norm_floor``, ``inner_clip`` and ``gradient_clip``.
+``norm_floor``, ``inner_clip`` and ``gradient_clip``. A seventh, ``concave_only``, keeps the penalty from undoing the
+ascent, and ``higher_order_every`` computes what needs second and third derivatives in some iterations only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.preflight import preflight
-from ofmu_pl.core.vectors import Vector
+from ofmu_pl.core.vectors import Vector, norm
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
@@ -50,6 +51,9 @@ class OFMU(UnlearningModule):
         scheme: Of finite differences: ``forward`` (28 gradients an outer iteration at T=5) or ``central`` (48).
         similarity_every: Inner steps between two computations of the decorrelation direction (1: the paper; 5 saves
             nearly half of the time at T=5).
+        higher_order_every: Outer iterations between two that are whole (1: the paper). Those between ascend on L_f and
+            descend on L_r alone, at T + 1 gradients; the penalty of a whole one counts for all of them, rho times
+            this ("lazy regularisation": a regulariser needs fewer looks than the loss).
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
         audit: Compare the engine with an independent one before the first iteration, on 4 samples a side.
         rho_max: Cap of rho; ``null`` as printed (then rho overflows).
@@ -59,6 +63,8 @@ class OFMU(UnlearningModule):
             guess, beyond which nothing is left to forget; ``null`` as printed (then L_f grows without bound).
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.
+        concave_only: Leave the penalty out where Phi curves upwards along grad Phi; ``false`` as printed (then it pulls
+            back to where Phi is stationary because nothing is forgotten yet).
         optimizer: Of the outer step (paper: AdamW at 1e-5).
         scheduler: Of the outer learning rate, stepped once an outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
@@ -81,6 +87,7 @@ class OFMU(UnlearningModule):
         engine: Literal["autograd", "finite_difference"] = "autograd",
         scheme: Literal["forward", "central"] = "forward",
         similarity_every: int = 1,
+        higher_order_every: int = 1,
         stationarity_tol: float | None = None,
         audit: bool = False,
         rho_max: float | None = 1.0,
@@ -88,20 +95,23 @@ class OFMU(UnlearningModule):
         forget_ceiling: float | Literal["uniform"] | None = "uniform",
         norm_floor: float | None = 1e-4,
         inner_clip: float | None = 1.0,
+        concave_only: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(network, **kwargs)
-        if inner_steps < 1 or similarity_every < 1 or beta < 0:
+        if min(inner_steps, similarity_every, higher_order_every) < 1 or beta < 0:
             raise UserError(
-                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, beta={beta} is out of "
-                "range: set inner_steps and similarity_every to 1 or more, and beta to 0 or more."
+                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, higher_order_every="
+                f"{higher_order_every}, beta={beta} is out of range: set the first three to 1 or more, and beta to 0 or "
+                "more."
             )
         self.inner_steps, self.inner_lr, self.inner_clip = inner_steps, inner_lr, inner_clip
         self.beta, self.norm_floor = beta, norm_floor or 0.0
         self.penalty = Penalty(rho_0, gamma, rho_unit, rho_max, rho_rule)
-        self.penalty_clip = penalty_clip
+        self.penalty_clip, self.concave_only = penalty_clip, concave_only
         self.engine_name, self.scheme = engine, scheme
-        self.similarity_every, self.stationarity_tol, self.audited = similarity_every, stationarity_tol, not audit
+        self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
+        self.stationarity_tol, self.audited = stationarity_tol, not audit
         self.forget_ceiling = forget_ceiling
         self.engine: Engine | None = None
         self._evaluations_before = 0.0
@@ -136,10 +146,11 @@ class OFMU(UnlearningModule):
             "norm_floor": self.norm_floor or None,
             "inner_clip": self.inner_clip,
             "gradient_clip": self.gradient_clip,
+            "concave_only": self.concave_only or None,
         }
         off = [name for name, value in safeguards.items() if value is None]
         if off:
-            return f"switch the safeguards on that are null here ({', '.join(off)})"
+            return f"switch the safeguards on that are off here ({', '.join(off)})"
         return "lower --model.inner_lr or the optimizer's rate"
 
     def on_train_start(self) -> None:
@@ -165,27 +176,38 @@ class OFMU(UnlearningModule):
         losses = [
             (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
+        whole = self.trainer.global_step % self.higher_order_every == 0
         steps = ascend(
             self.engine,
             losses[:-1],
             self.inner_lr * self.recovery.step_scale,
-            self.beta,
+            self.beta if whole else 0.0,
             self.norm_floor,
             self.inner_clip,
             self.similarity_every,
         )
+        scalars |= {"inner/L_f": steps[0].loss_f, "inner/grad_Phi": steps[0].grad_phi_norm, "rho": self.penalty.rho}
+        if not whole:
+            retain = self.engine.expand(losses[-1][1], order=1)
+            self.penalty.update(None, epoch_ends=self.trainer.is_last_batch)
+            return retain.gradient, scalars | {"L_r": retain.value, "grad_L_r": norm(retain.gradient)}
         outer = outer_gradient(
-            self.engine, *losses[-1], self.penalty.rho, self.beta, self.norm_floor, self.penalty_clip
+            self.engine,
+            *losses[-1],
+            self.penalty.rho * self.higher_order_every,
+            self.beta,
+            self.norm_floor,
+            self.penalty_clip,
+            self.concave_only,
         )
         scalars |= {
             "L_f": outer.loss_f,
             "L_r": outer.loss_r,
             "Sim": outer.similarity,
             "grad_Phi": outer.grad_phi_norm,
-            "rho": self.penalty.rho,
+            "grad_L_r": norm(outer.retain),
             "penalty": outer.penalty_norm,
-            "inner/L_f": steps[0].loss_f,
-            "inner/grad_Phi": steps[0].grad_phi_norm,
+            "curvature": outer.curvature,
         }
         self.penalty.update(outer.grad_phi_norm, epoch_ends=self.trainer.is_last_batch)
         if self.stationarity_tol is not None and outer.grad_phi_norm <= self.stationarity_tol:

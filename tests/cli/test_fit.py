@@ -94,6 +94,7 @@ def test_stop_and_resume_ends_with_the_same_bits(fit):
     """Over the border of an epoch (2 iterations) and in the middle of one."""
     options = ["--trainer.max_steps", "5", "--model.optimizer", "torch.optim.AdamW", "--model.optimizer.lr", "0.001"]
     options += ["--model.scheduler", "torch.optim.lr_scheduler.LinearLR", "--model.rho_rule", "adaptive"]
+    options += ["--model.higher_order_every", "2"]
     whole = fit(*options)
     for stop in ("2", "3"):
         options[1] = stop

@@ -103,6 +103,23 @@ def test_penalty_clip_is_relative_to_the_retain_gradient(case):
     assert norm(clipped.penalty) == pytest.approx(0.1 * norm(clipped.retain))
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_penalty_is_left_out_where_phi_curves_upwards(sign):
+    """L_f = sign/2 |x - a|_A^2 with A positive definite: v'Av / v'v by hand; only the concave one keeps its penalty."""
+    x, (A, a), (B, b) = quadratic()
+    forget, retain = [lambda: sign * 0.5 * (x - a) @ A @ (x - a)], [lambda: 0.5 * (x - b) @ B @ (x - b)]
+    ours, whole = (
+        outer_gradient(Autograd([x]), forget, retain, 0.3, beta=0.0, concave_only=only) for only in (True, False)
+    )
+    v = sign * A @ (x - a).detach()
+    assert ours.curvature == pytest.approx(float(sign * (v @ A @ v) / (v @ v)), rel=1e-12)
+    assert ours.curvature == whole.curvature
+    assert ours.penalty_norm == pytest.approx(norm(whole.penalty)), "the telemetry tells what was left out"
+    assert norm(ours.penalty) == (0.0 if sign > 0 else norm(whole.penalty))
+    step = float(v @ whole.penalty[0])
+    assert (step > 0) == (sign > 0), "descent along the penalty lowers Phi where it is convex, and raises it elsewhere"
+
+
 @pytest.mark.parametrize(("every", "evaluations"), [(1, 20), (5, 8)])
 def test_work_of_an_outer_iteration_by_differences(case, every, evaluations):
     engine = FiniteDifference(case.parameters)

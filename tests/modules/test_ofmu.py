@@ -1,9 +1,13 @@
 """The module's own logic, without a command line."""
 
+from itertools import accumulate
+
 import pytest
 import torch
+from lightning.pytorch import Callback
 from modules.training import TINY, train, weights
 
+from ofmu_pl.callbacks import GradientBudget
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.data import Authors
 from ofmu_pl.errors import UserError
@@ -55,6 +59,20 @@ def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
             for p, g in zip(network.parameters(), gradient, strict=True):
                 p.add_(g, alpha=factor)
     torch.testing.assert_close(weights(module), weights(plain), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("budget", "iterations"), [(60, 7), (59, 6)])
+def test_between_whole_iterations_are_those_of_first_order(budget, iterations):
+    """T = 2: 16 gradients and 3; and a budget is never overdrawn, whatever the next iteration costs."""
+    spent = []
+
+    class Watch(Callback):
+        def on_train_batch_end(self, trainer, module, *_):
+            spent.append(module.gradient_evaluations)
+
+    module = OFMU(CausalLM(config=TINY), inner_steps=2, engine="finite_difference", higher_order_every=3)
+    train(module, steps=50, callbacks=[Watch(), GradientBudget(budget)])
+    assert spent == list(accumulate([16, 3, 3, 16, 3, 3, 16]))[:iterations]
 
 
 @pytest.mark.parametrize(
