@@ -15,7 +15,6 @@ products of one loss each, linear in its data.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ofmu_pl.core.derivatives import Engine, Loss, hvp

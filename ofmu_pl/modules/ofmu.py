@@ -101,9 +101,9 @@ class OFMU(UnlearningModule):
         super().__init__(network, **kwargs)
         if min(inner_steps, similarity_every, higher_order_every) < 1 or beta < 0:
             raise UserError(
-                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, higher_order_every="
-                f"{higher_order_every}, beta={beta} is out of range: set the first three to 1 or more, and beta to 0 or "
-                "more."
+                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, "
+                f"higher_order_every={higher_order_every}, beta={beta} is out of range: set the first three to 1 or "
+                "more, beta to 0 or more."
             )
         self.inner_steps, self.inner_lr, self.inner_clip = inner_steps, inner_lr, inner_clip
         self.beta, self.norm_floor = beta, norm_floor or 0.0

@@ -120,6 +120,14 @@ def between(before, goal, far, noise):
     return found
 
 
+def telemetry(iterations):
+    """What OFMU logs: the penalty ten times as long as grad L_r; Phi curves upwards in the first half."""
+    k = np.arange(iterations)
+    found = {"L_f": k / iterations, "L_r": 1 + 0 * k, "Sim": np.cos(k), "grad_Phi": 1.0 + k, "grad_L_r": 2.0 + k}
+    found |= {"penalty": 10 * found["grad_L_r"], "curvature": np.where(k < iterations / 2, 1.0, -1.0)}
+    return {name: values.tolist() for name, values in found.items()}
+
+
 def table(images=False, seeds=(0, 1, 2), scenarios=("forget01", "forget05"), methods=METHODS):
     """Runs of a table."""
     noise = np.random.default_rng(0)
@@ -147,6 +155,8 @@ def everything(folder: Path) -> Benchmark:
 
     variants = {"ofmu": (0.1, {}), "no_similarity": (0.2, {"model.beta": 0}), "no_penalty": (0.3, {"model.rho_0": 0})}
     runs = table(scenarios=("forget05",), methods={m: far for m, (far, _) in variants.items()})
+    for (_, method, _), run in runs.items():
+        run["curves"] = telemetry(20 if method == "ofmu" else 40)
     bench.experiment("ablation", "ablation", runs, paper=["tab:ofmu-ablation"], metrics=text,
                      methods={m: {"options": o} for m, (_, o) in variants.items()})  # fmt: skip
     write(folder / "ablation/analysis.json", {"seeds": {s: aligned(noise, variants) for s in "012"}})

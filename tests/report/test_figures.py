@@ -8,6 +8,7 @@ import pytest
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
+from ofmu_pl.report.figures.telemetry import CURVATURE, PENALTY, telemetry
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,7 @@ def _every(experiments):
                 yield f"{name} {draw.__name__}", draw(experiments[name], LOOK)
             for scenario, figure in comparison.metrics(experiments[name], LOOK).items():
                 yield f"{name} {scenario}", figure
+        yield "telemetry", telemetry(experiments["ablation"], LOOK)
 
 
 def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
@@ -116,3 +118,17 @@ def test_experiments_without_finished_runs_have_no_figures(bench):
         bench.experiments["e"]["kind"] = kind
         bench.save()
         assert list(pictures(collect(bench.folder).experiments[0], LOOK)) == []
+
+
+def test_telemetry_averages_tenths_of_runs_of_any_length(experiments, every):
+    panels = {axis.get_ylabel(): axis for axis in every["telemetry"].axes}
+    for axis in panels.values():
+        assert {line.get_label() for line in axis.lines} == {"ofmu", "no_similarity", "no_penalty"}
+    for line in panels[PENALTY].lines:
+        np.testing.assert_allclose(line.get_ydata(), 10.0)
+    for line in panels[CURVATURE].lines:
+        np.testing.assert_allclose(line.get_ydata(), [100.0] * 5 + [0.0] * 5)
+        np.testing.assert_allclose(line.get_xdata(), np.arange(5, 100, 10))
+    (line,) = (x for x in panels["forget loss (nats)"].lines if x.get_label() == "ofmu")
+    np.testing.assert_allclose(line.get_ydata(), np.arange(20).reshape(10, 2).mean(1) / 20)
+    assert telemetry(experiments["authors"], LOOK) is None, "no run of it has the curves"

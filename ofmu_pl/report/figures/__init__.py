@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ofmu_pl.report.figures import comparison, details, studies
 from ofmu_pl.report.figures.style import Look, png, styled
+from ofmu_pl.report.figures.telemetry import telemetry
 from ofmu_pl.report.runs import Experiment
 
 ASTERISK = "Diamonds are the paper's numbers, not comparable where the note above says so."
@@ -61,6 +62,13 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
             ("trade-off", "Trade-off", comparison.trade_off, "What is forgotten against what is kept."),
             ("overall", "Overall score", comparison.overall_scores, "Each metric over the best method's. " + ASTERISK),
             ("alignment", *STUDIES["alignment"]),
+            (
+                "telemetry",
+                "What OFMU saw",
+                telemetry,
+                "The penalty before it is clipped; where Φ curves upwards along "
+                "grad Φ the penalty takes forgetting back, and concave_only leaves it out.",
+            ),
         ):
             figure = draw(experiment, look)
             if figure is not None:

@@ -1,0 +1,72 @@
+"""What OFMU saw on its way: losses, similarity, |grad Phi|, the penalty's size and where Phi curves upwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
+from ofmu_pl.report.runs import Experiment, Run, number
+
+PARTS = 10
+"""Of a run, in each of which the iterations are averaged: methods differ in their number of iterations."""
+PENALTY, CURVATURE = "|penalty| / |grad L_r|", "Φ curves upwards (%)"
+PANELS: dict[str, tuple[Callable[[dict[str, np.ndarray]], np.ndarray], bool]] = {
+    "forget loss (nats)": (lambda c: c["L_f"], False),
+    "retain loss (nats)": (lambda c: c["L_r"], False),
+    "Sim(grad L_f, grad L_r)": (lambda c: c["Sim"], False),
+    "|grad Φ| (nats a unit)": (lambda c: c["grad_Phi"], True),
+    PENALTY: (lambda c: np.where(c["penalty"] > 0, c["penalty"], np.nan) / c["grad_L_r"], True),
+    CURVATURE: (lambda c: 100.0 * (c["curvature"] > 0), False),
+}
+"""Axis: values by iteration, and whether it is logarithmic."""
+NEEDED = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "penalty", "curvature")
+
+
+def courses(run: Run) -> dict[str, np.ndarray] | None:
+    """A run's curves of equal length; ``None`` if it has not all that are shown."""
+    curves = (run.results or {}).get("curves") or {}
+    if any(not isinstance(curves.get(name), list) for name in NEEDED):
+        return None
+    length = min(len(curves[name]) for name in NEEDED)
+    if length < PARTS:
+        return None
+    found = {n: np.array([np.nan if (x := number(v)) is None else x for v in curves[n][:length]]) for n in NEEDED}
+    found["grad_L_r"][found["grad_L_r"] == 0] = np.nan
+    return found
+
+
+def telemetry(experiment: Experiment, look: Look) -> Figure | None:
+    """Six panels against the share of the run that is done, a line a method: means over seeds and scenarios."""
+    by_method: dict[str, list[dict[str, np.ndarray]]] = {}
+    for run in experiment.finished:
+        found = courses(run)
+        if found is not None:
+            by_method.setdefault(run.method, []).append(found)
+    if not by_method:
+        return None
+    figure, axes = panels(2, 3, 5.6, sharex=True)
+    at = 100.0 * (np.arange(PARTS) + 0.5) / PARTS
+    for axis, (name, (values, logarithmic)) in zip(axes.flat, PANELS.items(), strict=True):
+        for method, runs in by_method.items():
+            parts = [[_mean(part) for part in np.array_split(values(c), PARTS)] for c in runs]
+            line: dict[str, Any] = {"color": look.colour(method), "marker": look.marker(method), "markersize": 4}
+            axis.plot(at, np.nanmean(parts, axis=0), label=method, **line)
+        axis.set(ylabel=name)
+        if logarithmic:
+            axis.set_yscale("log")
+            plain_numbers(axis.yaxis)
+    for axis in axes[-1]:
+        axis.set(xlabel="share of the run (%)", xlim=(0, 100))
+    axes.flat[list(PANELS).index(CURVATURE)].set_ylim(0, 100)
+    figure.suptitle("What OFMU saw: means over seeds and scenarios, in tenths of the run", x=0.01, ha="left")
+    legend_below(figure, axes)
+    return figure
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
