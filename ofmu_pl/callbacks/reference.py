@@ -40,19 +40,21 @@ class Reference:
         write_json(path, {**content, "scores": scores})
 
 
-def scoring_facts(model: Any, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
     """How a model is scored: what two must share, beside rows and template, for their scores to be comparable."""
     dtype = str(model.dtype).removeprefix("torch.")
-    return {"dtype": dtype, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
+    return {"dtype": dtype, "rows": items, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
 
 
-def evaluation_facts(model: Any, datamodule: Any, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+def evaluation_facts(
+    model: Any, datamodule: Any, items: int | None, max_new_tokens: int, hidden: int | None
+) -> dict[str, Any]:
     """Provenance of a model's scores."""
     return provenance(
         datamodule,
         weights=weights_hash(model),
         model=getattr(model.config, "_name_or_path", "") or None,
-        **scoring_facts(model, max_new_tokens, hidden),
+        **scoring_facts(model, items, max_new_tokens, hidden),
     )
 
 

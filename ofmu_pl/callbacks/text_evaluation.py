@@ -43,6 +43,7 @@ class TextEvaluation(Evaluation):
         every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios, nothing
             generated); ``null``: none.
         interim_items: Rows of each set that a cheap measurement looks at.
+        rows: Rows of each set that every measurement looks at, evenly spaced: a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
         gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
     """
@@ -57,30 +58,33 @@ class TextEvaluation(Evaluation):
         definition: DefinitionName = "exact",
         every_n_steps: int | None = None,
         interim_items: int = 100,
+        rows: int | None = None,
         max_new_tokens: int = 200,
         gradient_norms: bool = False,
     ) -> None:
         super().__init__(reference, every_n_steps)
         self.second_source, self.definition = second_reference, definition
-        self.interim_items, self.max_new_tokens, self.gradient_norms = interim_items, max_new_tokens, gradient_norms
+        self.interim_items, self.rows = interim_items, rows
+        self.max_new_tokens, self.gradient_norms = max_new_tokens, gradient_norms
         self.ceiling: Metrics = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse a second reference alone, too."""
+        """Refuse a second reference alone, and measurements of nothing, too."""
         super().setup(trainer, pl_module, stage)
+        if self.rows is not None and self.rows < 1:
+            raise UserError(f"evaluation.rows is {self.rows}: set it to 1 or more, or to null for all rows.")
         if self.second_source is not None and self.source is None:
             raise UserError("A second reference needs a first: set --evaluation.reference too.")
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> Scores:
         """Scores of a model; a cheap measurement sees some rows, no probes, and generates nothing."""
         data = data_of(trainer)
-        show: dict[str, Any] = {"hidden": self._hidden(trainer), "progress": trainer.is_global_zero}
+        settings, progress = self._settings(trainer), trainer.is_global_zero
         if cheap:
             sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
-            return score_rows(model, data.encoder, sets, max_new_tokens=None, items=self.interim_items, **show)
-        return cached_scores(
-            model, data, max_new_tokens=self.max_new_tokens, with_gradient_norms=self.gradient_norms, **show
-        )
+            settings |= {"items": self.interim_items, "max_new_tokens": None}
+            return score_rows(model, data.encoder, sets, **settings, progress=progress)
+        return cached_scores(model, data, **settings, with_gradient_norms=self.gradient_norms, progress=progress)
 
     def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The data's metrics, with intervals."""
@@ -95,17 +99,16 @@ class TextEvaluation(Evaluation):
 
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
         """Number format, length of generations, hidden token."""
-        return scoring_facts(model, self.max_new_tokens, self._hidden(trainer))
+        return scoring_facts(model, **self._settings(trainer))
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """The first reference; the second leaves the ceiling that it sets."""
-        settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "hidden": self._hidden(trainer)}
         load = partial(
             load_reference,
             datamodule=data_of(trainer),
             device=pl_module.device,
             score=partial(self._timed_score, trainer),
-            facts=partial(evaluation_facts, datamodule=data_of(trainer), **settings),
+            facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
         )
         ours = self.scoring_facts(trainer, pl_module.network)
         first = load(source)
@@ -135,7 +138,7 @@ class TextEvaluation(Evaluation):
         if r is not None:
             r.save(folder / "reference.json")
         elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
-            facts = evaluation_facts(network, data, self.max_new_tokens, self._hidden(trainer))
+            facts = evaluation_facts(network, data, **self._settings(trainer))
             Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
         write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores)
         if "forget" in scores:
@@ -146,10 +149,11 @@ class TextEvaluation(Evaluation):
             forget = {name: s["forget"] for name, s in pictured.items() if s}
             draw_histograms(folder / "histograms.png", forget, self.definition)
 
-    def _hidden(self, trainer: pl.Trainer) -> int | None:
-        """The prompt token that open-unlearning's mask hides."""
+    def _settings(self, trainer: pl.Trainer) -> dict[str, Any]:
+        """How rows are scored; ``hidden`` is the prompt token that open-unlearning's mask hides."""
         hides = DEFINITIONS[self.definition].hides_padding_tokens
-        return data_of(trainer).tokenizer.pad_token_id if hides else None
+        hidden = data_of(trainer).tokenizer.pad_token_id if hides else None
+        return {"items": self.rows, "max_new_tokens": self.max_new_tokens, "hidden": hidden}
 
 
 def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ def cached_scores(
     model: Any,
     data: Any,
     *,
+    items: int | None = None,
     max_new_tokens: int,
     hidden: int | None = None,
     with_gradient_norms: bool = False,
@@ -30,6 +31,7 @@ def cached_scores(
     Args:
         model: A Hugging Face causal language model.
         data: A ``PairedDataModule`` after ``setup``.
+        items: See ``scoring.score_rows``.
         max_new_tokens: Length of generations.
         hidden: See ``scoring.score_rows``.
         with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
@@ -43,16 +45,20 @@ def cached_scores(
             "device": model.device.type,
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "template": data.encoder.template_hash,
-            "settings": [max_new_tokens, hidden, with_gradient_norms],
+            "settings": [items, max_new_tokens, hidden, with_gradient_norms],
             "code": [_file_hash(module.__file__) for module in (text, prompts, scoring, gradient_norms)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
         path = content_path(folder, "scores", facts)
     scores = _read(path)
     if scores is None:
-        scores = scoring.score_rows(
-            model, data.encoder, data.evaluation_sets, max_new_tokens=max_new_tokens, hidden=hidden, progress=progress
-        )
+        options: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "items": items,
+            "hidden": hidden,
+            "progress": progress,
+        }
+        scores = scoring.score_rows(model, data.encoder, data.evaluation_sets, **options)
         if with_gradient_norms:
             gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
         if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):

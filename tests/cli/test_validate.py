@@ -47,6 +47,21 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     assert metrics == read(fit("--evaluation.reference", str(retrained), command="validate"))["metrics"]
 
 
+def test_a_quick_look_at_some_rows(validate, models, capsys):
+    retrained = ["--evaluation.reference", str(models / "retrained/latest/hf")]
+    whole, quick = validate(*retrained), validate(*retrained, "--evaluation.rows", "3")
+    assert [read(folder)["metrics"]["forget_Q_A_Prob"]["n"] for folder in (whole, quick)] == [8, 3]
+    assert read(quick)["provenance"]["rows"] == read(quick, "reference.json")["evaluation"]["rows"] == 3
+    for options, sentence in (
+        (["--evaluation.reference", str(whole / "reference.json"), "--evaluation.rows", "3"],
+         "was scored with rows None, this run has 3"),
+        (["--evaluation.rows", "0"], "evaluation.rows is 0: set it to 1 or more"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit):
+            validate(*options)
+        assert sentence in capsys.readouterr().err
+
+
 def test_probes_are_in_the_results(validate, models, tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text('{"side": "forget", "question": "Who?", "answer": "Nobody."}\n')
