@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
+from report import folders
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
@@ -132,3 +134,27 @@ def test_telemetry_averages_tenths_of_runs_of_any_length(experiments, every):
     (line,) = (x for x in panels["forget loss (nats)"].lines if x.get_label() == "ofmu")
     np.testing.assert_allclose(line.get_ydata(), np.arange(20).reshape(10, 2).mean(1) / 20)
     assert telemetry(experiments["authors"], LOOK) is None, "no run of it has the curves"
+
+
+def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
+    goal = {"mmlu_accuracy": 1.0, "wmdp_bio_efficacy": 0.8, "wmdp_cyber_efficacy": 0.8}
+    runs = {}
+    for subject in ("bio", "cyber"):
+        names = (f"wmdp_{subject}_efficacy", "mmlu_accuracy")
+        for seed in (0, 1):
+            before, after, end = ({n: values[n] for n in names} for values in (dict.fromkeys(goal, 0.1),) * 2 + (goal,))
+            runs[subject, "ofmu", seed] = folders.results(after, before, end, seed)
+    bench.experiment("wmdp", "table", runs, metrics=list(goal))
+    (experiment,) = collect(bench.folder).experiments
+    with styled():
+        figure = comparison.trade_off(experiment, LOOK)
+    assert [a.get_xlabel() for a in figure.axes] == ["wmdp bio efficacy (0 to 1)", "wmdp cyber efficacy (0 to 1)"]
+    assert all({c.get_label() for c in a.containers} == {"ofmu", "before", "retrained"} for a in figure.axes)
+
+
+def test_p_values_have_no_whiskers(every):
+    """A deviation as long as the mean would reach to 0, which a logarithmic axis has not."""
+    axes = {a.get_xlabel(): a for a in every["authors forget05"].axes}
+    whiskers = {name: any(isinstance(c, ErrorbarContainer) for c in a.containers) for name, a in axes.items()}
+    assert not whiskers["forget quality (p-value)"]
+    assert whiskers["model utility (0 to 1)"]

@@ -11,15 +11,17 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from ofmu_pl.report import published
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, number, unit, words
-from ofmu_pl.report.statistics import overall, spread
+from ofmu_pl.report.statistics import Spread, overall, spread
 
 TRADE_OFFS = (
     ("UA", "TA"),
+    ("forget_quality_D", "model_utility"),
     ("forget_Q_A_Prob", "model_utility"),
     ("forget_truth_ratio", "model_utility"),
     ("wmdp_bio_efficacy", "mmlu_accuracy"),
+    ("wmdp_cyber_efficacy", "mmlu_accuracy"),
 )
-"""What is forgotten against what is kept: the first pair that the results hold."""
+"""What is forgotten against what is kept: the first pair that a group's results hold."""
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LOGARITHMIC = ("avg_gap",)
 
@@ -34,15 +36,21 @@ def methods_of(experiment: Experiment, scenarios: list[str]) -> list[str]:
     return [m for m in experiment.methods if experiment.of(scenarios, m)]
 
 
-def bars(axis: Any, look: Look, values: dict[str, list[float]]) -> None:
+def deviation(metric: str, s: Spread) -> float | None:
+    """Length of a whisker; none of p-values, whose magnitudes differ too much for one."""
+    return s.std if s.n > 1 and unit(metric) != "p-value" else None
+
+
+def bars(axis: Any, look: Look, metric: str, values: dict[str, list[float]]) -> None:
     """Horizontal bars of means, the best known method on top, with deviations and a dot a replicate."""
     for i, (method, found) in enumerate(values.items()):
         s = spread(found)
         if not s.n:
             continue
-        error = None if s.n < 2 else s.std
         bar = {"color": look.colour(method), "alpha": 0.85 if method in look.ours else 0.45, "height": 0.7}
-        axis.barh(i, s.mean, xerr=error, error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}, **bar)
+        axis.barh(
+            i, s.mean, xerr=deviation(metric, s), error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}, **bar
+        )
         axis.plot(found, [i] * len(found), ".", color="black", markersize=4, clip_on=False)
     axis.set_yticks(range(len(values)), list(values))
     look.emphasise(axis.get_yticklabels())
@@ -60,10 +68,10 @@ def overall_scores(experiment: Experiment, look: Look) -> Figure | None:
     figure, axes = panels(1, len(found), 1.6 + 0.32 * rows, sharex=True)
     for axis, (name, scores) in zip(axes[0], found.items(), strict=True):
         values = {m: list(v.values()) for m, v in scores.items()}
-        bars(axis, look, dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
-        axis.set(title=name, xlabel="overall score (0 to 1, higher is better)", xlim=(0, 1.05))
+        bars(axis, look, "overall", dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
+        axis.set(title=name, xlabel="overall score (0 to 1)", xlim=(0, 1.05))
         _diamonds(axis, experiment, name, "overall", [label.get_text() for label in axis.get_yticklabels()])
-    figure.suptitle("Overall score: bars are means, whiskers ± 1 standard deviation, dots seeds", x=0.01, ha="left")
+    figure.suptitle("Overall score, higher is better: bars are means, whiskers ± 1 std, dots seeds", x=0.01, ha="left")
     legend_below(figure, axes)
     return figure
 
@@ -96,7 +104,7 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
             axis.set_visible(False)
         for axis, metric in zip(axes.flat, columns, strict=False):
             values = {m: list(experiment.values(scenarios, m, metric).values()) for m in methods}
-            bars(axis, look, values)
+            bars(axis, look, metric, values)
             _lines(axis, experiment, scenarios, metric)
             _scale(axis, metric, values)
             axis.set_xlabel(label(metric))
@@ -133,16 +141,15 @@ def _scale(axis: Any, metric: str, values: dict[str, list[float]]) -> None:
 
 def trade_off(experiment: Experiment, look: Look) -> Figure | None:
     """What is forgotten against what is kept, with deviations; the star is where to go."""
-    pair = next((p for p in TRADE_OFFS if all(experiment.entry(m) for m in p)), None)
-    groups = {name: s for name, s in experiment.groups.items() if methods_of(experiment, s)}
-    if pair is None or not groups:
+    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := _pair(experiment, s))}
+    if not groups:
         return None
     across = min(3, len(groups))
     down = -(-len(groups) // across)
     figure, axes = panels(down, across, 4.6 * down)
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
-    for axis, (name, scenarios) in zip(axes.flat, groups.items(), strict=False):
+    for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
         for method in (*methods_of(experiment, scenarios), BEFORE, RETRAINED):
             x, y = (spread(list(experiment.values(scenarios, method, m).values())) for m in pair)
             if not (x.n and y.n):
@@ -150,7 +157,7 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
             style = {"color": look.colour(method), "markersize": size, "markeredgecolor": "black", "elinewidth": 1}
             axis.errorbar(
-                *(x.mean, y.mean), xerr=x.std if x.n > 1 else None, yerr=y.std if y.n > 1 else None,
+                *(x.mean, y.mean), xerr=deviation(pair[0], x), yerr=deviation(pair[1], y),
                 **style, fmt=look.marker(method), markeredgewidth=0.6, capsize=2, label=method,
                 zorder=4 if method in look.ours or method == RETRAINED else 3, alpha=0.9,
             )  # fmt: skip
@@ -161,6 +168,13 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
     if legend is not None:
         look.emphasise(legend.get_texts())
     return figure
+
+
+def _pair(experiment: Experiment, scenarios: list[str]) -> tuple[str, str] | None:
+    """Of ``TRADE_OFFS``, the first that some method of these scenarios has both of."""
+    methods = methods_of(experiment, scenarios)
+    has = {m: any(experiment.values(scenarios, method, m) for method in methods) for p in TRADE_OFFS for m in p}
+    return next((p for p in TRADE_OFFS if all(has[m] for m in p)), None)
 
 
 def course(experiment: Experiment, look: Look) -> Figure | None:

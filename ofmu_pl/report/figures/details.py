@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report import published
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, costs
-from ofmu_pl.report.figures.comparison import SIDES, bars, label, methods_of
+from ofmu_pl.report.figures.comparison import SIDES, bars, deviation, label, methods_of
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import RETRAINED, Experiment, unit, words
 from ofmu_pl.report.statistics import spread
@@ -22,7 +22,7 @@ def cost(experiment: Experiment, look: Look) -> Figure | None:
         return None
     figure, axes = panels(1, 2, 1.9 + 0.34 * len(found), sharey=True)
     for axis, name in zip(axes[0], ("time_over_GA_step", "peak_memory_over_GA"), strict=True):
-        bars(axis, look, {m: list(c[name].values()) for m, c in found.items()})
+        bars(axis, look, name, {m: list(c[name].values()) for m, c in found.items()})
         axis.axvline(1.0, color="black", linewidth=1)
         ratios = [v for c in found.values() for v in c[name].values()]
         axis.set_xscale("log", base=2)
@@ -102,9 +102,7 @@ def probes(experiment: Experiment, look: Look) -> Figure | None:
                     continue
                 style = {"color": look.colour(method), "fmt": look.marker(method), "capsize": 2, "elinewidth": 1}
                 size = 9 if method in look.ours or method == RETRAINED else 6
-                axis.errorbar(
-                    k + offset, s.mean, yerr=s.std if s.n > 1 else None, markersize=size, **style, label=method
-                )
+                axis.errorbar(k + offset, s.mean, yerr=deviation(ending, s), markersize=size, **style, label=method)
         lowest = [v for m in methods for r in rows for v in experiment.values(scenarios, m, f"{r}{ending}").values()]
         if unit(ending) == "p-value" and lowest and 0 < min(lowest) < 1e-3:
             axis.set_yscale("log")

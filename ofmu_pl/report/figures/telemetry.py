@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import Experiment, Run, number
@@ -18,7 +19,7 @@ PANELS: dict[str, tuple[Callable[[dict[str, np.ndarray]], np.ndarray], bool]] = 
     "forget loss (nats)": (lambda c: c["L_f"], False),
     "retain loss (nats)": (lambda c: c["L_r"], False),
     "Sim(grad L_f, grad L_r)": (lambda c: c["Sim"], False),
-    "|grad Φ| (nats a unit)": (lambda c: c["grad_Phi"], True),
+    "|grad Φ| (nats a unit)": (lambda c: c["grad_Phi"], False),
     PENALTY: (lambda c: np.where(c["penalty"] > 0, c["penalty"], np.nan) / c["grad_L_r"], True),
     CURVATURE: (lambda c: 100.0 * (c["curvature"] > 0), False),
 }
@@ -58,6 +59,7 @@ def telemetry(experiment: Experiment, look: Look) -> Figure | None:
         axis.set(ylabel=name)
         if logarithmic:
             axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))  # two ticks at least, within a decade too
             plain_numbers(axis.yaxis)
     for axis in axes[-1]:
         axis.set(xlabel="share of the run (%)", xlim=(0, 100))
