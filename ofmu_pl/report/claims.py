@@ -63,7 +63,7 @@ def _by_sign(differences: Sequence[float]) -> Verdict:
 
 def _shown(what: str, differences: Sequence[float]) -> str:
     if not differences:
-        return f"{what}: no seed has both"
+        return f"{what.rstrip(',')}: no seed has both"
     mean = figure(float(np.mean(differences)))
     if len(differences) < 2:
         return f"{what} {mean} on one seed, which gives no interval"
