@@ -157,6 +157,8 @@ def everything(folder: Path) -> Benchmark:
     runs = table(scenarios=("forget05",), methods={m: far for m, (far, _) in variants.items()})
     for (_, method, _), run in runs.items():
         run["curves"] = telemetry(20 if method == "ofmu" else 40)
+        if method == "no_penalty":
+            run["curves"] |= {"penalty": [0.0] * 40, "curvature": [0.0] * 40}
     bench.experiment("ablation", "ablation", runs, paper=["tab:ofmu-ablation"], metrics=text,
                      methods={m: {"options": o} for m, (_, o) in variants.items()})  # fmt: skip
     write(folder / "ablation/analysis.json", {"seeds": {s: aligned(noise, variants) for s in "012"}})

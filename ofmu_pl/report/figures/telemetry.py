@@ -21,9 +21,9 @@ PANELS: dict[str, tuple[Callable[[dict[str, np.ndarray]], np.ndarray], bool]] = 
     "Sim(grad L_f, grad L_r)": (lambda c: c["Sim"], False),
     "|grad Φ| (nats a unit)": (lambda c: c["grad_Phi"], False),
     PENALTY: (lambda c: np.where(c["penalty"] > 0, c["penalty"], np.nan) / c["grad_L_r"], True),
-    CURVATURE: (lambda c: 100.0 * (c["curvature"] > 0), False),
+    CURVATURE: (lambda c: np.where(c["curvature"] == 0, np.nan, 100.0 * (c["curvature"] > 0)), False),
 }
-"""Axis: values by iteration, and whether it is logarithmic."""
+"""Axis: values by iteration (none of the penalty where there is none), and whether it is logarithmic."""
 NEEDED = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "penalty", "curvature")
 
 
@@ -53,9 +53,9 @@ def telemetry(experiment: Experiment, look: Look) -> Figure | None:
     at = 100.0 * (np.arange(PARTS) + 0.5) / PARTS
     for axis, (name, (values, logarithmic)) in zip(axes.flat, PANELS.items(), strict=True):
         for method, runs in by_method.items():
-            parts = [[_mean(part) for part in np.array_split(values(c), PARTS)] for c in runs]
+            parts = np.array([[_mean(part) for part in np.array_split(values(c), PARTS)] for c in runs])
             line: dict[str, Any] = {"color": look.colour(method), "marker": look.marker(method), "markersize": 4}
-            axis.plot(at, np.nanmean(parts, axis=0), label=method, **line)
+            axis.plot(at, [_mean(column) for column in parts.T], label=method, **line)
         axis.set(ylabel=name)
         if logarithmic:
             axis.set_yscale("log")
