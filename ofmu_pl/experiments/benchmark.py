@@ -98,7 +98,7 @@ class Run:
         self._cells(searched)
         settings = {search: self._choose(search, candidates[search]) for search in searches}
         reported = self._reported(settings)
-        self._cells(_distinct(list(reported.values())))
+        self._cells(_distinct([reported[place] for place in by_seed(list(reported))]))
         for name in experiments:
             ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
             self._jobs(list(comparisons.jobs(name, ready).values()))
@@ -177,6 +177,16 @@ class Run:
         if fresh:
             self.manifest.write()
             self.live.show(str(job.place.relative_to(self.folder)), sentence)
+
+
+def by_seed(places: list[Place]) -> list[Place]:
+    """Of each scenario one seed after the other, so that an interrupted benchmark has whole replicates.
+
+    Args:
+        places: Experiment, scenario, method and seed, with seeds in the order asked for.
+    """
+    groups, seeds = list(dict.fromkeys(p[:2] for p in places)), list(dict.fromkeys(p[3] for p in places))
+    return sorted(places, key=lambda p: (groups.index(p[:2]), seeds.index(p[3])))
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.cli import main
+from ofmu_pl.experiments.benchmark import by_seed
 from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
 
@@ -122,6 +123,14 @@ def test_the_manifest_says_what_was_asked_for(manifest):
     assert table["methods"]["hopeless"]["searched"] == {}
     assert (table["seeds"], table["gradients"], table["ours"]) == ([0, 1], 12, "ofmu")
     assert manifest["experiments"]["again"]["kind"] == "cost"
+
+
+def test_runs_go_seed_by_seed_within_a_scenario():
+    """In the order asked for: seed 7 before seed 3, scenario b before a."""
+    asked = [("table", scenario, method, seed) for scenario in "ba" for method in ("ofmu", "npo") for seed in (7, 3)]
+    expected = [("table", scenario, method, seed) for scenario in "ba" for seed in (7, 3) for method in ("ofmu", "npo")]
+    assert by_seed(asked) == expected
+    assert by_seed([]) == []
 
 
 def test_finished_runs_hold_results(logs, manifest):
