@@ -55,7 +55,7 @@ class Rehearsed:
         memory: Bytes of one process at the worst moment, by kind (``ledger.KINDS``).
         evaluation: Bytes of one process while an evaluation looks at a whole copy of what is sharded, without what
             it scores; 0 where nothing is copied.
-        gradients: Gradient evaluations an outer iteration; ``None`` where they depend on the size of the data.
+        gradients: Mean gradient evaluations of an outer iteration; ``None`` where they depend on the size of the data.
     """
 
     trained: int
@@ -156,6 +156,11 @@ def rehearse(
             before, recipe.real = module.gradient_evaluations, False  # only to count the work
             module.training_step(batch, 0)
         work = module.gradient_evaluations - before
+        if module.period > 1:  # the iterations between two whole ones are alike, and smaller
+            module.trainer.global_step, recipe.real = 1, False  # type: ignore[misc]
+            module.training_step(batch, 0)
+            light = module.gradient_evaluations - before - work
+            work = (work + (module.period - 1) * light) / module.period
     every = list(network.parameters())
     whole = sum(p.numel() * p.element_size() for p in every)
     return Rehearsed(

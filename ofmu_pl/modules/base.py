@@ -90,6 +90,11 @@ class UnlearningModule(pl.LightningModule):
         return 1
 
     @property
+    def period(self) -> int:
+        """Outer iterations after which the work of one repeats."""
+        return 1
+
+    @property
     def exact(self) -> bool:
         """Whether the network must be differentiable three times by autograd."""
         return False

@@ -53,7 +53,8 @@ class OFMU(UnlearningModule):
             nearly half of the time at T=5).
         higher_order_every: Outer iterations between two that are whole (1: the paper). Those between ascend on L_f and
             descend on L_r alone, at T + 1 gradients; the penalty of a whole one counts for all of them, rho times
-            this ("lazy regularisation": a regulariser needs fewer looks than the loss).
+            this ("lazy regularisation": a regulariser needs fewer looks than the loss). An adaptive rho grows in
+            whole ones only.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
         audit: Compare the engine with an independent one before the first iteration, on 4 samples a side.
         rho_max: Cap of rho; ``null`` as printed (then rho overflows).
@@ -127,6 +128,11 @@ class OFMU(UnlearningModule):
         return self.inner_steps + 1
 
     @property
+    def period(self) -> int:
+        """A whole iteration and those of first order after it."""
+        return self.higher_order_every
+
+    @property
     def exact(self) -> bool:
         """Whether graphs of graphs are needed."""
         return self.engine_name == "autograd"
@@ -176,7 +182,7 @@ class OFMU(UnlearningModule):
         losses = [
             (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
-        whole = self.trainer.global_step % self.higher_order_every == 0
+        whole = self.trainer.global_step % self.period == 0
         steps = ascend(
             self.engine,
             losses[:-1],
