@@ -38,7 +38,8 @@ def test_a_run_leaves_results_and_pictures(run):
     assert [h["step"] for h in results["history"]] == [2]
     assert set(results["history"][0]["metrics"]) == {"forget_accuracy", "RA", "VA"}
     curves = results["curves"]
-    assert set(curves) == {"L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "gradient_norm"}
+    telemetry = {"L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "rho", "penalty", "curvature", "gradient_norm"}
+    assert set(curves) == telemetry
     assert {len(values) for values in curves.values()} == {4}, "one value an iteration"
     assert curves["rho"] == pytest.approx([0.3 * 1.5**k for k in range(3)] + [1.0])
     assert results["provenance"]["forgotten"] == [0]
