@@ -20,19 +20,17 @@ class GradientBudget(pl.Callback):
         self.gradients = gradients
         self._spent = self._dearest = 0.0
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin to count (a resumed run has spent something already)."""
-        self._spent = float(pl_module.gradient_evaluations)  # type: ignore[arg-type]
+        self._spent = float(pl_module.gradient_evaluations)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Stop if one more iteration, as dear as the dearest before, would not fit.
 
         Raises:
             UserError: Not even one iteration fits.
         """
-        spent = float(pl_module.gradient_evaluations)  # type: ignore[arg-type]
+        spent = float(pl_module.gradient_evaluations)
         if spent > self.gradients:
             raise UserError(
                 f"One iteration of {type(pl_module).__name__} takes {spent:.0f} gradients, the budget is "

@@ -89,6 +89,7 @@ class OuterGradient:
 
     Attributes:
         retain: g_r, the gradient of the retain loss on B_r'.
+        retain_norm: |g_r|.
         penalty: ``2 rho Hess(Phi) grad Phi``, clipped or left out if asked.
         loss_f: L_f on B_f'.
         loss_r: L_r on B_r'.
@@ -99,6 +100,7 @@ class OuterGradient:
     """
 
     retain: Vector
+    retain_norm: float
     penalty: Vector
     loss_f: float
     loss_r: float
@@ -144,9 +146,9 @@ def outer_gradient(
     parts = phi.f.value, phi.r.value, phi.sim.value
     g_r = phi.r.gradient
     v = phi.gradient()
-    size = norm(v)
+    size, retain_norm = norm(v), norm(g_r)
     if not rho:
-        return OuterGradient(g_r, zeros_like(g_r), *parts, size, 0.0, 0.0)
+        return OuterGradient(g_r, retain_norm, zeros_like(g_r), *parts, size, 0.0, 0.0)
     if engine.first_order:
         del phi  # its g_f is not needed again, and memory peaks in the next line
         penalty = engine.along(lambda: Phi(engine, forget, retain, beta, floor).gradient(), v, base=v)
@@ -154,8 +156,8 @@ def outer_gradient(
         penalty = phi.hessian_vector(v)
     curvature = dot(v, penalty) / size**2 if size else 0.0
     scale_(penalty, 2 * rho)
-    limit = None if penalty_clip is None else penalty_clip * norm(g_r)
+    limit = None if penalty_clip is None else penalty_clip * retain_norm
     penalty_norm = clip_(penalty, limit)
     if concave_only and curvature > 0:
         penalty = zeros_like(penalty)
-    return OuterGradient(g_r, penalty, *parts, size, penalty_norm, curvature)
+    return OuterGradient(g_r, retain_norm, penalty, *parts, size, penalty_norm, curvature)

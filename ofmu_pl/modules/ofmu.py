@@ -211,7 +211,7 @@ class OFMU(UnlearningModule):
             "L_r": outer.loss_r,
             "Sim": outer.similarity,
             "grad_Phi": outer.grad_phi_norm,
-            "grad_L_r": norm(outer.retain),
+            "grad_L_r": outer.retain_norm,
             "penalty": outer.penalty_norm,
             "curvature": outer.curvature,
         }

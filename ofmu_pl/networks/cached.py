@@ -52,13 +52,15 @@ def cached_scores(
         path = content_path(folder, "scores", facts)
     scores = _read(path)
     if scores is None:
-        options: dict[str, Any] = {
-            "max_new_tokens": max_new_tokens,
-            "items": items,
-            "hidden": hidden,
-            "progress": progress,
-        }
-        scores = scoring.score_rows(model, data.encoder, data.evaluation_sets, **options)
+        scores = scoring.score_rows(
+            model,
+            data.encoder,
+            data.evaluation_sets,
+            max_new_tokens=max_new_tokens,
+            items=items,
+            hidden=hidden,
+            progress=progress,
+        )
         if with_gradient_norms:
             gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
         if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
