@@ -14,7 +14,7 @@ from ofmu_pl.report import published
 from ofmu_pl.report.derived import alignment, difficulty, grid
 from ofmu_pl.report.figures.comparison import label
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Experiment, number
+from ofmu_pl.report.runs import RETRAINED, Experiment, Run, number
 from ofmu_pl.report.statistics import spread
 
 TAIL = 0.1
@@ -64,17 +64,22 @@ def sweep(experiment: Experiment, look: Look) -> Figure | None:
     return figure
 
 
+def curve(run: Run, name: str) -> np.ndarray:
+    """A run's values by iteration, NaN where one is no number; empty if it has none."""
+    values = ((run.results or {}).get("curves") or {}).get(name)
+    known = [number(x) for x in values] if isinstance(values, list) else []
+    return np.array([np.nan if x is None else x for x in known])
+
+
 def norms(experiment: Experiment) -> dict[float, list[np.ndarray]]:
     """Courses of |grad F| by T, one a run; NaN where a run has no value."""
     found: dict[float, list[np.ndarray]] = {}
     points = grid(experiment)
     for run in experiment.finished:
         t = points.get((run.scenario, run.method), (None, None))[0]
-        curves = (run.results or {}).get("curves") or {}
-        course = curves.get("gradient_norm")
-        values = [number(x) for x in course] if isinstance(course, list) else []
-        if t is not None and values:
-            found.setdefault(t, []).append(np.array([np.nan if x is None else x for x in values]))
+        course = curve(run, "gradient_norm")
+        if t is not None and len(course):
+            found.setdefault(t, []).append(course)
     return dict(sorted(found.items()))
 
 

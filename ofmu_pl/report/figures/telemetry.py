@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import Experiment, Run, number
+from ofmu_pl.report.runs import Experiment, Run
 
 PARTS = 10
 """Of a run, in each of which the iterations are averaged: methods differ in their number of iterations."""
@@ -29,13 +30,11 @@ NEEDED = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "penalty", "curvature")
 
 def courses(run: Run) -> dict[str, np.ndarray] | None:
     """A run's curves of equal length; ``None`` if it has not all that are shown."""
-    curves = (run.results or {}).get("curves") or {}
-    if any(not isinstance(curves.get(name), list) for name in NEEDED):
-        return None
-    length = min(len(curves[name]) for name in NEEDED)
+    found = {name: curve(run, name) for name in NEEDED}
+    length = min(map(len, found.values()))
     if length < PARTS:
         return None
-    found = {n: np.array([np.nan if (x := number(v)) is None else x for v in curves[n][:length]]) for n in NEEDED}
+    found = {name: values[:length] for name, values in found.items()}
     found["grad_L_r"][found["grad_L_r"] == 0] = np.nan
     return found
 
