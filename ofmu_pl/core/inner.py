@@ -3,7 +3,8 @@ r"""Algorithm 1's inner loop: T steps of gradient ascent on Phi, in place.
     theta'^{t+1} = theta'^t + eta_in clip(grad Phi(theta'^t; B_f^t, B_r^t))          (paper, eq. of the inner loop)
 
 ``clip`` is ours (``None``: as printed): right after memorisation |grad Phi| spans six orders of magnitude, and a
-plain step is either nothing or the end of the model (research/feasibility.md, section 6).
+plain step is either nothing or the end of the model (research/feasibility.md, section 6). An ``optimizer`` in the
+place of the plain step is how the paper's experiments read ("all [...] are conducted using the AdamW optimizer").
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi
-from ofmu_pl.core.vectors import Vector, add_, clip_
+from ofmu_pl.core.vectors import Vector, add_, clip_, scale_
 
 
 @dataclass
@@ -39,6 +41,7 @@ def ascend(
     floor: float = 0.0,
     clip: float | None = None,
     similarity_every: int = 1,
+    optimizer: Optimizer | None = None,
 ) -> list[InnerStep]:
     """Move the engine's parameters by one ascent step a pair.
 
@@ -52,6 +55,7 @@ def ascend(
         similarity_every: The decorrelation part of grad Phi is computed anew every so many steps and reused between
             (1: always, the algorithm as written). A reused one costs nothing, a new one two gradients and two
             Hessian-vector products.
+        optimizer: Of the engine's parameters; takes the ascent step with the rate ``lr``. ``None``: a plain step.
 
     Returns:
         One record a step.
@@ -69,7 +73,21 @@ def ascend(
         if decorrelation is not None:
             add_(direction, [(1.0, decorrelation)])
         size = clip_(direction, clip)
-        with torch.no_grad():
-            add_(engine.parameters, [(lr, direction)])
+        if optimizer is None:
+            with torch.no_grad():
+                add_(engine.parameters, [(lr, direction)])
+        else:
+            _against(optimizer, engine.parameters, direction, lr)
         steps.append(InnerStep(loss_f, size))
     return steps
+
+
+def _against(optimizer: Optimizer, parameters: Vector, direction: Vector, lr: float) -> None:
+    """One step of an optimizer, which descends, against the descent direction; overwrites ``direction``."""
+    scale_(direction, -1.0)
+    for p, d in zip(parameters, direction, strict=True):
+        p.grad = d
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()
+    optimizer.zero_grad()

@@ -110,16 +110,16 @@ def rehearse(
     module.ranks = Ranks(0, n, processes.sharded)
     if processes.sharded:
         check_rows(data, module.streams, module.ranks)
-    optimizer: Any = module.configure_optimizers()
-    optimizer = optimizer[0][0] if isinstance(optimizer, tuple) else optimizer
-    if getattr(optimizer, "is_paged", False):
-        optimizer.is_paged = False  # paged state is on the GPU when it is needed
-    for group in optimizer.param_groups:
-        if gpu and "foreach" in group and not group.get("fused"):
-            group["foreach"] = True
+    optimizers, _ = module.configure_optimizers()
+    for optimizer in optimizers:
+        if getattr(optimizer, "is_paged", False):
+            optimizer.is_paged = False  # paged state is on the GPU when it is needed
+        for group in optimizer.param_groups:
+            if gpu and "foreach" in group and not group.get("fused"):
+                group["foreach"] = True
+        optimizer.optimizer = optimizer  # as Lightning's wrapper has it
     module.ranks = Watching(0, n, cut, ledger=ledger, gathered=gathered(network) if cut else 0)
-    optimizer.optimizer = optimizer  # as Lightning's wrapper has it
-    module.optimizers = lambda: optimizer  # type: ignore[method-assign,assignment]
+    module.optimizers = lambda: optimizers  # type: ignore[method-assign,assignment]
     module.lr_schedulers = lambda: None  # type: ignore[method-assign]
     module.no_autocast = nullcontext  # type: ignore[method-assign]  # Kernels casts forward passes
     module.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
@@ -140,8 +140,9 @@ def rehearse(
             {"use_reentrant": False, "context_fn": lambda: (nullcontext(), Kernels(autocast))}
         )
     with ledger, Kernels(autocast):
-        optimizer.step = partial(_counted, optimizer.step, ledger)
-        _step(optimizer, zeros_like(parameters))  # makes its state
+        for optimizer in optimizers:
+            optimizer.step = partial(_counted, optimizer.step, ledger)
+            _step(optimizer, zeros_like(parameters))  # makes its state
         module.on_train_start()
         if exact and getattr(module, "engine", None) is not None:
             module.engine = Graphs(parameters, module.ranks, ledger)  # type: ignore[assignment]

@@ -137,8 +137,8 @@ class UnlearningModule(pl.LightningModule):
             build = partial(self.recipe.build, self._data, exact=self.exact)
             self._replica = Replica(build if self.exact else lambda: build().eval())
 
-    def configure_optimizers(self) -> Any:
-        """The optimizer over the trainable parameters, with its scheduler if there is one.
+    def configure_optimizers(self) -> tuple[list[Any], list[Any]]:
+        """The optimizer over the trainable parameters, and its scheduler if there is one.
 
         Raises:
             UserError: An optimizer of bitsandbytes on shards, or a paged one on a CPU, where nothing is paged.
@@ -156,7 +156,7 @@ class UnlearningModule(pl.LightningModule):
                 f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
                 f"bitsandbytes.optim.{name.removeprefix('Paged')}, or set --trainer.accelerator gpu."
             )
-        return optimizer if self.make_scheduler is None else ([optimizer], [self.make_scheduler(optimizer)])
+        return [optimizer], [] if self.make_scheduler is None else [self.make_scheduler(optimizer)]
 
     def on_fit_start(self) -> None:
         """Say what is about to be compared: two methods are comparable under the same data, batch and steps."""
@@ -221,6 +221,12 @@ class UnlearningModule(pl.LightningModule):
         self.recovery.step_scale = checkpoint.get("step_scale", 1.0)
 
     # Helpers of subclasses -----------------------------------------------------------------------------------------
+
+    @property
+    def every_optimizer(self) -> list[Any]:
+        """Lightning's wrappers of them: first that of ``descend``, then those that ``iterate`` steps uncounted."""
+        optimizers = self.optimizers()
+        return optimizers if isinstance(optimizers, list) else [optimizers]
 
     @property
     def _data(self) -> Any:

@@ -41,7 +41,7 @@ def descend(module: Any, gradient: Vector) -> None:
     Raises:
         DivergedError: The norm of the weights more than doubled; the step is then not counted.
     """
-    optimizer: Any = module.optimizers()
+    optimizer = module.every_optimizer[0]
     parameters = trainable(module.network)
     if module.ranks.sharded and module.exact:  # the iteration moved whole copies
         shards = zeros_like(parameters)

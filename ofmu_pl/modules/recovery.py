@@ -75,17 +75,18 @@ class Recovery:
                 group["lr"] = rate
 
     def _keep(self, module: Any) -> dict[str, Any]:
-        """What the iteration may change: weights, and where a divergence may be taken back the optimizer's state."""
+        """What the iteration may change: weights and optimizers' states, but what a full memory finds unchanged."""
         kept: dict[str, Any] = {}
         device = module.device.type
         if self.rollbacks or (device == "cuda" and module.moves_parameters):
+            optimizers = module.every_optimizer[0 if self.rollbacks else 1 :]
+            kept["optimizers"] = [(o.optimizer, _on_host(o.optimizer.state_dict())) for o in optimizers]
             parameters = [local(p.detach()) for p in trainable(module.network)]
             if not self._host:  # on a GPU's host, pinned: the GPU's memory is what is short
                 self._host = [torch.empty_like(p, device="cpu", pin_memory=device == "cuda") for p in parameters]
             for h, p in zip(self._host, parameters, strict=True):
                 h.copy_(p)
         if self.rollbacks:
-            kept["optimizer"] = copy.deepcopy(module.optimizers().optimizer.state_dict())
             module.on_save_checkpoint(kept)
         return kept
 
@@ -95,9 +96,19 @@ class Recovery:
                 for p, h in zip(trainable(module.network), self._host, strict=True):
                     local(p.detach()).copy_(h)
             module.weights_changed()
-        if kept:
-            module.optimizers().optimizer.load_state_dict(kept["optimizer"])
+        for optimizer, state in kept.get("optimizers", []):
+            optimizer.load_state_dict(state)
+        if self.rollbacks:
             module.on_load_checkpoint(kept)
+
+
+def _on_host(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy of an optimizer's state outside the GPU's memory."""
+    by_parameter = {
+        i: {k: x.to("cpu", copy=True) if isinstance(x, Tensor) else x for k, x in values.items()}
+        for i, values in state["state"].items()
+    }
+    return {"state": by_parameter, "param_groups": copy.deepcopy(state["param_groups"])}
 
 
 def _smaller(module: Any, error: Exception) -> str:

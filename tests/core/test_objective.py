@@ -182,3 +182,19 @@ def test_one_outer_iteration_on_a_quadratic_equals_the_closed_form():
     with torch.no_grad():
         x.sub_(outer.total_()[0], alpha=eta_out)
     torch.testing.assert_close(x.detach(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_adams_ascent_equals_its_formula():
+    """Kingma and Ba's Algorithm 1 with a plus, written out on a quadratic; the norm clipped beforehand."""
+    x, (A, a), _ = quadratic()
+    z, m, v = x.detach().clone(), torch.zeros(4, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
+    for t in (1, 2, 3):
+        g = A @ (z - a)
+        g = g / max(1.0, float(g.norm()) / 0.5)
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g**2
+        z = z + 0.1 * (m / (1 - 0.9**t)) / ((v / (1 - 0.99**t)).sqrt() + 1e-8)
+    forget = [lambda: 0.5 * (x - a) @ A @ (x - a)]
+    adam = torch.optim.Adam([x], lr=7.0, betas=(0.9, 0.99))
+    ascend(Autograd([x]), [(forget, [])] * 3, 0.1, beta=0.0, clip=0.5, optimizer=adam)
+    torch.testing.assert_close(x.detach(), z, rtol=1e-12, atol=1e-12)
+    assert x.grad is None

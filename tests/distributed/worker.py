@@ -61,13 +61,14 @@ def adam(parameters):
 def make(method):
     lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
+    ascent = {"inner_optimizer": "adam", "inner_lr": 1e-3}
     return {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
-        "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu),
+        "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
-        "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu),
+        "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu | ascent),
         "graddiff-cnn": lambda: GradDiff(cnn, optimizer=adam),
     }[method]()
 

@@ -49,7 +49,9 @@ def llama(layers=2, **options):
 @pytest.mark.parametrize(
     ("make", "options", "precision", "tolerance"),
     [
-        pytest.param(lambda: OFMU(llama(), **DIFFERENCES), {}, "32-true", 0.1, id="differences"),
+        pytest.param(
+            lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES), {}, "32-true", 0.1, id="differences"
+        ),
         pytest.param(
             lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}, "32-true", 0.1, id="checkpointing"
         ),
@@ -91,6 +93,9 @@ def test_memory_by_parts():
     assert alone.memory["parameters"] == pytest.approx(whole, abs=buffers)
     assert alone.memory["optimizer"] == pytest.approx(2 * whole, rel=1e-3)
     assert alone.memory["vectors"] == pytest.approx(6 * whole, rel=0.02)
+    assert memory(OFMU(llama(), inner_optimizer="adam", **DIFFERENCES)).memory["optimizer"] == pytest.approx(
+        4 * whole, rel=1e-3
+    )
     shards = memory(OFMU(llama(), **DIFFERENCES), size=2, sharded=True)
     for kind in ("parameters", "vectors", "optimizer"):
         assert shards.memory[kind] == pytest.approx(alone.memory[kind] / 2, rel=0.02)
@@ -100,6 +105,8 @@ def test_memory_by_parts():
     exact = memory(OFMU(llama(), **SHORT), size=2, sharded=True)
     assert exact.memory["parameters"] + exact.memory["copies"] == pytest.approx(2 * whole, rel=1e-3)
     assert exact.memory["optimizer"] == pytest.approx(whole, rel=1e-3)
+    with pytest.raises(UserError, match="for which no Adam keeps state"):
+        memory(OFMU(llama(), inner_optimizer="adam", **SHORT), size=2, sharded=True)
     assert memory(OFMU(llama(), **DIFFERENCES), size=2).memory["copies"] == whole  # DDP's buckets
     adapted = memory(NPO(llama(lora={"r": 4, "target_modules": "all-linear"})))
     assert adapted.trained < 0.1 * adapted.parameters

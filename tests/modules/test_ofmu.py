@@ -5,6 +5,7 @@ from itertools import accumulate
 import pytest
 import torch
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import ModelCheckpoint
 from modules.training import TINY, train, weights
 
 from ofmu_pl.callbacks import GradientBudget
@@ -59,6 +60,20 @@ def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
             for p, g in zip(network.parameters(), gradient, strict=True):
                 p.add_(g, alpha=factor)
     torch.testing.assert_close(weights(module), weights(plain), rtol=1e-4, atol=1e-6)
+
+
+def test_adams_ascent_is_not_counted_and_goes_on_from_a_checkpoint(tmp_path):
+    def make():
+        return OFMU(CausalLM(config=TINY), inner_steps=2, inner_lr=0.01, inner_optimizer="adam")
+
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1, filename="{step}")
+    trainer = train(whole := make(), steps=4, callbacks=[keep])
+    assert trainer.global_step == 4
+    assert [next(iter(o.state.values()))["step"] for o in trainer.optimizers] == [4, 8]
+    train(resumed := make(), steps=4, ckpt_path=tmp_path / "step=2.ckpt")
+    assert torch.equal(weights(resumed), weights(whole))
+    train(plain := OFMU(CausalLM(config=TINY), inner_steps=2, inner_lr=0.01), steps=4)
+    assert not torch.equal(weights(plain), weights(whole))
 
 
 @pytest.mark.parametrize(("budget", "iterations"), [(60, 7), (59, 6)])

@@ -45,8 +45,12 @@ class HalvedFrom(Callback):
 
 @pytest.mark.parametrize(
     ("make", "losses"),
-    [(ofmu, 6), (lambda **o: PDU(CausalLM(config=TINY), optimizer=sgd(), **o), 1)],
-    ids=["OFMU", "PDU"],
+    [
+        (ofmu, 6),
+        (lambda **o: ofmu(inner_optimizer="adam", **o), 6),
+        (lambda **o: PDU(CausalLM(config=TINY), optimizer=sgd(), **o), 1),
+    ],
+    ids=["OFMU", "OFMU, Adam's ascent", "PDU"],
 )
 def test_a_nan_is_taken_back_with_steps_halved_from_there_on(monkeypatch, make, losses):
     by_hand = make()
@@ -93,12 +97,13 @@ class Memory:
         return self.losses(recipe, module, batch)
 
 
-@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
-def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, engine):
-    small = ofmu(engine=engine, micro_batch_size=1)
+@pytest.mark.parametrize(("engine", "ascent"), [("autograd", "sgd"), ("finite_difference", "adam")])
+def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, engine, ascent):
+    small = ofmu(engine=engine, inner_optimizer=ascent, micro_batch_size=1)
     train(small, steps=2)
     Memory(monkeypatch, rows=1, call=3)  # after the first inner step
-    module = ofmu(engine=engine, rollbacks=1)  # without a GPU, what keeps the weights from before the iteration
+    # Without a GPU, rollbacks are what keeps the weights from before the iteration.
+    module = ofmu(engine=engine, inner_optimizer=ascent, rollbacks=1)
     with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
         train(module, steps=2)
     assert module.micro_batch_size == 1
