@@ -186,6 +186,7 @@ def test_blank_images_are_as_large_as_real_ones(data):
 
 FSDP2 = ["-c", "configs/hardware/fsdp2_4xh100.yaml"]
 CHECKPOINTING = ["--model.network.activation_checkpointing", "true"]
+PLAIN = ["--model.inner_optimizer", "sgd"]
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def run(monkeypatch, capsys):
     ("words", "expected"),
     [
         (
-            ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING],
+            ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING, *PLAIN],
             ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / yes / yes"],
         ),
         (
@@ -214,7 +215,7 @@ def run(monkeypatch, capsys):
         ),
         (
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
-            ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 16", "no / no / yes / yes"],
+            ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 4", "no / no / tight / yes"],
         ),
         (["--config", "configs/digits.yaml"], ["0.01 M / 0.01 M", "batches of 64 images", "yes / yes / yes / yes"]),
     ],
