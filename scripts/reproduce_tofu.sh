@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real TOFU on a tiny Llama: planned for 2.5 hours on two cores. OFMU_SHARED is the folder with data/tofu and models/.
+# Real TOFU on a tiny Llama: about 2 hours on two cores. OFMU_SHARED is the folder with data/tofu and models/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh

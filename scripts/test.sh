@@ -6,4 +6,4 @@ source scripts/venv.sh
 ruff check .
 ruff format --check .
 mypy
-python -m pytest "$@"
+OMP_NUM_THREADS=1 python -m pytest --numprocesses 2 --dist loadfile "$@"
