@@ -22,7 +22,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.errors import DivergedError, UserError
-from ofmu_pl.modules.descent import check_direction, descend, diverged
+from ofmu_pl.modules.descent import check_direction, check_optimizer, descend, diverged
 from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.parallel import Replica, check_rows, ranks_of, shard
@@ -141,21 +141,11 @@ class UnlearningModule(pl.LightningModule):
         """The optimizer over the trainable parameters, and its scheduler if there is one.
 
         Raises:
-            UserError: An optimizer of bitsandbytes on shards, or a paged one on a CPU, where nothing is paged.
+            UserError: One that cannot step here (``descent.check_optimizer``).
         """
         assert self.network is not None, "configure_model has not run"
         optimizer = self.make_optimizer(trainable(self.network))
-        if self.ranks.sharded and type(optimizer).__module__.startswith("bitsandbytes"):
-            raise UserError(
-                f"{type(optimizer).__name__} cannot step on FSDP2's shards (its kernels take whole tensors): take "
-                "torch.optim.AdamW, or set --trainer.strategy ddp."
-            )
-        if getattr(optimizer, "is_paged", False) and self.device.type == "cpu":
-            name = type(optimizer).__name__
-            raise UserError(
-                f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
-                f"bitsandbytes.optim.{name.removeprefix('Paged')}, or set --trainer.accelerator gpu."
-            )
+        check_optimizer(optimizer, sharded=self.ranks.sharded, device=self.device)
         return [optimizer], [] if self.make_scheduler is None else [self.make_scheduler(optimizer)]
 
     def on_fit_start(self) -> None:

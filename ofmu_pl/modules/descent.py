@@ -6,11 +6,31 @@ import math
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
-from ofmu_pl.errors import DivergedError
+from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.parallel import scatter_
+
+
+def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device) -> None:
+    """Before the run.
+
+    Raises:
+        UserError: An optimizer of bitsandbytes on shards, or a paged one on a CPU, where nothing is paged.
+    """
+    name = type(optimizer).__name__
+    if sharded and type(optimizer).__module__.startswith("bitsandbytes"):
+        raise UserError(
+            f"{name} cannot step on FSDP2's shards (its kernels take whole tensors): take torch.optim.AdamW, or set "
+            "--trainer.strategy ddp."
+        )
+    if getattr(optimizer, "is_paged", False) and device.type == "cpu":
+        raise UserError(
+            f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
+            f"bitsandbytes.optim.{name.removeprefix('Paged')}, or set --trainer.accelerator gpu."
+        )
 
 
 def check_direction(module: Any, gradient: Vector, scalars: dict[str, float]) -> None:

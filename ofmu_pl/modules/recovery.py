@@ -75,7 +75,7 @@ class Recovery:
                 group["lr"] = rate
 
     def _keep(self, module: Any) -> dict[str, Any]:
-        """What the iteration may change: weights and optimizers' states, but what a full memory finds unchanged."""
+        """Weights, and states of optimizers: of all for a divergence, for a full memory of those ``iterate`` steps."""
         kept: dict[str, Any] = {}
         device = module.device.type
         if self.rollbacks or (device == "cuda" and module.moves_parameters):
