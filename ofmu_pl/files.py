@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.errors import UserError
+from ofmu_pl.version import key_of
 
 LARGEST_JSON = 2**28
 """Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
@@ -100,8 +100,8 @@ def cache_folder() -> Path | None:
 
 
 def content_path(folder: Path, kind: str, facts: Any) -> Path:
-    """Where a result is kept that follows from ``facts`` alone."""
-    return folder / f"{kind}-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}.json"
+    """Where a result is kept that follows from ``facts`` and this version of the code alone."""
+    return folder / f"{kind}-{key_of(facts)}.json"
 
 
 def write_json(path: Path, content: Any) -> None:

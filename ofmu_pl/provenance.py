@@ -13,6 +13,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from ofmu_pl import __version__
+from ofmu_pl.version import RESULTS_VERSION
 
 PACKAGES = ("torch", "lightning", "transformers", "torchmetrics", "datasets", "scipy", "rouge-score", "tokenizers")
 
@@ -31,6 +32,7 @@ def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
         **datamodule.facts,
         "git": _git_commit(),
         "ofmu_pl": __version__,
+        "results_version": RESULTS_VERSION,
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
     }

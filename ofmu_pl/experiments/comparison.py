@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl import __version__
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.analysis import RESULT, compare_models, difficulty_and_drop, utility_drop
 from ofmu_pl.experiments.grid import HANDLE, MODEL, Cell, model_folder
@@ -16,6 +13,7 @@ from ofmu_pl.experiments.manifest import Place
 from ofmu_pl.experiments.pool import Job
 from ofmu_pl.experiments.specs import ANALYSIS, Experiment, expanded
 from ofmu_pl.files import read_json, write_json
+from ofmu_pl.version import key_of
 
 TARGET, RETRAINED = "model.network.path", "evaluation.reference"
 """Options that name the two models."""
@@ -104,8 +102,7 @@ class Comparisons:
         unlearned = {m: str(model_folder(self.folder, cell)) for m, cell in methods.items()}
         place = self.folder / ANALYSIS / name / scenario / f"seed_{seed}"
         config = str(self.folder / one.folder / "latest/config.yaml")
-        facts = [{m: cell.key for m, cell in methods.items()}, __version__]
-        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        key = key_of({m: cell.key for m, cell in methods.items()})[:16]
         return Job(place, ANALYSIS, key, partial(compare_models, target, retrained, unlearned, config, str(place)))
 
     def _model(self, cell: Cell, option: str) -> str:

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl import __version__
 from ofmu_pl.experiments.specs import PREPARED, SEARCH, Experiment, Method, Prepare, expanded
+from ofmu_pl.version import key_of
 
 CONTROL = "do_nothing"
 MODEL = "hf"
@@ -39,10 +39,9 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """What its results follow from: the content of its files, its options and prepared models, the version."""
+        """What its results follow from: its files, options and prepared models, and ``RESULTS_VERSION``."""
         contents = [hashlib.sha256(Path(expanded(path)).read_bytes()).hexdigest() for path in self.configs]
-        facts = [contents, self.options, __version__]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        return key_of([contents, self.options])[:16]
 
     def words(self, root: Path) -> list[str]:
         """Its command line.

@@ -9,6 +9,7 @@ from typing import Any
 from ofmu_pl import __version__
 from ofmu_pl.experiments.specs import Experiment
 from ofmu_pl.files import write_json
+from ofmu_pl.version import RESULTS_VERSION
 
 MANIFEST = "benchmark.json"
 Place = tuple[str, str, str, int]
@@ -65,6 +66,7 @@ class Manifest:
             {
                 "name": self.name,
                 "version": __version__,
+                "results_version": RESULTS_VERSION,
                 "date": datetime.now(UTC).isoformat(timespec="seconds"),
                 "experiments": {name: self._experiment(name, e) for name, e in self.experiments.items()},
             },

@@ -14,7 +14,6 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from ofmu_pl import __version__
 from ofmu_pl.callbacks.export import save_model
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.files import cache_folder, content_path
@@ -78,7 +77,7 @@ def original(
         "hashes": {name: data.hashes[name] for name in {split, *kept}},
         "augment": data.augment,
         "seed": seed,
-        "versions": [__version__, torch.__version__.split("+")[0]],
+        "torch": torch.__version__.split("+")[0],
     }
     path = content_path((cache_folder() or folder) / "models", split, facts).with_suffix("")
     if path.is_dir():

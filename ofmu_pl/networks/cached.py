@@ -1,18 +1,16 @@
-"""Scores by content: a model that has been scored on these rows, with this code, is not scored again."""
+"""Scores by content: a model that has been scored on these rows, with this version of the code, is not scored again."""
 
 from __future__ import annotations
 
-import hashlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
-from ofmu_pl.data import text
 from ofmu_pl.files import cache_folder, content_path, read_json, write_json
 from ofmu_pl.metrics import Scores, SetScores
-from ofmu_pl.networks import gradient_norms, prompts, scoring
+from ofmu_pl.networks import gradient_norms, scoring
 from ofmu_pl.provenance import weights_hash
 
 
@@ -46,7 +44,6 @@ def cached_scores(
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "template": data.encoder.template_hash,
             "settings": [items, max_new_tokens, hidden, with_gradient_norms],
-            "code": [_file_hash(module.__file__) for module in (text, prompts, scoring, gradient_norms)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
         path = content_path(folder, "scores", facts)
@@ -81,7 +78,3 @@ def _read(path: Path | None) -> Scores | None:
         dist.broadcast_object_list(shared)
         scores = shared[0]
     return scores
-
-
-def _file_hash(path: str | None) -> str:
-    return hashlib.sha256(Path(path or "").read_bytes()).hexdigest()[:16]
