@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,10 @@ from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.tensors import check_tensors
+
+CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
+"""Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
 
 
 class CausalLM(Network):
@@ -75,7 +80,12 @@ class CausalLM(Network):
         self.activation_checkpointing = activation_checkpointing
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The model with float32 parameters, in train mode only if activation checkpointing needs it."""
+        """The model with float32 parameters, in train mode only if activation checkpointing needs it.
+
+        Raises:
+            UserError: The folder holds no model that can be read, or its weights lack a tensor of the network, hold
+                one that the network lacks, or one of another shape.
+        """
         attention = self.attention or ("eager" if exact else "sdpa")
         model = self._load(self.path, attention) if self.path else self._random(datamodule.tokenizer, attention)
         return self._prepared(model)
@@ -151,13 +161,15 @@ class CausalLM(Network):
             )
         try:
             _check_index(folder / "model.safetensors.index.json")
-            return AutoModelForCausalLM.from_pretrained(
+            model, found = AutoModelForCausalLM.from_pretrained(
                 folder if folder.is_dir() else path,
                 attn_implementation=attention,
                 dtype=torch.float32,
                 local_files_only=folder.is_dir() or offline(),
                 use_safetensors=True,
                 trust_remote_code=self.trust_remote_code,
+                ignore_mismatched_sizes=True,  # they are named below, which the error of transformers does not
+                output_loading_info=True,
                 **quantized,
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
@@ -172,6 +184,9 @@ class CausalLM(Network):
                 f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
                 "model.safetensors and the tokenizer's files."
             ) from error
+        unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
+        check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])
+        return model
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Hugging Face's files, adapters merged, and the tokenizer's."""

@@ -19,6 +19,7 @@ from ofmu_pl.errors import UserError
 from ofmu_pl.files import read_json, write_json
 from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.tensors import check_tensors
 
 BatchNormMode = Literal["frozen", "retain", "both"]
 
@@ -54,8 +55,8 @@ class ImageNetwork(Network):
         """The network in eval mode.
 
         Raises:
-            UserError: The folder is missing or unreadable, or holds another architecture or a model that was trained
-                on other images than this run's.
+            UserError: The folder is missing or unreadable, or holds another architecture, other tensors than the
+                network's, or a model that was trained on other images than this run's.
         """
         channels, classes = datamodule.channels, len(datamodule.class_names)
         module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
@@ -93,13 +94,11 @@ class ImageNetwork(Network):
                     f"here {datamodule.hashes[split]}), so some forget images were never in it: set the --data options "
                     "that it was trained with (--data.split_seed, --data.validation_fraction)."
                 )
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            raise UserError(
-                f"The weights in '{folder}' are not those of the network that its config.json describes: export the "
-                "model anew, or leave --model.network.path out to train one."
-            ) from error
+        wanted = module.state_dict()
+        shapes = [(name, state[name].shape, wanted[name].shape) for name in state.keys() & wanted.keys()]
+        misshapen = [(name, found, shape) for name, found, shape in shapes if found != shape]
+        check_tensors(folder, wanted.keys() - state.keys(), state.keys() - wanted.keys(), misshapen)
+        module.load_state_dict(state)
 
     def _config(self, datamodule: Any) -> dict[str, Any]:
         shape = {"channels": datamodule.channels, "classes": len(datamodule.class_names)}

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tofu_files import tofu_files
 
 from ofmu_pl.networks import CausalLM
@@ -156,6 +157,19 @@ def test_model_folder_without_tokenizer(fails, models, tmp_path):
     code, text = fails("--model.network.path", str(bare))
     assert code == 1
     assert "has no tokenizer that can be read" in text
+
+
+@pytest.mark.parametrize("command", ["fit", "validate"])
+@pytest.mark.parametrize("option", ["--model.network.path", "--evaluation.reference"])
+def test_a_model_that_lacks_a_tensor_is_not_used(fails, models, tmp_path, command, option):
+    folder = shutil.copytree((models / "retrained/latest/hf").resolve(), tmp_path / "lacking")
+    tensors = load_file(folder / "model.safetensors")
+    tensors.pop("model.layers.0.mlp.up_proj.weight")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    code, text = fails(option, str(folder), command=command)
+    assert code == 1
+    assert f"The weights in '{folder}' are not those" in text
+    assert "missing: model.layers.0.mlp.up_proj.weight" in text
 
 
 def test_missing_model_folder(fails, tmp_path):

@@ -1,10 +1,12 @@
 """Losses of a language model, whole and cut into micro-batches."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 
 from ofmu_pl.data import Authors
 from ofmu_pl.errors import UserError
@@ -82,3 +84,79 @@ def test_a_folder_without_weights_is_named(tmp_path):
 def test_a_configuration_without_architecture_is_named(data):
     with pytest.raises(UserError, match="no model_type"):
         CausalLM(config={"hidden_size": 8}).build(SimpleNamespace(tokenizer=data.tokenizer), exact=True)
+
+
+@pytest.fixture(scope="module")
+def folder(data, tmp_path_factory):
+    """An exported model with two embeddings, in two shards."""
+    folder = tmp_path_factory.mktemp("model")
+    build(data)[1].save_pretrained(folder, max_shard_size="80KB")
+    assert len(list(folder.glob("*.safetensors"))) == 2
+    return folder
+
+
+def damaged(folder, copy, change):
+    """A copy whose tensors (one dictionary of all shards) are changed."""
+    shutil.copytree(folder, copy)
+    shards = sorted(copy.glob("*.safetensors"))
+    tensors = {name: x for shard in shards for name, x in load_file(shard).items()}
+    change(tensors)
+    for shard in [*shards, copy / "model.safetensors.index.json"]:
+        shard.unlink()
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    return copy
+
+
+NORM, HEAD = "model.layers.1.input_layernorm.weight", "lm_head.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x.pop(NORM), f"missing: {NORM}"),
+        (lambda x: x.pop(HEAD), f"missing: {HEAD}"),
+        (lambda x: x.update({"model.layers.2.mlp.bias": torch.zeros(2)}), "unexpected: model.layers.2.mlp.bias"),
+        (lambda x: x.update({NORM: torch.ones(17)}), rf"of another shape: {NORM} \(17, not 16\)"),
+        (lambda x: x.update({HEAD: torch.ones(5, 16)}), rf"of another shape: {HEAD} \(5 x 16, not 1000 x 16\)"),
+    ],
+)
+def test_a_tensor_that_is_missing_unexpected_or_misshapen_is_named(folder, tmp_path, change, words):
+    with pytest.raises(UserError, match=words) as refusal:
+        CausalLM(path=str(damaged(folder, tmp_path / "model", change))).build(None, exact=True)
+    assert str(tmp_path / "model") in str(refusal.value)
+
+
+def test_a_shard_without_a_tensor_is_named(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    shard = sorted(tmp_path.glob("*.safetensors"))[0]
+    tensors = load_file(shard)
+    tensors.pop("model.embed_tokens.weight")
+    save_file(tensors, shard, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"missing: model\.embed_tokens\.weight"):
+        CausalLM(path=str(tmp_path)).build(None, exact=True)
+
+
+def test_many_missing_tensors_make_one_sentence(folder, tmp_path):
+    def change(tensors):
+        for name in [name for name in tensors if "layers.0" in name]:
+            tensors.pop(name)
+
+    with pytest.raises(UserError, match="and 6 more") as refusal:
+        CausalLM(path=str(damaged(folder, tmp_path / "model", change))).build(None, exact=True)
+    assert "\n" not in str(refusal.value)
+
+
+def test_buffers_that_older_versions_wrote_are_no_fault(folder, data, tmp_path):
+    def change(tensors):
+        tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+
+    copy = damaged(folder, tmp_path / "model", change)
+    CausalLM(path=str(copy)).build(None, exact=True)
+    shape = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2}
+    gpt2 = CausalLM(config=shape).build(SimpleNamespace(tokenizer=data.tokenizer), exact=True)
+    gpt2.save_pretrained(tmp_path / "gpt2")  # ties its embeddings: the file holds one of the two
+    tensors = load_file(tmp_path / "gpt2/model.safetensors")
+    tensors |= {"transformer.h.0.attn.bias": torch.ones(1, 1, 8, 8), "transformer.h.0.attn.masked_bias": torch.ones(1)}
+    save_file(tensors, tmp_path / "gpt2/model.safetensors", metadata={"format": "pt"})
+    again = CausalLM(path=str(tmp_path / "gpt2")).build(None, exact=True)
+    assert all(torch.equal(a, b) for a, b in zip(gpt2.parameters(), again.parameters(), strict=True))

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from modules.images import network
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torchvision.models import resnet18 as torchvision_resnet18
 
@@ -113,3 +114,19 @@ def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
     assert json.loads((folder / "provenance.json").read_text())["streams"] == ["full"]
     with pytest.raises(UserError, match="set a multiple of 8"):
         SmallCNN(width=12)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x.pop("1.0.weight"), "missing: 1.0.weight"),
+        (lambda x: x.update({"1.9.bias": torch.zeros(2)}), "unexpected: 1.9.bias"),
+        (lambda x: x.update({"1.1.bias": torch.zeros(9)}), r"of another shape: 1.1.bias \(9, not 8\)"),
+    ],
+)
+def test_a_tensor_that_is_missing_unexpected_or_misshapen_is_named(folder, data, change, words):
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(UserError, match=words):
+        network(path=str(folder)).build(data, exact=False)

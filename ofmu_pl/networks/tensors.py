@@ -1,0 +1,47 @@
+"""A file of weights holds the network's tensors, all of them and no others: what is absent would stay random."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from ofmu_pl.errors import UserError
+
+NAMED = 3
+"""Tensors of each kind that the sentence names; the others are counted."""
+
+
+def check_tensors(
+    source: str | Path,
+    missing: Collection[str],
+    unexpected: Collection[str],
+    misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
+) -> None:
+    """Refuse weights that do not fit the network that is described beside them.
+
+    Args:
+        source: The folder or hub id that they came from.
+        missing: Names of the network's tensors that it lacks.
+        unexpected: Names of its tensors that the network lacks.
+        misshapen: Name, shape found and shape wanted of the others that differ.
+
+    Raises:
+        UserError: There are any; it names them.
+    """
+    shapes = [f"{name} ({_shape(found)}, not {_shape(wanted)})" for name, found, wanted in misshapen]
+    faults = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+    found = "; ".join(f"{fault}: {_listed(names)}" for fault, names in faults if names)
+    if found:
+        raise UserError(
+            f"The weights in '{source}' are not those of the network that its config.json describes ({found}): get or "
+            "export the model anew, or correct its config.json."
+        )
+
+
+def _listed(names: Collection[str]) -> str:
+    first = ", ".join(sorted(names)[:NAMED])
+    return first + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes)) or "one number"
