@@ -51,7 +51,7 @@ class Seconds(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Take the module's own figure."""
-        self.values.append(float(trainer.logged_metrics["seconds"]))
+        self.values.append(float(trainer.callback_metrics["seconds"]))
 
 
 def run(live: bool, data: str, model: str, steps: int) -> tuple[float, float, np.ndarray]:

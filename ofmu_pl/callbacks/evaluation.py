@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
-from ofmu_pl.callbacks.curves import record
 from ofmu_pl.callbacks.reference import Reference
 from ofmu_pl.callbacks.table import Metrics, print_table
 from ofmu_pl.errors import UserError
@@ -40,10 +39,8 @@ class Evaluation(pl.Callback, ABC):
         self.source, self.every_n_steps = reference, every_n_steps
         self.reference: Reference | None = None
         self.before: dict[str, Any] = {}
-        self.history: list[dict[str, Any]] = []
-        self.curves: dict[str, list[float]] = {}
         self._seconds = {"training": 0.0, "evaluation": 0.0}
-        self._started = 0.0
+        self._mark: float | None = None
 
     # What a subclass says --------------------------------------------------------------------------------------------
 
@@ -107,31 +104,25 @@ class Evaluation(pl.Callback, ABC):
         """Check the reference before any work, then measure the model that shall forget."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
+        self._book("training")
         if unlearns(pl_module):
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self._timed_score(trainer, pl_module.whole_network())
-                self._log(trainer, "metrics", self.metrics(trainer, self.before))
-        self._started = time.perf_counter()
+                self._log(trainer, pl_module, "metrics", self.metrics(trainer, self.before))
+            if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
+                self._measure(trainer, pl_module)
+        self._book("evaluation")
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """The iteration's own numbers; a cheap measurement every ``every_n_steps``, but for the last one."""
-        record(self.curves, trainer.callback_metrics)
-        step = trainer.global_step
-        due = self.every_n_steps and step % self.every_n_steps == 0
-        if not due or step == trainer.max_steps or not unlearns(pl_module):
-            return
-        self._pause()
-        metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.whole_network(), cheap=True))
-        self._log(trainer, "interim", metrics)
-        self.history.append({"step": step, "metrics": _as_dicts(metrics)})
-        self._started = time.perf_counter()
+        """A cheap measurement every ``every_n_steps``, but for the last one."""
+        if unlearns(pl_module):
+            self._measure(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure what came out, write everything, print the table."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
-        self._pause()
         self._finish(trainer, pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -147,25 +138,38 @@ class Evaluation(pl.Callback, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
+        self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
-        return {"before": before, "history": self.history, "curves": self.curves, "seconds": dict(self._seconds)}
+        return {"before": before, "seconds": dict(self._seconds)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take it back."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
-        self.history, self._seconds = state_dict["history"], state_dict["seconds"]
-        self.curves = state_dict["curves"]
+        self._seconds = state_dict["seconds"]
 
     # Measuring -------------------------------------------------------------------------------------------------------
 
-    def _pause(self) -> None:
-        """Book the time since the last start as training."""
-        self._seconds["training"] += time.perf_counter() - self._started
+    def _book(self, kind: str) -> None:
+        """Book the time since the last call as ``training`` or ``evaluation``."""
+        now = time.perf_counter()
+        self._seconds[kind] += 0.0 if self._mark is None else now - self._mark
+        self._mark = now
+
+    def _measure(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """A cheap measurement, if one is due in this iteration and not made yet."""
+        step, history = trainer.global_step, pl_module.record.history
+        due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
+        if not due or (history and history[-1]["step"] == step):
+            return
+        metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.whole_network(), cheap=True))
+        self._log(trainer, pl_module, "interim", metrics)
+        history.append({"step": step, "metrics": _as_dicts(metrics)})
+        self._book("evaluation")
 
     def _timed_score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
-        started = time.perf_counter()
+        self._book("training")
         scores = self.score(trainer, model, cheap)
-        self._seconds["evaluation"] += time.perf_counter() - started
+        self._book("evaluation")
         return scores
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -173,10 +177,9 @@ class Evaluation(pl.Callback, ABC):
             self.reference = self.load_reference(trainer, pl_module, self.source)
 
     @staticmethod
-    def _log(trainer: pl.Trainer, prefix: str, metrics: Metrics) -> None:
-        if trainer.logger is not None:
-            values = {f"{prefix}/{name}": result.value for name, result in metrics.items()}
-            trainer.logger.log_metrics(values, step=trainer.global_step)
+    def _log(trainer: pl.Trainer, pl_module: Any, prefix: str, metrics: Metrics) -> None:
+        values = {f"{prefix}/{name}": result.value for name, result in metrics.items()}
+        pl_module.record.log(trainer.loggers, trainer.global_step, values)
 
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         network = pl_module.whole_network()  # this, scores and log_dir take all ranks
@@ -187,7 +190,7 @@ class Evaluation(pl.Callback, ABC):
         judged = "after" if self.before else "model"
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
         columns = {name: self.metrics(trainer, s) for name, s in sides.items() if s}
-        self._log(trainer, "metrics", columns[judged])
+        self._log(trainer, pl_module, "metrics", columns[judged])
         print_table(
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
             columns,
@@ -207,8 +210,8 @@ class Evaluation(pl.Callback, ABC):
                 "evaluation": r.evaluation,
                 "metrics": _as_dicts(columns["retrained"]),
             },
-            "history": self.history,
-            "curves": self.curves,
+            "history": pl_module.record.history,
+            "curves": pl_module.record.curves,
             "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
             | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
             "cost": {

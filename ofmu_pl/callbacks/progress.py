@@ -1,4 +1,4 @@
-"""One bar over all outer iterations with the numbers of now; Lightning's own starts anew every epoch."""
+"""One bar over all outer iterations with the last number of each kind; Lightning's own starts anew every epoch."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.modules.descent import check_direction, check_optimizer, descend, diverged
+from ofmu_pl.modules.record import Record
 from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.parallel import Replica, check_rows, ranks_of, shard
@@ -63,6 +64,7 @@ class UnlearningModule(pl.LightningModule):
         self._iteration = 0
         self.ranks = ALONE
         self.recovery = Recovery(rollbacks)
+        self.record = Record()
         self._mixed = True
         self._replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
 
@@ -168,8 +170,13 @@ class UnlearningModule(pl.LightningModule):
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
         shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
-        self.log_dict({k: v for k, v in scalars.items() if k in shown}, prog_bar=True, batch_size=1)
-        self.log_dict({k: v for k, v in scalars.items() if k not in shown}, batch_size=1)
+        # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
+        self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
+        self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)
+        self.record.add(self._iteration, scalars)
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if every and self._iteration % every == 0:
+            self.record.log(self.loggers, self._iteration, scalars)
 
     def _attempt(self, batch: dict[str, list[Batch]]) -> dict[str, float]:
         if self.exact:
@@ -191,9 +198,10 @@ class UnlearningModule(pl.LightningModule):
         """Nothing: the evaluation callback measures."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the hashes of the data that the weights have seen."""
+        """Keep the hashes of the data that the weights have seen, and the run's record."""
         checkpoint["data_hashes"] = dict(self._data.hashes)
         checkpoint["step_scale"] = self.recovery.step_scale
+        checkpoint["record"] = self.record.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to go on with other data.
@@ -209,6 +217,8 @@ class UnlearningModule(pl.LightningModule):
                     f"the checkpoint's {value}): give the run the same --data options, or start without --ckpt_path."
                 )
         self.recovery.step_scale = checkpoint.get("step_scale", 1.0)
+        if self.trainer.state.fn == "fit" and "record" in checkpoint:
+            self.record.load_state_dict(checkpoint["record"])
 
     # Helpers of subclasses -----------------------------------------------------------------------------------------
 

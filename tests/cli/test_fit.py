@@ -72,7 +72,7 @@ def test_tensorboard_scalars(run):
     tags = set(events.Tags()["scalars"])
     wanted = {"L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "seconds", "peak_memory_GB"}
     assert wanted | {"metrics/forget_quality", "interim/forget_Q_A_Prob", "audit/penalty_cosine"} <= tags
-    assert [e.step for e in events.Scalars("L_f")] == [0, 1, 2]
+    assert [e.step for e in events.Scalars("L_f")] == [1, 2, 3]
     assert [e.value for e in events.Scalars("rho")] == pytest.approx([0.3, 0.45, 0.675])
     assert events.Scalars("audit/penalty_cosine")[0].value > 0.9
 

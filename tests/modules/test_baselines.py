@@ -185,7 +185,7 @@ def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
 def test_the_price_of_retaining_follows_the_violation(folder):
     module = PDU(CausalLM(path=folder), epsilon=1.0, alpha=2.0, dual_step=0.5, **SGD)
     trainer = train(module, steps=1)
-    loss = float(trainer.logged_metrics["L_r"])
+    loss = float(trainer.callback_metrics["L_r"])
     assert loss > 1
     assert module.price == pytest.approx(2.0 + 0.5 * (loss - 1), rel=1e-5)
 

@@ -221,9 +221,9 @@ def test_influence_runs_once_and_reports_its_residual(target):
     module = Influence(network(path=target), damping=0.1, iterations=60, tolerance=1e-2)
     trainer = train_on_digits(module, steps=5)
     assert trainer.global_step == 1
-    assert trainer.logged_metrics["residual"] <= 1e-2
-    assert trainer.logged_metrics["products"] > 0
-    assert module.gradient_evaluations > trainer.logged_metrics["products"]
+    assert trainer.callback_metrics["residual"] <= 1e-2
+    assert trainer.callback_metrics["products"] > 0
+    assert module.gradient_evaluations > trainer.callback_metrics["products"]
 
 
 # Random labels and masks -----------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_l1_adds_its_falling_subgradient():
     for k, p in plain.network.named_parameters():
         torch.testing.assert_close(state(sparse)[k], p - 1e-3 * start[k].sign(), rtol=1e-4, atol=2e-6)
     trainer = train_on_digits(L1Sparse(network(), a=1e-3, optimizer=sgd()), steps=4)
-    assert trainer.logged_metrics["a"] == pytest.approx(1e-3 / 4)
+    assert trainer.callback_metrics["a"] == pytest.approx(1e-3 / 4)
     with pytest.raises(UserError, match="set --trainer.max_steps"):
         train_on_digits(L1Sparse(network()), steps=-1)
 

@@ -110,8 +110,8 @@ def test_bf16_casts_forward_passes_alone(monkeypatch, options, least):
     module = OFMU(CausalLM(config=TINY), inner_steps=2, audit=True, **options)
     trainer = train(module, steps=1, precision="bf16-mixed")
     assert seen == {"forward": {True, False}, "outside": {False}}, "the audit's reference is not cast"
-    assert trainer.logged_metrics["audit/decorrelation_error"] > 1e-5
-    assert least < trainer.logged_metrics["audit/decorrelation_cosine"] <= 1
+    assert trainer.callback_metrics["audit/decorrelation_error"] > 1e-5
+    assert least < trainer.callback_metrics["audit/decorrelation_cosine"] <= 1
     assert {p.dtype for p in module.network.parameters()} == {torch.float32}
 
 
@@ -129,10 +129,10 @@ def test_the_ceiling_is_smooth_and_stops_the_pull():
 def test_finetune_learns():
     module = FineTune(CausalLM(config=TINY), split="retain", optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
     trainer = train(module, steps=1)
-    first = float(trainer.logged_metrics["L"])
+    first = float(trainer.callback_metrics["L"])
     module = FineTune(CausalLM(config=TINY), split="retain", optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
     trainer = train(module, steps=40)
-    assert float(trainer.logged_metrics["L"]) < first - 1.0
+    assert float(trainer.callback_metrics["L"]) < first - 1.0
     assert module.streams == ("retain",)
     assert module.gradient_evaluations == 40
 

@@ -125,7 +125,7 @@ def telemetry(iterations):
     k = np.arange(iterations)
     found = {"L_f": k / iterations, "L_r": 1 + 0 * k, "Sim": np.cos(k), "grad_Phi": 1.0 + k, "grad_L_r": 2.0 + k}
     found |= {"penalty": 10 * found["grad_L_r"], "curvature": np.where(k < iterations / 2, 1.0, -1.0)}
-    return {name: values.tolist() for name, values in found.items()}
+    return {name: {"step": (k + 1).tolist(), "value": values.tolist()} for name, values in found.items()}
 
 
 def table(images=False, seeds=(0, 1, 2), scenarios=("forget01", "forget05"), methods=METHODS):
@@ -158,7 +158,7 @@ def everything(folder: Path) -> Benchmark:
     for (_, method, _), run in runs.items():
         run["curves"] = telemetry(20 if method == "ofmu" else 40)
         if method == "no_penalty":
-            run["curves"] |= {"penalty": [0.0] * 40, "curvature": [0.0] * 40}
+            run["curves"] |= {"penalty": [0.0] * 40, "curvature": [0.0] * 40}  # lists, as older results have them
     bench.experiment("ablation", "ablation", runs, paper=["tab:ofmu-ablation"], metrics=text,
                      methods={m: {"options": o} for m, (_, o) in variants.items()})  # fmt: skip
     write(folder / "ablation/analysis.json", {"seeds": {s: aligned(noise, variants) for s in "012"}})

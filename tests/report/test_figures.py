@@ -9,8 +9,10 @@ from report import folders
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
+from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
-from ofmu_pl.report.figures.telemetry import CURVATURE, PENALTY, telemetry
+from ofmu_pl.report.figures.telemetry import CURVATURE, NEEDED, PENALTY, telemetry
+from ofmu_pl.report.runs import Run
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +137,33 @@ def test_telemetry_averages_tenths_of_runs_of_any_length(experiments, every):
     (line,) = (x for x in panels["forget loss (nats)"].lines if x.get_label() == "ofmu")
     np.testing.assert_allclose(line.get_ydata(), np.arange(20).reshape(10, 2).mean(1) / 20)
     assert telemetry(experiments["authors"], LOOK) is None, "no run of it has the curves"
+
+
+def run_with(**curves):
+    return Run("a", "ofmu", 0, "a/ofmu", "finished", results={"curves": curves})
+
+
+def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():
+    odd = {"step": [1, 10**12, "4"], "value": [1.0, 2.0, 3.0]}
+    sparse = run_with(L_f={"step": [1, 4], "value": [2.0, 3.0]}, Sim=odd)
+    np.testing.assert_array_equal(curve(sparse, "L_f"), [2.0, np.nan, np.nan, 3.0])
+    np.testing.assert_array_equal(curve(sparse, "Sim"), [1.0])
+    assert not len(curve(sparse, "rho"))
+    np.testing.assert_array_equal(curve(run_with(L_f=[2.0, None, 3.0]), "L_f"), [2.0, np.nan, 3.0])
+
+
+def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
+    """The panels hold what the whole iterations measured: Phi curves upwards in all of them."""
+    k = list(range(1, 51, 5))
+    sparse = {name: {"step": k, "value": [2.0] * 10} for name in NEEDED}
+    sparse["L_r"] = {"step": [*range(1, 51)], "value": [1.0] * 50}
+    values = {"model_utility": 0.5}
+    bench.experiment("e", "ablation", {("a", "ofmu", 0): folders.results(values, values, values, curves=sparse)})
+    (experiment,) = collect(bench.folder).experiments
+    with styled():
+        axes = telemetry(experiment, LOOK).axes
+    for axis, expected in zip(axes, (2.0, 1.0, 2.0, 2.0, 1.0, 100.0), strict=True):
+        np.testing.assert_allclose(axis.lines[0].get_ydata(), expected, err_msg=axis.get_ylabel())
 
 
 def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):

@@ -19,6 +19,8 @@ from ofmu_pl.report.statistics import spread
 
 TAIL = 0.1
 """Share of a run whose mean is its final value: single iterations are noisy."""
+LONGEST = 100_000
+"""Iterations of a curve that are read; runs write a thousand."""
 
 
 def sweep_panels(experiment: Experiment) -> list[str]:
@@ -65,10 +67,21 @@ def sweep(experiment: Experiment, look: Look) -> Figure | None:
 
 
 def curve(run: Run, name: str) -> np.ndarray:
-    """A run's values by iteration, NaN where one is no number; empty if it has none."""
-    values = ((run.results or {}).get("curves") or {}).get(name)
-    known = [number(x) for x in values] if isinstance(values, list) else []
-    return np.array([np.nan if x is None else x for x in known])
+    """A run's values by iteration, NaN where it has measured none; empty if it has none at all.
+
+    ``{"step": [...], "value": [...]}``, steps counted from 1; older results hold a list, a value an iteration.
+    """
+    points = ((run.results or {}).get("curves") or {}).get(name)
+    if isinstance(points, list):
+        points = {"step": range(1, len(points) + 1), "value": points}
+    steps, values = (points.get(key) if isinstance(points, dict) else None for key in ("step", "value"))
+    if not isinstance(steps, list | range) or not isinstance(values, list):
+        return np.array([])
+    known = {k: number(x) for k, x in zip(steps, values, strict=False) if isinstance(k, int) and 0 < k <= LONGEST}
+    found = np.full(max(known, default=0), np.nan)
+    for k, x in known.items():
+        found[k - 1] = np.nan if x is None else x
+    return found
 
 
 def norms(experiment: Experiment) -> dict[float, list[np.ndarray]]:

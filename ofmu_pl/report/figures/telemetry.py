@@ -22,7 +22,7 @@ PANELS: dict[str, tuple[Callable[[dict[str, np.ndarray]], np.ndarray], bool]] = 
     "Sim(grad L_f, grad L_r)": (lambda c: c["Sim"], False),
     "|grad Φ| (nats a unit)": (lambda c: c["grad_Phi"], False),
     PENALTY: (lambda c: np.where(c["penalty"] > 0, c["penalty"], np.nan) / c["grad_L_r"], True),
-    CURVATURE: (lambda c: np.where(c["curvature"] == 0, np.nan, 100.0 * (c["curvature"] > 0)), False),
+    CURVATURE: (lambda c: np.where(np.abs(c["curvature"]) > 0, 100.0 * (c["curvature"] > 0), np.nan), False),
 }
 """Axis: values by iteration (none of the penalty where there is none), and whether it is logarithmic."""
 NEEDED = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "penalty", "curvature")
@@ -31,10 +31,11 @@ NEEDED = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "penalty", "curvature")
 def courses(run: Run) -> dict[str, np.ndarray] | None:
     """A run's curves of equal length; ``None`` if it has not all that are shown."""
     found = {name: curve(run, name) for name in NEEDED}
-    length = min(map(len, found.values()))
-    if length < PARTS:
+    lengths = [len(values) for values in found.values()]
+    if not min(lengths) or max(lengths) < PARTS:
         return None
-    found = {name: values[:length] for name, values in found.items()}
+    # Some end earlier: what needs higher derivatives is not measured in every iteration.
+    found = {name: np.pad(x, (0, max(lengths) - len(x)), constant_values=np.nan) for name, x in found.items()}
     found["grad_L_r"][found["grad_L_r"] == 0] = np.nan
     return found
 

@@ -1,0 +1,92 @@
+"""The record of a run: what it measured, and in which outer iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lightning.fabric.loggers import Logger
+from lightning.pytorch.loggers import TensorBoardLogger
+
+CURVES = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "rho", "penalty", "curvature", "gradient_norm")
+"""What ``results.json`` keeps of every iteration; ``gradient_norm`` is that of the whole descent direction before it is
+clipped (of OFMU |grad F|, as far as ``penalty_clip`` and ``concave_only`` are off or idle)."""
+LONGEST = 1000
+"""The last iteration of the curves; the rest of a longer run is in its event file."""
+
+Series = dict[str, dict[str, list[Any]]]
+"""By name: ``step``, the iterations in which it was measured, and ``value``."""
+
+
+class Record:
+    """What a run measured, each value at the iteration that measured it and at no other.
+
+    Iterations count from 1; what is measured before the first one stands at 0. The record is part of every checkpoint,
+    and a run that goes on writes it anew to its event file before anything else. So the files of an interrupted run are
+    those of an undisturbed one, also where it was killed after its last checkpoint.
+
+    Attributes:
+        curves: Some values of every iteration, for figures.
+        logged: All that went to the loggers.
+        history: Measurements of the model along the run: ``step`` and ``metrics``.
+    """
+
+    def __init__(self) -> None:
+        self.curves: Series = {}
+        self.logged: Series = {}
+        self.history: list[dict[str, Any]] = []
+        self._in_files = False
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Keep what an iteration measured."""
+        if step <= LONGEST:
+            _extend(self.curves, step, {name: values[name] for name in CURVES if name in values})
+
+    def log(self, loggers: Iterable[Logger], step: int, values: Mapping[str, float]) -> None:
+        """Write values to the loggers, after those that an earlier part of the run has logged."""
+        loggers = list(loggers)
+        if not self._in_files:
+            self._in_files = True
+            if self.logged:
+                self._rewrite(loggers, 0)
+        _extend(self.logged, step, values)
+        for logger in loggers:
+            logger.log_metrics(dict(values), step=step)
+
+    def back_to(self, step: int, loggers: Iterable[Logger]) -> None:
+        """Forget what was measured after an iteration, of weights that are taken back."""
+        for series in (self.curves, self.logged):
+            for name, points in list(series.items()):
+                kept = sum(s <= step for s in points["step"])
+                series[name] = {key: column[:kept] for key, column in points.items()}
+        self.history = [entry for entry in self.history if entry["step"] <= step]
+        self._rewrite(loggers, step + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"curves": self.curves, "logged": self.logged, "history": self.history}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take it back."""
+        self.curves, self.logged, self.history = state["curves"], state["logged"], state["history"]
+
+    def _rewrite(self, loggers: Iterable[Logger], first: int) -> None:
+        """Void all points from an iteration on in the event files of the folder, and write those of the record."""
+        by_step: dict[int, dict[str, float]] = {}
+        for name, points in self.logged.items():
+            for step, value in zip(points["step"], points["value"], strict=True):
+                if step >= first:
+                    by_step.setdefault(step, {})[name] = value
+        for logger in loggers:
+            if isinstance(logger, TensorBoardLogger):  # other loggers add to what they have
+                logger.experiment.purge_step = first  # told to readers when the writer opens its next file
+                logger.experiment.close()
+                for step in sorted(by_step):
+                    logger.log_metrics(by_step[step], step=step)
+
+
+def _extend(series: Series, step: int, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        points = series.setdefault(name, {"step": [], "value": []})
+        points["step"].append(step)
+        points["value"].append(float(value))

@@ -1,0 +1,92 @@
+"""What a run writes of its way: only what it measured, and after an interruption as if there had been none."""
+
+import json
+import os
+import signal
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ofmu_pl.modules import OFMU
+
+OPTIONS = ["--trainer.max_steps", "7", "--model.higher_order_every", "3", "--evaluation.every_n_steps", "2"]
+OPTIONS += ["--checkpoint.every_n_train_steps", "2", "--evaluation.max_new_tokens", "1"]
+NOT_COMPARED = {"seconds", "peak_memory_GB"}
+
+
+def record(folder):
+    """Curves, history and TensorBoard's points of a run."""
+    results = json.loads((folder / "results.json").read_text())
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    tags = set(events.Tags()["scalars"]) - NOT_COMPARED
+    points = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in sorted(tags)}
+    return {"curves": results["curves"], "history": results["history"], "points": points}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(models, tmp_path_factory):
+    """Filled by the first test that asks: the record of a run that nobody stops."""
+    return {}
+
+
+@pytest.fixture
+def whole(fit, undisturbed):
+    if not undisturbed:
+        undisturbed.update(record(fit(*OPTIONS, "--method", "ofmu")))
+    return undisturbed
+
+
+class Killed(BaseException):
+    """No handler's business, as little as SIGKILL is."""
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Has something happen within an iteration, once."""
+
+    def install(number, happen):
+        iterate, done = OFMU.iterate, []
+
+        def iterate_and_more(self, batch):
+            found = iterate(self, batch)
+            if self.trainer.global_step + 1 == number and not done:
+                done.append(True)
+                happen()
+            return found
+
+        monkeypatch.setattr(OFMU, "iterate", iterate_and_more)
+
+    return install
+
+
+def kill():
+    raise Killed
+
+
+def test_what_an_iteration_did_not_measure_is_not_logged(whole):
+    """Of seven iterations with third derivatives in every third, the first, fourth and seventh measure L_f."""
+    for name, iterations in (("L_f", [1, 4, 7]), ("Sim", [1, 4, 7]), ("L_r", [*range(1, 8)]), ("rho", [*range(1, 8)])):
+        assert [step for step, _ in whole["points"][name]] == iterations, name
+        assert whole["curves"][name]["step"] == iterations
+        assert whole["curves"][name]["value"] == pytest.approx([value for _, value in whole["points"][name]], rel=1e-6)
+    assert [step for step, _ in whole["points"]["interim/forget_Q_A_Prob"]] == [2, 4, 6]
+    assert [step for step, _ in whole["points"]["metrics/forget_Q_A_Prob"]] == [0, 7]
+
+
+@pytest.mark.parametrize("number", [4, 6], ids=["an interim measurement is due", "and a checkpoint"])
+@pytest.mark.parametrize("asked", [signal.SIGTERM], ids=["SIGTERM"])
+def test_the_record_of_a_run_that_was_asked_to_stop(whole, fit, at, number, asked):
+    at(number, lambda: os.kill(os.getpid(), asked))
+    with pytest.raises(SystemExit) as stop:
+        fit(*OPTIONS)
+    assert stop.value.code == 128 + asked
+    assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_the_record_of_a_run_that_was_killed(whole, fit, at, number):
+    at(number, kill)
+    with pytest.raises(Killed):
+        fit(*OPTIONS)
+    assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
