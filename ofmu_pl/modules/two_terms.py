@@ -16,6 +16,7 @@ from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED, hidden_distance, kl
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.networks.adapters import is_adapted
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states
@@ -59,14 +60,19 @@ class TwoTerms(UnlearningModule):
             self.needs = "text"  # type: ignore[misc]
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
         self.reference_nll: dict[str, Tensor] = {}
-        self._copy: list[nn.Module] = []  # in a list, so that Lightning neither saves nor moves nor trains it
+        self._frozen = Frozen()  # no module, so that Lightning neither saves nor moves nor trains it
         self._gradient_evaluations = 0.0
+
+    @property
+    def retains(self) -> bool:
+        """Whether there is a retain term."""
+        return self.alpha > 0
 
     @property
     def streams(self) -> tuple[str, ...]:
         """Forget batches, retain batches if they count, and other answers if the method needs them."""
         alternative = (ALTERNATIVE,) if ALTERNATIVE in self.per_item_reference else ()
-        return ("forget", *(("retain",) if self.alpha else ()), *alternative)
+        return ("forget", *(("retain",) if self.retains else ()), *alternative)
 
     @property
     def gradient_evaluations(self) -> float:
@@ -98,14 +104,13 @@ class TwoTerms(UnlearningModule):
         with self.recipe.statistics(self.trained, "forget"):
             forget = engine.add_gradient(gradient, self.gamma, self.mean(batch["forget"][0], self.forget_losses))
         scalars = {"L_f": forget}
-        if self.alpha:
+        if self.retains:
             weight = self.retain_weight()
             with self.recipe.statistics(self.trained, "retain"):
                 loss = engine.add_gradient(gradient, weight, self.mean(batch["retain"][0], self.retain_losses))
             scalars["L_r" if self.retain_loss == "nll" else self.retain_loss] = loss
             self.after_retain(loss)
-        frozen_passes = self.frozen_in_forget_term + (self.alpha > 0 and self.retain_loss != "nll")
-        self._gradient_evaluations += engine.gradient_evaluations + self.forget_gradients - 1 + frozen_passes / 3
+        self._gradient_evaluations += engine.gradient_evaluations + self.forget_gradients - 1 + self.frozen_passes / 3
         return gradient, scalars
 
     def prepare(self, batch: dict[str, list[Batch]]) -> None:
@@ -120,30 +125,45 @@ class TwoTerms(UnlearningModule):
 
     # The frozen model ------------------------------------------------------------------------------------------------
 
+    @property
+    def frozen_passes(self) -> int:
+        """Terms that run the frozen model beside the trained one."""
+        return self.frozen_in_forget_term or (self.retains and self.retain_loss != "nll")
+
+    def configure_model(self) -> None:
+        """Make the network, and remember which random numbers it is made of."""
+        if self.network is None:
+            self._frozen.random_state = torch.get_rng_state()
+        super().configure_model()
+
     @contextmanager
     def frozen(self) -> Iterator[Any]:
-        """The model as it was, without gradients: the base under adapters, or a copy made on first use."""
+        """The model as it was before the first step, without gradients: the base under adapters, or a copy."""
+        model: Any = self.trained
         with torch.no_grad():
-            model: Any = self.trained
             if is_adapted(model):
                 with model.disable_adapter():
                     yield model
-                return
-            if not self._copy:
-                copy = self.recipe.build(self._data, exact=False)
-                self._copy.append(copy.to(self.device).eval().requires_grad_(False))
-            yield self._copy[0]
+            else:
+                assert self._frozen.network is not None, "a method says in frozen_in_forget_term that it needs it"
+                yield self._frozen.network
 
     def on_train_start(self) -> None:
-        """Score the frozen model's answers, once; a resumed run has them from its checkpoint."""
+        """Copy the network if it is compared with, and score its answers, once; checkpoints keep what was scored."""
+        if self.frozen_passes and not is_adapted(self.trained):
+            self._frozen.take(self._build_copy, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
                 self.reference_nll[stream] = reference_nll(self.trained, self.recipe, self._data, stream)
 
+    def _build_copy(self) -> nn.Module:
+        return self.trainer.precision_plugin.convert_module(self.recipe.build(self._data, exact=False))
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the frozen model's scores: the weights they came from are gone."""
+        """Add the frozen model's scores and what it can be made of again: its weights are gone."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["two_terms"] = {
+            "frozen": self._frozen.state_dict(),
             "reference_nll": self.reference_nll,
             "gradient_evaluations": self._gradient_evaluations,
         }
@@ -151,5 +171,6 @@ class TwoTerms(UnlearningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take them back."""
         super().on_load_checkpoint(checkpoint)
+        self._frozen.load_state_dict(checkpoint["two_terms"]["frozen"])
         self.reference_nll = checkpoint["two_terms"]["reference_nll"]
         self._gradient_evaluations = checkpoint["two_terms"]["gradient_evaluations"]

@@ -1,0 +1,67 @@
+"""The network as it was before the first step: what methods that stay near it, or leave it, compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ofmu_pl.errors import UserError
+from ofmu_pl.parallel import Replica
+from ofmu_pl.provenance import weights_hash
+
+
+class Frozen:
+    """A whole copy of the network's first weights on every rank, in eval mode and without gradients.
+
+    A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the recipe
+    makes them again, a random network from the random numbers of the first time, and their hash is compared.
+
+    Attributes:
+        network: The copy, once it is taken.
+        random_state: Of torch's generator before the recipe made the network that is trained.
+        weights: Hash of the copy's weights, once a checkpoint needed it.
+    """
+
+    def __init__(self) -> None:
+        self.network: nn.Module | None = None
+        self.random_state: Tensor = torch.get_rng_state()
+        self.weights: str | None = None
+
+    def take(self, build: Callable[[], nn.Module], network: nn.Module, device: torch.device) -> None:
+        """Make the copy, once (takes all ranks).
+
+        Args:
+            build: Makes a network as the recipe does.
+            network: Before its first step; not looked at if the run goes on from a checkpoint.
+            device: Where the copy shall be.
+
+        Raises:
+            UserError: The recipe no longer makes the weights that the run started from.
+        """
+        if self.network is not None:
+            return
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self.random_state)
+            replica = Replica(build)
+            copy = replica.network.to(device)
+        if self.weights is None:
+            replica.of(network, device)
+        elif weights_hash(copy) != self.weights:
+            raise UserError(
+                "What --model.network describes now is not the model that the run started from, which its method "
+                "compares with: put the original files back at --model.network.path, or start without --ckpt_path."
+            )
+        self.network = copy.eval().requires_grad_(False)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs so that the copy can be made again."""
+        if self.network is not None and self.weights is None:
+            self.weights = weights_hash(self.network)
+        return {"random_state": self.random_state, "weights": self.weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take it back, before ``take``."""
+        self.random_state, self.weights = state["random_state"], state["weights"]
