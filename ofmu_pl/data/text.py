@@ -190,11 +190,11 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
 
     Args:
         examples: B conversations.
-        index: Their ids in the data set.
+        index: Their positions in the split.
         pad_id: Token id of the padding.
 
     Returns:
-        ``input_ids``, ``attention_mask``, ``labels`` (B, S) int64 and ``index`` (B,) int64.
+        ``input_ids``, ``attention_mask``, ``labels`` (B, S) int64 and ``ids`` (B,) int64.
     """
     lengths = torch.tensor([len(e.input_ids) for e in examples])
     shape = (len(examples), int(lengths.max()))
@@ -203,7 +203,7 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
         ids[i, : lengths[i]] = torch.tensor(e.input_ids)
         labels[i, : lengths[i]] = torch.tensor(e.labels)
     mask = (torch.arange(shape[1]) < lengths[:, None]).long()
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels, "index": torch.tensor(list(index))}
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels, "ids": torch.tensor(list(index))}
 
 
 def load_tokenizer(source: str) -> Any:

@@ -126,20 +126,19 @@ def extraction_strength(suffix: Array, tokens: Array, floor: int = 0) -> Array:
     return np.where(tokens > 0, np.maximum(suffix, floor) / np.maximum(tokens, 1), 0.0)
 
 
-def forget_quality(log_ratio: Array, reference_log_ratio: Array, epsilon: float = 0.0) -> tuple[float, float]:
+def forget_quality(log_ratio: Array, reference_log_ratio: Array) -> tuple[float, float]:
     """Two-sided Kolmogorov-Smirnov test of the truth ratios of two models.
 
     Args:
-        log_ratio: (N,) of the unlearned model; any monotone function of TR gives the same test.
+        log_ratio: (N,) of the unlearned model; any strictly monotone function of TR gives the same test.
         reference_log_ratio: (M,) of the retrained one.
-        epsilon: open-unlearning tests ``1 / (TR + epsilon)``, where ratios far below epsilon tie.
 
     Returns:
         The p-value (TOFU's forget quality) and the distance D; NaN if a ratio is.
     """
     if np.isnan(log_ratio).any() or np.isnan(reference_log_ratio).any():
         return float("nan"), float("nan")
-    result = stats.ks_2samp(_plus(log_ratio, epsilon), _plus(reference_log_ratio, epsilon))
+    result = stats.ks_2samp(log_ratio, reference_log_ratio)
     return float(result.pvalue), float(result.statistic)
 
 

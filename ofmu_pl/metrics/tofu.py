@@ -149,7 +149,7 @@ def _forget_quality(
     ratios = [None if s is None else log_truth_ratio(s, d) for s in (ours, theirs)]
     if ratios[0] is None or ratios[1] is None:
         return {}
-    p, distance = F.forget_quality(ratios[0], ratios[1], d.epsilon)
+    p, distance = F.forget_quality(ratios[0], ratios[1])
     n = len(ratios[0])
     gap = results[f"{prefix}forget_truth_ratio"]
     with np.errstate(divide="ignore"):
@@ -168,7 +168,7 @@ def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") ->
     ratios = [log_truth_ratio(s["forget"], d) for s in (second, first) if "forget" in s]
     if len(ratios) < 2 or ratios[0] is None or ratios[1] is None:
         return {}
-    p, distance = F.forget_quality(ratios[0], ratios[1], d.epsilon)
+    p, distance = F.forget_quality(ratios[0], ratios[1])
     n = len(ratios[0])
     return {
         "forget_quality_ceiling": MetricResult(p, n, True, None, d.name),

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ofmu_pl.losses import ce_u, undial
+from ofmu_pl.losses import IGNORED, ce_u, undial
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 
@@ -39,7 +39,8 @@ class CEU(TwoTerms):
 
     Args:
         network: Recipe of the network that shall forget.
-        skip: Answer tokens at the start that are left alone (authors: 1).
+        skip: Labelled tokens at the start that are left alone (authors: 1); a document's first one, which nothing
+            predicts, counts among them as in open-unlearning.
         alpha: Weight of the retain term (authors: 0).
         kwargs: Of ``TwoTerms``.
     """
@@ -50,4 +51,6 @@ class CEU(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Cross-entropy to the own distribution, constant, without the true token."""
-        return ce_u(*self.recipe.logits(self.trained, part), self.skip)
+        logits, targets = self.recipe.logits(self.trained, part)
+        labelled, predicted = ((x != IGNORED).flatten(1).sum(1) for x in (part["labels"], targets))
+        return ce_u(logits, targets, self.skip - labelled + predicted)

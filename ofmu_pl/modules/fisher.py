@@ -45,6 +45,11 @@ class Fisher(OneShot):
             raise UserError(f"alpha={alpha} and cap={cap} scale a variance: set alpha to 0 or more, cap above 0.")
         self.alpha, self.cap, self.zero_rows, self.chunk = alpha, cap, zero_rows, micro_batch_size
 
+    @property
+    def remedy(self) -> str:
+        """Less noise."""
+        return "lower --model.alpha or --model.cap"
+
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The noise, drawn by the data's seed."""
         data: Any = self._data

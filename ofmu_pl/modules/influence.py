@@ -50,6 +50,11 @@ class Influence(OneShot):
         self.scale, self.damping, self.iterations, self.tolerance = scale, damping, iterations, tolerance
         self.chunk = micro_batch_size
 
+    @property
+    def remedy(self) -> str:
+        """A shorter step."""
+        return "raise --model.damping or lower --model.scale"
+
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The solution, its residual and its cost."""
         sides = {name: whole_split(self, name, self.chunk) for name in ("forget", "retain")}

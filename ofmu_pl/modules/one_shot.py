@@ -15,6 +15,9 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import batch_norms
 
 
+BROKEN_MODEL = "give --model.network another model, since this one's own weights or losses are not finite"
+
+
 class OneShot(UnlearningModule):
     """A run of one iteration, whatever ``max_steps`` says: a plain step of rate 1 along ``displacement``."""
 
@@ -35,6 +38,11 @@ class OneShot(UnlearningModule):
     def gradient_evaluations(self) -> float:
         """In gradients of one batch's loss."""
         return self._gradient_evaluations
+
+    @property
+    def remedy(self) -> str:
+        """What is left to try where nothing can be set: such numbers come from the model itself."""
+        return BROKEN_MODEL
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Minus the displacement, as a gradient of rate 1."""
@@ -74,6 +82,11 @@ class BatchNormOnly(UnlearningModule):
     def gradient_evaluations(self) -> float:
         """None: forward passes only."""
         return 0.0
+
+    @property
+    def remedy(self) -> str:
+        """Nothing can be set."""
+        return BROKEN_MODEL
 
     def on_train_start(self) -> None:
         """Refuse a network without statistics.

@@ -30,6 +30,11 @@ class PDU(TwoTerms):
         super().__init__(network, alpha=alpha, **kwargs)
         self.epsilon, self.dual_step, self.price = epsilon, dual_step, alpha
 
+    @property
+    def retains(self) -> bool:
+        """Always: a price of 0 rises as soon as the constraint is broken."""
+        return True
+
     def forget_losses(self, part: Batch) -> Tensor:
         """``mean_t (max logit - mean logit)^2``."""
         return logit_margin(*self.recipe.logits(self.trained, part))

@@ -35,7 +35,7 @@ class _Preference(TwoTerms):
 
     def reference(self, stream: str, part: Batch) -> Tensor:
         """(b,) of the same answers under the frozen model."""
-        return self.reference_nll[stream][part["index"].cpu()].to(part["index"].device, torch.float32)
+        return self.reference_nll[stream][part["ids"].cpu()].to(part["ids"].device, torch.float32)
 
 
 class NPO(_Preference):
@@ -91,9 +91,9 @@ class DPO(_Preference):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``-(2/beta) log sigmoid(beta (log-ratio of the other answer - log-ratio of the forget answer))``."""
-        places = torch.stack([(self._alternatives["index"] == i).nonzero()[0, 0] for i in part["index"]])
+        places = torch.stack([(self._alternatives["ids"] == i).nonzero()[0, 0] for i in part["ids"]])
         (other,) = self.recipe.split({k: v[places] for k, v in self._alternatives.items()}, None)
-        back = torch.stack([(other["index"] == i).nonzero()[0, 0] for i in part["index"]])  # split sorts by length
+        back = torch.stack([(other["ids"] == i).nonzero()[0, 0] for i in part["ids"]])  # split sorts by length
         return dpo(
             self.summed_nll(other)[back],
             self.reference(ALTERNATIVE, other)[back],

@@ -20,7 +20,7 @@ class Recorder(pl.LightningModule):
         self.seen = []
 
     def training_step(self, batch, _):
-        ids = {stream: [b["index"].tolist() for b in batches] for stream, batches in batch.items()}
+        ids = {stream: [b["ids"].tolist() for b in batches] for stream, batches in batch.items()}
         self.seen.append((self.global_step, self.current_epoch, ids))
         optimizer = self.optimizers()
         self.weight.grad = torch.ones(1)
@@ -70,7 +70,7 @@ def test_iteration_k_is_a_function_of_k_through_epoch_borders(whole):
     module = data()
     module.setup()
     for k, (step, epoch, ids) in enumerate(whole[1]):
-        expected = {s: [b["index"].tolist() for b in batches] for s, batches in module.iteration(k).items()}
+        expected = {s: [b["ids"].tolist() for b in batches] for s, batches in module.iteration(k).items()}
         assert (step, epoch, ids) == (k, k // EPOCH, expected)
     assert len(whole[1]) == STEPS
 
@@ -120,4 +120,4 @@ def test_without_a_trainer_the_loader_starts_at_zero_each_time():
     loader = module.train_dataloader()
     first, again = list(loader), list(loader)
     assert len(first) == len(loader) == EPOCH
-    assert [b["forget"][0]["index"].tolist() for b in first] == [b["forget"][0]["index"].tolist() for b in again]
+    assert [b["forget"][0]["ids"].tolist() for b in first] == [b["forget"][0]["ids"].tolist() for b in again]

@@ -33,7 +33,8 @@ def test_collate_masks_by_length_even_if_padding_is_the_end_token(authors):
     batch = collate(examples, [4, 5, 6], pad_id=eos)
     lengths = [len(e.input_ids) for e in examples]
     assert batch["attention_mask"].sum(1).tolist() == lengths
-    assert batch["index"].tolist() == [4, 5, 6]
+    assert set(batch) == {"input_ids", "attention_mask", "labels", "ids"}
+    assert batch["ids"].tolist() == [4, 5, 6]
     for i, e in enumerate(examples):
         assert batch["input_ids"][i, : lengths[i]].tolist() == e.input_ids
         assert batch["labels"][i].tolist() == e.labels + [IGNORED] * (max(lengths) - lengths[i])

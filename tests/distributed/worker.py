@@ -80,8 +80,7 @@ class Batches(pl.Callback):
         self.ids = []
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        key = "ids" if "ids" in batch["forget"][0] else "index"
-        self.ids.append([[b[key].tolist() for b in batch[s]] for s in batch])
+        self.ids.append([[b["ids"].tolist() for b in batch[s]] for s in batch])
 
 
 def main(method, strategy, file, checkpoint=None):

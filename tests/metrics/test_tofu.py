@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, privacy_leakage, tofu_metrics
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
@@ -183,6 +184,24 @@ def test_the_definitions_agree_on_small_losses_and_part_on_a_collapsed_model():
     assert collapsed["open_unlearning"]["ra_Q_A_Prob_normalised"].value < 1e-12
     assert collapsed["open_unlearning"]["retain_Truth_Ratio"].value == pytest.approx(1.0), "as if it knew the truth"
     assert {r.definition for r in collapsed["open_unlearning"].values()} == {"open_unlearning"}
+
+
+def test_open_unlearning_compares_truth_ratios_however_small_they_are():
+    """``ks_2samp(TR, TR_retain)`` (its privacy.py), not of ``1 / (TR + 1e-10)``: these ties below 1e-26."""
+
+    def confident(seed):
+        scores = made_up(200, seed)
+        forget = replace(scores["forget"], wrong_losses=scores["forget"].wrong_losses + 70 + seed)
+        ratio = np.exp(-forget.wrong_losses.mean(1)) / (np.exp(-forget.paraphrase_loss) + 1e-10)
+        return scores | {"forget": forget}, ratio
+
+    (scores, ratio), (reference, other) = confident(0), confident(1)
+    assert max(ratio.max(), other.max()) < 1e-26
+    wanted = ks_2samp(ratio, other)
+    assert 0 < wanted.statistic < 1
+    got = tofu_metrics(scores, reference, "open_unlearning")
+    assert got["forget_quality"].value == pytest.approx(wanted.pvalue, rel=1e-9)
+    assert got["forget_quality_D"].value == pytest.approx(wanted.statistic, rel=1e-9)
 
 
 def test_membership_attacks_and_composites():

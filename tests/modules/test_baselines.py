@@ -121,7 +121,7 @@ def test_the_whole_trajectory_with_cached_losses_is_that_of_a_live_reference(fol
 def test_dpo_pairs_each_question_with_its_refusal(folder):
     def loss(network, frozen, batch):
         forget, other = batch["forget"], batch["alternative"]
-        assert forget["index"].tolist() == other["index"].tolist()
+        assert forget["ids"].tolist() == other["ids"].tolist()
         nll = [token_nll(*answers(m, b)).sum(1) for b in (other, forget) for m in (network, frozen)]
         return dpo(nll[0], nll[1].detach(), nll[2], nll[3].detach(), 0.1).mean()
 
@@ -239,6 +239,34 @@ def test_qlora_trains_adapters_beside_weights_in_4_bits(tmp_path):
     trained = {name: p for name, p in module.network.named_parameters() if p.requires_grad}
     assert all(p.dtype == torch.float32 and torch.isfinite(p).all() for p in trained.values())
     assert any(p.abs().max() > 0 for name, p in trained.items() if "lora_B" in name), "they start at 0"
+
+
+def test_pdu_watches_its_constraint_from_a_price_of_zero(folder):
+    """The bound is broken at once, so the price rises by ``dual_step (L_r - epsilon)`` each time."""
+    module = PDU(CausalLM(path=folder), epsilon=0.5, alpha=0.0, dual_step=2.0, **SGD)
+    assert module.streams == ("forget", "retain")
+    first = train(module, steps=1).logged_metrics["L_r"].item()
+    assert first > 0.5
+    assert module.price == pytest.approx(2.0 * (first - 0.5))
+
+
+def test_ce_u_counts_the_labelled_tokens_that_nothing_predicts(folder):
+    """Documents have a label at their first token. Upstream counts it among those that are left alone."""
+    module = CEU(CausalLM(path=folder), skip=2, **SGD)
+    train(module, steps=0)
+    with torch.no_grad():
+        module.network.lm_head.weight.mul_(50)  # else all tokens have the loss of a uniform guess
+    ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 9]])
+    labels = torch.tensor([[5, 6, 7, 8, 9], [-100, -100, 7, 8, 9]])
+    got = module.forget_losses({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
+    logits = module.network(input_ids=ids).logits.detach()
+    for row, kept in ((0, (2, 3, 4)), (1, (4,))):  # tokens, after the first two labelled ones
+        losses = []
+        for t in kept:
+            z = logits[row, t - 1].double()
+            own = z.index_fill(0, ids[row, t], -torch.inf).softmax(0)
+            losses.append(-(own * z.log_softmax(0)).sum())
+        assert got[row].item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
 
 
 def test_adapters_serve_as_their_own_frozen_model(folder):

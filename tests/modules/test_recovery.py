@@ -1,5 +1,7 @@
 """Failed iterations are taken back: divergences with smaller steps, a full memory with smaller micro-batches."""
 
+import inspect
+import re
 from functools import partialmethod
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from modules.training import TINY, train, weights
 
+from ofmu_pl import modules
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.modules import OFMU, PDU
 from ofmu_pl.networks import CausalLM
@@ -124,3 +127,27 @@ def test_not_even_one_sample_fits(monkeypatch):
     Memory(monkeypatch, rows=0)
     with pytest.warns(UserWarning, match="Out of memory"), pytest.raises(UserError, match="Not even one sample fits"):
         train(ofmu(), steps=1)
+
+
+def options_of(method):
+    """Names of its constructor's arguments, also of those that it passes on."""
+    names = set()
+    for cls in method.__mro__:
+        if "__init__" in vars(cls):
+            parameters = inspect.signature(cls).parameters
+            names |= set(parameters)
+            if "kwargs" not in parameters:
+                break
+    return names
+
+
+@pytest.mark.parametrize("name", modules.__all__)
+def test_after_a_divergence_options_are_named_that_the_method_has(name):
+    method = getattr(modules, name)
+    remedy = method(CausalLM(config=TINY)).remedy
+    named = re.findall(r"--model\.(\w+)", remedy) + re.findall(r"\((.*)\)", remedy)
+    named = {option for words in named for option in words.split(", ")}
+    if "rate" in remedy:
+        named.add("optimizer")
+    assert named
+    assert named <= options_of(method)

@@ -38,7 +38,7 @@ def test_losses_equal_row_by_row_arithmetic(data):
     network, module = build(data)
     (batch,) = data.iteration(0)["full"]
     losses = network.sample_losses(module, batch)
-    for i, index in enumerate(batch["index"].tolist()):
+    for i, index in enumerate(batch["ids"].tolist()):
         row = data.splits["full"][index]
         e = data.encoder.encode(row["question"], row["answer"])
         log_p = F.log_softmax(module(torch.tensor([e.input_ids])).logits[0].double(), dim=-1)
@@ -51,13 +51,13 @@ def test_losses_equal_row_by_row_arithmetic(data):
 def test_micro_batches_hold_the_same_losses(data, size):
     network, module = build(data)
     (batch,) = data.iteration(0)["full"]
-    whole = dict(zip(batch["index"].tolist(), network.sample_losses(module, batch).tolist(), strict=True))
+    whole = dict(zip(batch["ids"].tolist(), network.sample_losses(module, batch).tolist(), strict=True))
     parts = network.split(batch, size)
-    assert max(len(p["index"]) for p in parts) == (size or 7)
+    assert max(len(p["ids"]) for p in parts) == (size or 7)
     again = {}
     for part in parts:
         assert part["attention_mask"].any(0).all(), "no column is padding only"
-        again |= dict(zip(part["index"].tolist(), network.sample_losses(module, part).tolist(), strict=True))
+        again |= dict(zip(part["ids"].tolist(), network.sample_losses(module, part).tolist(), strict=True))
     assert again == pytest.approx(whole, rel=1e-5)
 
 
