@@ -16,8 +16,8 @@ from ofmu_pl.provenance import weights_hash
 class Frozen:
     """A whole copy of the network's first weights on every rank, in eval mode and without gradients.
 
-    A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the recipe
-    makes them again, a random network from the random numbers of the first time, and their hash is compared.
+    A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the
+    recipe makes them again, a random network from the random numbers of the first time, and their hash is compared.
 
     Attributes:
         network: The copy, once it is taken.

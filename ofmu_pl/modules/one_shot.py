@@ -14,7 +14,6 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import batch_norms
 
-
 BROKEN_MODEL = "give --model.network another model, since this one's own weights or losses are not finite"
 
 

@@ -245,7 +245,7 @@ def test_pdu_watches_its_constraint_from_a_price_of_zero(folder):
     """The bound is broken at once, so the price rises by ``dual_step (L_r - epsilon)`` each time."""
     module = PDU(CausalLM(path=folder), epsilon=0.5, alpha=0.0, dual_step=2.0, **SGD)
     assert module.streams == ("forget", "retain")
-    first = train(module, steps=1).logged_metrics["L_r"].item()
+    first = train(module, steps=1).callback_metrics["L_r"].item()
     assert first > 0.5
     assert module.price == pytest.approx(2.0 * (first - 0.5))
 

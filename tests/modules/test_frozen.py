@@ -25,7 +25,7 @@ def random_network(**options):
 
 
 def divergence(module, **options):
-    return float(train(module, **options).logged_metrics["kl"])
+    return float(train(module, **options).callback_metrics["kl"])
 
 
 @pytest.mark.parametrize("lora", [None, {"r": 2, "target_modules": "all-linear"}], ids=["whole", "adapters"])
