@@ -5,7 +5,7 @@
 The suite is what ``validate`` measures: forget10, retain_perturbed, real authors, world facts and the holdout rows,
 generations of up to 200 tokens included. One yardstick is one plain transformers forward pass over the 400 forget10
 conversations, batch 32 in file order, right-padded, float32, no gradients. open-unlearning needs 47 yardsticks
-for the same suite (research: reference/open-unlearning-tiny/README.md). Both are interleaved in one process.
+for the same suite. Both are interleaved in one process.
 """
 
 from __future__ import annotations

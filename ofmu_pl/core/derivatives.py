@@ -9,7 +9,7 @@ the terms, so terms are differentiated one after the other and added: memory is 
     third(u, v, w)    D3L[u, v] + H w      = d/dt H(theta + t v) (u + t w)      at t = 0
 
 ``third`` is the derivative of ``hvp`` along a curve on which the point moves with v and the vector with w:
-the only third-order object that Hess(Phi) v needs (DESIGN.md, "the method in one box").
+the only third-order object that Hess(Phi) v needs (``objective.py``).
 """
 
 from __future__ import annotations

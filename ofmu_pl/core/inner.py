@@ -3,7 +3,7 @@ r"""Algorithm 1's inner loop: T steps of gradient ascent on Phi, in place.
     theta'^{t+1} = theta'^t + eta_in clip(grad Phi(theta'^t; B_f^t, B_r^t))          (paper, eq. of the inner loop)
 
 ``clip`` is ours (``None``: as printed): right after memorisation |grad Phi| spans six orders of magnitude, and a
-plain step is either nothing or the end of the model (research/feasibility.md, section 6). An ``optimizer`` in the
+plain step is either nothing or the end of the model. An ``optimizer`` in the
 place of the plain step is how the paper's experiments read ("all [...] are conducted using the AdamW optimizer").
 """
 

@@ -84,16 +84,15 @@ def read_digits() -> Images:
     return Images(images[~test], labels[~test], images[test], labels[test], names)
 
 
-def read_cifar(data: str | None, classes: Literal[10, 100], download: bool) -> Images:
+def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
     """CIFAR-10 or CIFAR-100: images of (3, 32, 32).
 
     Args:
         data: A folder with parquet files in the schema of ``uoft-cs/cifar10`` or ``uoft-cs/cifar100`` (train and test,
             one file each or all shards, here or in a subfolder plain_text, data or cifar100; the decoded pixels are
             kept in the cache folder, 184 MB), or the folder that holds torchvision's ``cifar-10-batches-py`` or
-            ``cifar-100-python``; ``None``: torchvision's copy in the cache folder.
+            ``cifar-100-python``; ``None``: torchvision's copy in the cache folder, downloaded if it is not there.
         classes: Which of the two.
-        download: Let torchvision download that copy if it is not there; for ``data=None`` only.
 
     Raises:
         UserError: Files are missing, incomplete, damaged or not CIFAR's, or there is no network.
@@ -101,7 +100,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100], download: bool) -> I
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """
     if data is None:
-        return _read_torchvision(_own_copy(classes, download), classes)
+        return _read_torchvision(_own_copy(classes), classes)
     folder = Path(data).expanduser()
     if not folder.is_dir():
         raise UserError(
@@ -126,8 +125,8 @@ def _torchvision_class(classes: int) -> Any:
     return {10: CIFAR10, 100: CIFAR100}[classes]
 
 
-def _own_copy(classes: int, download: bool) -> Path:
-    """The folder with torchvision's files in the cache."""
+def _own_copy(classes: int) -> Path:
+    """The folder with torchvision's files in the cache; torchvision downloads what is missing."""
     remedy = "point --data.data at a folder with its parquet or torchvision files"
     cache, dataset = cache_folder(), _torchvision_class(classes)
     if cache is None:
@@ -135,16 +134,14 @@ def _own_copy(classes: int, download: bool) -> Path:
             f"OFMU_CACHE is empty, so there is no copy of CIFAR-{classes}: name a folder there, or {remedy}."
         )
     folder = cache / "torchvision"
-    if download:
-        try:
-            with _network_timeout(10.0):
-                dataset(folder, download=True)
-        except (OSError, HTTPException, RuntimeError) as error:
-            raise UserError(
-                f"CIFAR-{classes} cannot be downloaded to '{folder}' ({error}): try again with a network, or {remedy}."
-            ) from error
-    elif not (folder / dataset.base_folder).is_dir():
-        raise UserError(f"CIFAR-{classes} is not in '{folder}': set --data.download=true, or {remedy}.")
+    try:
+        with _network_timeout(10.0):
+            dataset(folder, download=True)
+    except (OSError, HTTPException, RuntimeError) as error:
+        raise UserError(
+            f"CIFAR-{classes} is not in '{folder}' and cannot be downloaded ({error}): try again with a network, or "
+            f"{remedy}."
+        ) from error
     return folder
 
 

@@ -161,7 +161,7 @@ class CIFAR10(ImageDataModule):
 
     def read(self) -> Images:
         """Decoded once, then from the cache."""
-        return read_cifar(self.data, self.classes, download=self.data is None)
+        return read_cifar(self.data, self.classes)
 
 
 class CIFAR100(CIFAR10):

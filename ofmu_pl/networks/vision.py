@@ -34,7 +34,8 @@ class ImageNetwork(Network):
         bn_mode: What BatchNorm does in first-order training passes. ``frozen``: it normalises by its running statistics
             and never moves them. ``retain``: on retain (and full) batches it normalises by the batch's and moves the
             running ones. ``both``: on forget batches too, as most published code does; class-wise ascent then forgets
-            through the statistics alone (research/vision-anchors.md, section 6). Second-order passes are always frozen.
+            largely through the statistics, which alone took a small CNN's accuracy on a class of CIFAR-10 from 76 to
+            16 %. Second-order passes are always frozen.
     """
 
     reads = "images"

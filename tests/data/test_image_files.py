@@ -84,9 +84,9 @@ def refuse_to_decode(*_):
     raise AssertionError("the images are decoded again")
 
 
-def refused(data, message, classes=10, download=False):
+def refused(data, message, classes=10):
     with pytest.raises(UserError, match=message) as caught:
-        read_cifar(None if data is None else str(data), classes, download)
+        read_cifar(None if data is None else str(data), classes)
     assert str(caught.value).endswith(".")
     assert str(caught.value).count(". ") == 0
 
@@ -141,7 +141,7 @@ def real(shared, tmp_path_factory):
 
 
 def test_real_images_have_the_known_pixels_and_are_decoded_once(real, cache, monkeypatch):
-    images = read_cifar(str(real), 10, False)
+    images = read_cifar(str(real), 10)
     assert images.test_images.shape == (10_000, 3, 32, 32)
     pixels = images.test_images.permute(0, 2, 3, 1).reshape(10_000, -1)
     rows = torch.cat([pixels, images.test_labels[:, None].to(torch.uint8)], dim=1)
@@ -150,7 +150,7 @@ def test_real_images_have_the_known_pixels_and_are_decoded_once(real, cache, mon
     assert torch.equal(images.images, images.test_images[:200])
 
     monkeypatch.setattr(cifar_parquet, "_decode_image", refuse_to_decode)
-    again = read_cifar(str(real), 10, False)
+    again = read_cifar(str(real), 10)
     for name in ("images", "labels", "test_images", "test_labels"):
         assert torch.equal(getattr(again, name), getattr(images, name))
     assert again.names == images.names == NAMES[10]
@@ -161,7 +161,7 @@ def test_real_images_have_the_known_pixels_and_are_decoded_once(real, cache, mon
 @pytest.mark.parametrize("inner", [".", "plain_text", "data", "cifar100"])
 def test_small_files_are_read_as_written(folder, classes, inner):
     made = small(folder / inner, classes)
-    images = read_cifar(str(folder), classes, False)
+    images = read_cifar(str(folder), classes)
     same(images, made)
     assert images.names == NAMES[classes]
     images.images[0], images.labels[0] = 0, 0  # writable, or torch would warn
@@ -174,7 +174,7 @@ def test_shards_are_joined_in_order(folder):
     for name, part in zip(SHARDS, (slice(0, 5), slice(5, 8)), strict=True):
         write(folder / name, [encode(p) for p in pixels[part]], labels[part])
     (folder / "test.parquet").rename(folder / "test-00000-of-00001-0123456789abcdef.parquet")
-    same(read_cifar(str(folder), 10, False), made)
+    same(read_cifar(str(folder), 10), made)
 
 
 def test_jpeg_and_grey_images_are_read(folder):
@@ -182,7 +182,7 @@ def test_jpeg_and_grey_images_are_read(folder):
     grey = pictures(1)[0, :, :, 0]
     flat = np.full((32, 32, 3), 90, dtype=np.uint8)
     write(folder / "train.parquet", [encode(grey), encode(flat, "JPEG")], [3, 4])
-    images = read_cifar(str(folder), 10, False)
+    images = read_cifar(str(folder), 10)
     assert np.array_equal(images.images[0].numpy(), np.stack([grey] * 3))
     assert (images.images[1].int() - 90).abs().max() <= 1
 
@@ -197,7 +197,7 @@ def test_labels_may_have_another_integer_type(folder):
     made = small(folder)
     table = pq.read_table(folder / "train.parquet")
     pq.write_table(table.set_column(1, "label", table["label"].cast(pa.uint8())), folder / "train.parquet")
-    same(read_cifar(str(folder), 10, False), made)
+    same(read_cifar(str(folder), 10), made)
 
 
 # The cache
@@ -224,38 +224,38 @@ def damage(path, how):
 @pytest.mark.parametrize("how", ["pixel", "shape", "cut", "empty", "garbage", "pickle", "lacking"])
 def test_a_damaged_cache_is_decoded_anew(folder, cache, how, monkeypatch):
     made = small(folder)
-    read_cifar(str(folder), 10, False)
+    read_cifar(str(folder), 10)
     (path,) = cache.iterdir()
     damage(path, how)
-    same(read_cifar(str(folder), 10, False), made)
+    same(read_cifar(str(folder), 10), made)
     monkeypatch.setattr(cifar_parquet, "_decode_image", refuse_to_decode)
-    same(read_cifar(str(folder), 10, False), made)
+    same(read_cifar(str(folder), 10), made)
     assert list(cache.iterdir()) == [path], "written anew, and nothing beside it"
 
 
 def test_the_cache_follows_the_files_and_the_decoder(folder, cache, monkeypatch):
     small(folder)
-    first = read_cifar(str(folder), 10, False)
+    first = read_cifar(str(folder), 10)
     made = small(folder, n=9)
-    second = read_cifar(str(folder), 10, False)
+    second = read_cifar(str(folder), 10)
     same(second, made)
     assert second.hash != first.hash
     assert len(list(cache.iterdir())) == 2
     monkeypatch.setattr(cifar_parquet.PIL, "__version__", "0.0.0")
-    read_cifar(str(folder), 10, False)
+    read_cifar(str(folder), 10)
     assert len(list(cache.iterdir())) == 3
     shutil.copytree(folder, folder.parent / "elsewhere")
     monkeypatch.setattr(cifar_parquet, "_decode_image", refuse_to_decode)
-    same(read_cifar(str(folder.parent / "elsewhere"), 10, False), made)
+    same(read_cifar(str(folder.parent / "elsewhere"), 10), made)
 
 
 def test_no_cache_and_a_cache_that_cannot_be_written_only_cost_time(folder, cache, monkeypatch):
     made = small(folder)
     cache.write_text("a file is no folder")
     with pytest.warns(UserWarning, match="the next run decodes them again"):
-        same(read_cifar(str(folder), 10, False), made)
+        same(read_cifar(str(folder), 10), made)
     monkeypatch.setenv("OFMU_CACHE", "")
-    same(read_cifar(str(folder), 10, False), made)
+    same(read_cifar(str(folder), 10), made)
 
 
 # Parquet files that are refused
@@ -390,7 +390,7 @@ def torchvision_folder(folder, monkeypatch, classes=10):
 @pytest.mark.parametrize("classes", [10, 100])
 def test_torchvision_folders_are_read(folder, monkeypatch, classes):
     made = torchvision_folder(folder, monkeypatch, classes)
-    images = read_cifar(str(folder), classes, False)
+    images = read_cifar(str(folder), classes)
     same(images, made)
     assert images.names == tuple(f"class {c}" for c in range(classes))
 
@@ -412,8 +412,6 @@ def test_nothing_is_unpickled_whose_checksum_differs(folder, monkeypatch, name):
 
 
 def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
-    refused(None, "CIFAR-10 is not in '.*cache/torchvision': set --data.download=true, or point --data.data at")
-
     def fetch(self):
         times.append(socket.getdefaulttimeout())
         if errors:
@@ -426,11 +424,12 @@ def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
     monkeypatch.setattr(CIFAR10, "download", fetch)
     while errors:
         refused(
-            None, r"CIFAR-10 cannot be downloaded to '.*' \(.*no route.*\): try again with a network", download=True
+            None,
+            r"CIFAR-10 is not in '.*cache/torchvision' and cannot be downloaded \(.*no route.*\): try again with a "
+            "network, or point --data.data at",
         )
-    same(read_cifar(None, 10, True), made)
-    same(read_cifar(None, 10, False), made)
+    same(read_cifar(None, 10), made)
     assert set(times) == {10.0}, "a silent host is given up"
     assert socket.getdefaulttimeout() is None
     monkeypatch.setenv("OFMU_CACHE", "")
-    refused(None, "OFMU_CACHE is empty, so there is no copy of CIFAR-10: name a folder there, or", download=True)
+    refused(None, "OFMU_CACHE is empty, so there is no copy of CIFAR-10: name a folder there, or")

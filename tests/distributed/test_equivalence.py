@@ -29,10 +29,17 @@ EQUAL = [
     # Differences of differences magnify the rounding of sums (1e-16) by about 1e7 on the Llama, 1e5 on the CNN.
     ("ofmu-differences-lm", "ddp", 1e-7),
     ("ofmu-differences-lm", "fsdp2", 1e-7),
+    ("kl-lm", "ddp", 1e-12),
+    ("kl-lm", "fsdp2", 1e-12),
     ("npo-lm", "ddp", 1e-12),
     ("npo-lm", "fsdp2", 1e-12),
 ]
-RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
+RESUMED = [
+    ("ofmu-exact-lm", "one", "fsdp2"),
+    ("ofmu-exact-lm", "fsdp2", "one"),
+    ("kl-lm", "one", "fsdp2"),  # ranks make the frozen model again, a random network
+    ("kl-lm", "fsdp2", "one"),
+]
 SAME_RANKS = [("ofmu-differences-single", s, s) for s in ("fsdp2", "fsdp2-shards")]
 
 

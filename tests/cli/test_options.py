@@ -1,0 +1,62 @@
+"""What messages, docstrings and README tell a reader to set or to look up is there."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from ofmu_pl import data, modules
+from ofmu_pl.callbacks.export import ModelExport
+from ofmu_pl.callbacks.image_evaluation import ImageEvaluation
+from ofmu_pl.callbacks.text_evaluation import TextEvaluation
+from ofmu_pl.experiments.originals import Original
+from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
+
+ROOT = Path(__file__).parents[2]
+CLASSES = {
+    "data": [getattr(data, name) for name in data.__all__],
+    "model.network": [CausalLM, ResNet18, SmallCNN],
+    "model": [getattr(modules, name) for name in modules.__all__],
+    "evaluation": [TextEvaluation, ImageEvaluation],
+    "original": [Original],
+    "export": [ModelExport],
+    "checkpoint": [ModelCheckpoint],
+    "trainer": [Trainer],
+}
+
+
+def options(group):
+    """Constructor arguments of a group's classes, also those that they pass on to their bases."""
+    classes = {base for cls in CLASSES[group] if inspect.isclass(cls) for base in cls.__mro__}
+    own = [vars(cls)["__init__"] for cls in classes if "__init__" in vars(cls)]
+    return {"help"} | {name for init in own for name in inspect.signature(init).parameters}
+
+
+def sources():
+    places = [
+        *ROOT.glob("ofmu_pl/**/*.py"),
+        *ROOT.glob("configs/**/*.yaml"),
+        *ROOT.glob("scripts/*"),
+        ROOT / "README.md",
+    ]
+    return {path: path.read_text() for path in places if path.is_file()}
+
+
+@pytest.mark.parametrize("group", CLASSES)
+def test_options_exist(group):
+    pattern = re.compile(rf"--{re.escape(group)}\.(\w+)")
+    named = {(path.name, name) for path, text in sources().items() for name in pattern.findall(text)}
+    known = options(group)
+    assert {entry for entry in named if entry[1] not in known} == set()
+
+
+def test_notes_that_are_cited_exist():
+    """A file that is not in the repository explains nothing to its reader."""
+    pattern = re.compile(r"[\w./-]*\w\.md\b")
+    texts = sources().items()
+    named = {(path.name, name) for path, text in texts if path.suffix != ".md" for name in pattern.findall(text)}
+    rewritten = {"finite_difference.py", "preflight.py"}  # for the time being
+    assert {entry for entry in named if entry[0] not in rewritten and not (ROOT / entry[1]).is_file()} == set()
