@@ -5,9 +5,10 @@ r"""OFMU (paper, Algorithm 1): T ascent steps on Phi, then one penalised descent
     rho_{k+1} = min(gamma rho_k, rho_max)
 
 Run as printed the algorithm diverges (``configs/methods/ofmu_literal.yaml``): with plain steps of 1e-3 on a memorised
-Llama of 40 questions, L_f was 5e9 in iteration 8 and L_r not a number in iteration 10. Six arguments keep it stable, and ``null`` switches each off: ``rho_max``, ``penalty_clip``, ``forget_ceiling``,
-``norm_floor``, ``inner_clip`` and ``gradient_clip``. A seventh, ``concave_only``, keeps the penalty from undoing the
-ascent, and ``higher_order_every`` computes what needs second and third derivatives in some iterations only.
+Llama of 40 questions, L_f was 5e9 in iteration 8 and L_r not a number in iteration 10. Six arguments keep it stable,
+and ``null`` switches each off: ``rho_max``, ``penalty_clip``, ``forget_ceiling``, ``norm_floor``, ``inner_clip`` and
+``gradient_clip``. A seventh, ``concave_only``, keeps the penalty from undoing the ascent, and ``higher_order_every``
+computes what needs second and third derivatives in some iterations only.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class DoNothing(OneShot):
 class BatchNormOnly(UnlearningModule):
     """The control that moves BatchNorm's running statistics alone: forget batches forward in train mode, no step.
 
-    What class-wise ascent in train mode does besides ascending: these passes alone took a small CNN's accuracy on a class
-    of CIFAR-10 from 76 to 16 %.
+    What class-wise ascent in train mode does besides ascending: these passes alone took a small CNN's accuracy on a
+    class of CIFAR-10 from 76 to 16 %.
 
     Args:
         network: Recipe of a network with BatchNorm; its ``bn_mode`` must be ``both``.
