@@ -1,21 +1,24 @@
-"""The command line: ``python -m ofmu_pl fit|validate|test --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
+"""The command line: ``python -m ofmu_pl fit --config configs/tofu.yaml [-c overlay.yaml] [--key value]``.
 
-Also ``python -m ofmu_pl plan`` (with the words of ``fit``), ``benchmark --config FILE`` and ``report FOLDER``.
-What a user can mend is one sentence on stderr and exit code 1 (options: 2).
+``COMMANDS`` lists the others. What a user can mend is one sentence on stderr and exit code 1 (options: 2).
 """
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import sys
 import warnings
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from jsonargparse import auto_cli
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -24,15 +27,17 @@ import ofmu_pl.callbacks
 import ofmu_pl.data
 import ofmu_pl.modules
 import ofmu_pl.networks  # noqa: F401  makes the short class names known
+from ofmu_pl import __version__
 from ofmu_pl.callbacks.evaluation import Evaluation
 from ofmu_pl.callbacks.export import ModelExport
 from ofmu_pl.callbacks.image_evaluation import RETRAIN, ImageEvaluation
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.callbacks.resumable import Resumable
 from ofmu_pl.checkpoints import LAST, WholeFiles, require_sound, resumed_from, settings
-from ofmu_pl.cli_parser import BenchmarkParser, Parser, ReportParser
+from ofmu_pl.cli_errors import refused
+from ofmu_pl.cli_parser import Parser
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.errors import DivergedError, UserError
+from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
 from ofmu_pl.files import below, replacing
@@ -41,10 +46,15 @@ from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.report import report
 from ofmu_pl.trust import check_classes, restrict_imports
 
-BENCHMARK = {
-    "prog": "ofmu_pl benchmark",
-    "description": "Run every method in every scenario with every seed, and report.",
+COMMANDS = {
+    "fit": "Unlearn or train, measure before and after, and write results.json, the model and a table.",
+    "validate": "Measure a model as it is.",
+    "test": "The same as validate.",
+    "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
+    "benchmark": "Run every method in every scenario with every seed, and report.",
+    "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
 }
+"""What each does, in the order of the help."""
 
 
 class UnlearningCLI(LightningCLI):
@@ -56,16 +66,36 @@ class UnlearningCLI(LightningCLI):
         skipped = LightningCLI.subcommands().items()
         return {name: skip | {"weights_only"} for name, skip in skipped if name != "predict"}
 
+    def setup_parser(self, *args: Any) -> None:
+        """Lightning's, with the name of the command as a user types it."""
+        super().setup_parser(*args)
+        for parser in self._subcommand_parsers.values():
+            parser.prog = self.parser.prog
+
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Look at a checkpoint before Lightning takes anything from it."""
+        """Look at the seed and at a checkpoint before Lightning takes anything from them."""
         super().parse_arguments(parser, args)
-        path = self.config[self.config["subcommand"]]["ckpt_path"]
+        config = self.config[self.config["subcommand"]]
+        check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
+        check_trainer(config["trainer"])
+        path = config["ckpt_path"]
         if path not in (None, LAST):
             require_sound(Path(path))
 
     def before_instantiate_classes(self) -> None:
         """Look at the configuration before anything is made of it."""
         check_classes(self.config)
+
+    def instantiate_classes(self) -> None:
+        """Make the classes of the configuration.
+
+        Raises:
+            UserError: One of them refuses its arguments.
+        """
+        try:
+            super().instantiate_classes()
+        except (ValueError, TypeError, MisconfigurationException) as error:
+            raise refused(error) from error
 
     def fit(self, **kwargs: Any) -> None:
         """The trainer's, which unpickles nothing but tensors and plain values."""
@@ -114,6 +144,7 @@ class UnlearningCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, logging to ``logs/<benchmark>/<method>/version_N`` unless a logger was configured."""
         trainer_config = self._get(self.config_init, "trainer", default={})
+        check_devices(trainer_config)
         folder = self.method_folder
         if trainer_config.get("logger") in (None, True) and not trainer_config.get("fast_dev_run"):
             kwargs["logger"] = TensorBoardLogger(folder.parent, name=folder.name, default_hp_metric=False)
@@ -185,10 +216,42 @@ class UnlearningCLI(LightningCLI):
             temporary.symlink_to(Path(log_dir).name)
 
 
+def check_trainer(trainer: Any) -> None:
+    """Refuse options of Lightning's that have no meaning here, or cannot work.
+
+    Args:
+        trainer: Its configuration.
+
+    Raises:
+        UserError: The first such option, and what takes its place.
+    """
+    if trainer["accumulate_grad_batches"] != 1:
+        raise UserError(
+            "An iteration is one optimizer step already, so --trainer.accumulate_grad_batches does nothing: set a "
+            "larger --data.batch_size, and --model.micro_batch_size where memory is short."
+        )
+    for option in ("gradient_clip_val", "gradient_clip_algorithm"):
+        if trainer[option] is not None:
+            raise UserError(f"--trainer.{option} does nothing here: set --model.gradient_clip, a norm, instead.")
+
+
+def check_devices(trainer: Any) -> None:
+    """Refuse devices that are not here, before any process is started.
+
+    Args:
+        trainer: Its configuration.
+
+    Raises:
+        UserError: A GPU is asked for, and there is none; or FSDP2 would have to shard in float64.
+    """
+    if trainer["accelerator"] in ("gpu", "cuda") and not torch.cuda.is_available():
+        raise UserError("There is no GPU that torch can use here: set --trainer.accelerator cpu.")
+
+
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
-    r"LightningCLI's args parameter is intended to run from within Python",  # plan hands the words of fit on
+    r"LightningCLI's args parameter is intended to run from within Python",  # main looks at the first word
     r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
@@ -212,40 +275,7 @@ def main(args: list[str] | None = None) -> None:
         warnings.filterwarnings("ignore", message)
     restrict_imports()
     try:
-        if words[:1] == ["report"]:
-            _report(words[1:])
-            return
-        if words[:1] == ["benchmark"]:
-            auto_cli(benchmark, args=words[1:], as_positional=False, parser_class=BenchmarkParser, **BENCHMARK)
-            return
-        command: Any = UnlearningCLI
-        if words[:1] == ["plan"]:
-            from ofmu_pl.cli_plan import PlanCLI  # a subclass of this module's
-
-            command, args = PlanCLI, ["fit", *words[1:]]
-        command(
-            UnlearningModule,
-            PairedDataModule,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
-            auto_configure_optimizers=False,
-            seed_everything_default=0,
-            trainer_defaults={
-                "use_distributed_sampler": False,
-                "log_every_n_steps": 1,
-                "num_sanity_val_steps": 0,
-                "enable_model_summary": False,
-                "max_epochs": -1,
-            },
-            parser_class=Parser,
-            parser_kwargs={
-                "prog": "ofmu_pl",
-                "description": "Machine unlearning. Three more commands: plan, with the words of fit, says what "
-                "memory the run would take; benchmark --config FILE runs a grid of methods, scenarios and seeds; "
-                "report FOLDER makes a page, tables and figures of its runs.",
-            },
-            args=args,
-        )
+        _run(words)
     except (UserError, DivergedError) as error:
         _fail(str(error))
     except OSError as error:
@@ -257,12 +287,74 @@ def main(args: list[str] | None = None) -> None:
         if error.errno not in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
         _fail(f"'{error.filename}' cannot be written ({error.strerror}): give another folder with --logs.")
+    except MisconfigurationException as error:
+        _fail(str(refused(error)))
+
+
+def _run(words: list[str]) -> None:
+    command, *options = words or ["--help"]
+    if command not in COMMANDS:
+        _general(command)
+    elif command == "report":
+        _report(options)
+    elif command == "benchmark":
+        auto_cli(
+            benchmark,
+            args=options,
+            as_positional=False,
+            parser_class=Parser,
+            prog="ofmu_pl benchmark",
+            description=COMMANDS[command],
+        )
+    else:
+        _lightning(command, options)
+
+
+def _general(word: str) -> None:
+    """Answer what is no command: a wish for help or for the version, or a mistake."""
+    parser = argparse.ArgumentParser("ofmu_pl", description="Machine unlearning that shows its work.")
+    parser.add_argument("--version", action="version", version=f"ofmu_pl {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", description="COMMAND --help tells more.")
+    for name, line in COMMANDS.items():
+        commands.add_parser(name, help=line)
+    if word in ("-h", "--help", "--version"):
+        parser.parse_args([word])
+    near = get_close_matches(word, COMMANDS, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    _fail(f"The first word is a command, and '{word}' is none{hint}: give one of {', '.join(COMMANDS)}.", 2)
+
+
+def _lightning(command: str, options: list[str]) -> None:
+    """A command that takes a configuration of a run."""
+    cli: Any = UnlearningCLI
+    word = command
+    if command == "plan":
+        from ofmu_pl.cli_plan import PlanCLI  # a subclass of this module's
+
+        cli, word = PlanCLI, "fit"
+    cli(
+        UnlearningModule,
+        PairedDataModule,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        auto_configure_optimizers=False,
+        seed_everything_default=0,
+        trainer_defaults={
+            "use_distributed_sampler": False,
+            "log_every_n_steps": 1,
+            "num_sanity_val_steps": 0,
+            "enable_model_summary": False,
+            "max_epochs": -1,
+        },
+        parser_class=Parser,
+        parser_kwargs={"prog": f"ofmu_pl {command}", word: {"description": COMMANDS[command]}},
+        args=[word, *options],
+    )
 
 
 def _report(words: list[str]) -> None:
     """``report FOLDER [--foreign FOLDER ...]``."""
-    description = "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html."
-    parser = ReportParser(prog="ofmu_pl report", description=description)
+    parser = Parser(prog="ofmu_pl report", description=COMMANDS["report"])
     parser.add_argument("folder", type=Path, help="A benchmark's, for example logs/quickstart.")
     parser.add_argument(
         "--foreign",
@@ -275,6 +367,6 @@ def _report(words: list[str]) -> None:
     report(options.folder, options.foreign)
 
 
-def _fail(sentence: str) -> None:
+def _fail(sentence: str, code: int = 1) -> None:
     sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
-    sys.exit(1)
+    sys.exit(code)

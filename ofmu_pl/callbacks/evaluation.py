@@ -12,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.callbacks.reference import Reference
 from ofmu_pl.callbacks.table import Metrics, print_table
-from ofmu_pl.errors import UserError
+from ofmu_pl.errors import UserError, check_range
 from ofmu_pl.files import write_json
 from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.provenance import provenance, weights_hash
@@ -36,6 +36,7 @@ class Evaluation(pl.Callback, ABC):
     """Of one set's scores: has ``as_dict`` and ``from_dict``."""
 
     def __init__(self, reference: str | None = None, every_n_steps: int | None = None) -> None:
+        check_range(1, every_n_steps=every_n_steps)
         self.source, self.every_n_steps = reference, every_n_steps
         self.reference: Reference | None = None
         self.before: dict[str, Any] = {}

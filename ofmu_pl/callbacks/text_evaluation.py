@@ -21,7 +21,7 @@ from ofmu_pl.callbacks.reference import (
     scoring_facts,
 )
 from ofmu_pl.callbacks.table import Metrics
-from ofmu_pl.errors import UserError
+from ofmu_pl.errors import UserError, check_range
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
 from ofmu_pl.metrics.scores import is_probe
 from ofmu_pl.metrics.tofu import quality_ceiling
@@ -63,6 +63,7 @@ class TextEvaluation(Evaluation):
         gradient_norms: bool = False,
     ) -> None:
         super().__init__(reference, every_n_steps)
+        check_range(1, interim_items=interim_items, max_new_tokens=max_new_tokens)
         self.second_source, self.definition = second_reference, definition
         self.interim_items, self.rows = interim_items, rows
         self.max_new_tokens, self.gradient_norms = max_new_tokens, gradient_norms

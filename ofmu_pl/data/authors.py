@@ -13,7 +13,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
-from ofmu_pl.errors import UserError
+from ofmu_pl.errors import MAX_SEED, UserError, check_range
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
 
@@ -53,6 +53,7 @@ class Authors(TextDataModule):
                 f"forget_authors={forget_authors} of authors={authors} leaves no one to retain: set "
                 "--data.forget_authors below --data.authors."
             )
+        check_range(0, MAX_SEED, forget_seed=forget_seed, corpus_seed=corpus_seed)
         self.authors, self.forget_authors, self.corpus_seed = authors, forget_authors, corpus_seed
         self.forget_seed = forget_seed
         self.probes = probes

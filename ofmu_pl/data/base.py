@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Resumable, batch_indices
-from ofmu_pl.errors import UserError
+from ofmu_pl.errors import MAX_SEED, UserError, check_range
 
 ALTERNATIVE = "alternative"
 """The stream of other answers to the forget rows' questions, row for row."""
 
 
-class PairedDataModule(pl.LightningDataModule):
+class PairedDataModule(pl.LightningDataModule, ABC):
     """Data with a forget and a retain split.
 
     One item of the training loader is everything that one outer iteration needs: ``pairs`` batches of each of the
@@ -48,8 +48,8 @@ class PairedDataModule(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if batch_size < 1 or pairs < 1:
-            raise UserError(f"batch_size={batch_size} and pairs={pairs} must be 1 or more: set --data.batch_size.")
+        check_range(1, batch_size=batch_size, pairs=pairs)
+        check_range(0, MAX_SEED, seed=seed)
         self.batch_size, self.streams, self.pairs, self.seed = batch_size, tuple(streams), pairs, seed
         self.splits: dict[str, Any] = {}
         self.evaluation_sets: dict[str, Any] = {}

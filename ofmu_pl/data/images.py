@@ -14,7 +14,7 @@ from torch import Tensor
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.image_files import Images, read_cifar, read_digits
 from ofmu_pl.data.split import Split, draw_split
-from ofmu_pl.errors import UserError
+from ofmu_pl.errors import MAX_SEED, UserError, check_range
 
 
 class ImageDataModule(PairedDataModule):
@@ -60,6 +60,7 @@ class ImageDataModule(PairedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
+        check_range(0, MAX_SEED, split_seed=split_seed)
         self.forget_classes, self.forget_fraction, self.stratified = forget_classes or [], forget_fraction, stratified
         self.validation_fraction, self.split_seed = validation_fraction, split_seed
         self.train_items, self.augment = train_items, augment

@@ -12,6 +12,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.wmdp import ABOUT, WMDP
+from ofmu_pl.errors import MAX_SEED, check_range
 
 KINDS = {
     "bio": (
@@ -53,6 +54,8 @@ class Trivia(WMDP):
         **kwargs: Any,
     ) -> None:
         TextDataModule.__init__(self, batch_size, **kwargs)
+        check_range(1, forgotten=forgotten, kept=kept)
+        check_range(0, MAX_SEED, corpus_seed=corpus_seed)
         self.subject, self.forgotten, self.kept, self.corpus_seed = subject, forgotten, kept, corpus_seed
         self.chunk = 512  # longer than any document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -21,15 +21,15 @@ from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import DivergedError, UserError
-from ofmu_pl.modules.descent import check_direction, check_optimizer, descend, diverged
+from ofmu_pl.errors import DivergedError, UserError, check_range
+from ofmu_pl.modules.descent import built, check_direction, check_optimizer, descend, diverged
 from ofmu_pl.modules.record import Record
 from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.parallel import Replica, check_rows, ranks_of, shard
 
 
-class UnlearningModule(pl.LightningModule):
+class UnlearningModule(pl.LightningModule, ABC):
     """Manual optimization with the counting, clipping, guarding and logging that all methods share.
 
     A subclass turns a macro-batch into a descent direction in ``iterate``; everything else happens here. The network
@@ -44,6 +44,9 @@ class UnlearningModule(pl.LightningModule):
             by itself where a GPU's memory does not do.
         rollbacks: How often a diverged iteration is taken back, with all further steps halved; 0: the run stops. Costs
             a copy of the weights and of the optimizer's state.
+
+    Raises:
+        UserError: A number is out of range, or the optimizer or the scheduler refuses its options.
     """
 
     def __init__(
@@ -56,6 +59,11 @@ class UnlearningModule(pl.LightningModule):
         rollbacks: int = 0,
     ) -> None:
         super().__init__()
+        check_range(0, above=True, gradient_clip=gradient_clip)
+        check_range(1, micro_batch_size=micro_batch_size)
+        trial = built("optimizer", optimizer, [nn.Parameter(torch.zeros(1, 1))])  # before anything is loaded
+        if scheduler is not None:
+            built("scheduler", scheduler, trial)
         self.automatic_optimization = False
         self.recipe = network
         self.network: nn.Module | None = None
@@ -143,10 +151,10 @@ class UnlearningModule(pl.LightningModule):
         """The optimizer over the trainable parameters, and its scheduler if there is one.
 
         Raises:
-            UserError: One that cannot step here (``descent.check_optimizer``).
+            UserError: One that cannot step here (``descent.check_optimizer``) or not on these parameters.
         """
         assert self.network is not None, "configure_model has not run"
-        optimizer = self.make_optimizer(trainable(self.network))
+        optimizer = built("optimizer", self.make_optimizer, trainable(self.network))
         check_optimizer(optimizer, sharded=self.ranks.sharded, device=self.device)
         return [optimizer], [] if self.make_scheduler is None else [self.make_scheduler(optimizer)]
 

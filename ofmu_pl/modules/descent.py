@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +13,19 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.errors import DivergedError, UserError
 from ofmu_pl.parallel import scatter_
+
+
+def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
+    """An optimizer over parameters, or a scheduler over an optimizer.
+
+    Raises:
+        UserError: It refuses its options.
+    """
+    try:
+        return make(over)
+    except (ValueError, TypeError, RuntimeError) as error:
+        why = " ".join(str(error).split()).rstrip(".")
+        raise UserError(f"The {what} refuses its options ({why}): mend --model.{what}.") from error
 
 
 def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device) -> None:

@@ -27,7 +27,7 @@ from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import UserError
+from ofmu_pl.errors import UserError, check_range
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
@@ -109,12 +109,19 @@ class OFMU(UnlearningModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(network, **kwargs)
-        if min(inner_steps, similarity_every, higher_order_every) < 1 or beta < 0:
-            raise UserError(
-                f"OFMU with inner_steps={inner_steps}, similarity_every={similarity_every}, "
-                f"higher_order_every={higher_order_every}, beta={beta} is out of range: set the first three to 1 or "
-                "more, beta to 0 or more."
-            )
+        check_range(
+            1, inner_steps=inner_steps, similarity_every=similarity_every, higher_order_every=higher_order_every
+        )
+        check_range(
+            0,
+            inner_lr=inner_lr,
+            beta=beta,
+            stationarity_tol=stationarity_tol,
+            penalty_clip=penalty_clip,
+            norm_floor=norm_floor,
+        )
+        level = None if forget_ceiling == "uniform" else forget_ceiling
+        check_range(0, above=True, inner_clip=inner_clip, forget_ceiling=level)
         self.inner_steps, self.inner_lr, self.inner_clip = inner_steps, inner_lr, inner_clip
         self.inner_optimizer = inner_optimizer
         self.beta, self.norm_floor = beta, norm_floor or 0.0

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ofmu_pl.errors import MAX_SEED, check_range
 from ofmu_pl.losses import IGNORED, hidden_distance
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
@@ -41,6 +42,7 @@ class RMU(TwoTerms):
     ) -> None:
         kwargs.setdefault("retain_loss", "embedding")
         super().__init__(network, alpha=alpha, layer=layer, **kwargs)
+        check_range(0, MAX_SEED, vector_seed=vector_seed)
         self.coefficient, self.vector_seed = coefficient, vector_seed
 
     def forget_losses(self, part: Batch) -> Tensor:

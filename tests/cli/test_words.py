@@ -1,0 +1,152 @@
+"""Wrong words: one sentence on stderr that names the option, exit code 2; refused values: the same, exit code 1."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ofmu_pl import __version__
+from ofmu_pl.cli import COMMANDS, main
+
+CONFIG = """
+model: {class_path: OFMU, init_args: {network: {class_path: CausalLM, init_args: {path: nowhere}}}}
+data: {class_path: Authors, init_args: {authors: 6, forget_authors: 1}}
+trainer: {accelerator: cpu, devices: 1, max_steps: 1}
+"""
+
+
+@pytest.fixture
+def says(tmp_path, capsys):
+    """Runs words on a configuration that is right but for them; returns the exit code and the one sentence."""
+    config = tmp_path / "right.yaml"
+    config.write_text(CONFIG)
+
+    def run(*words, command="fit", config=config):
+        logs = [] if config is None else ["--config", str(config), "--logs", str(tmp_path / "logs")]
+        with pytest.raises(SystemExit) as stop:
+            main([command, *logs, *words])
+        lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("Seed set to")]
+        assert len(lines) == 1, lines
+        assert lines[0].startswith("ofmu_pl: error: ")
+        assert lines[0].endswith(".")
+        assert "Union" not in lines[0]
+        return stop.value.code, lines[0].removeprefix("ofmu_pl: error: ")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--model", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
+        (["--model", "torch.nn.Linear"], "--model takes no 'torch.nn.Linear' but one of BatchNormOnly, "),
+        (["--model", "TwoTerms"], "--model takes no 'TwoTerms' but one of BatchNormOnly, "),
+        (["--model", "UnlearningModule"], "--model takes no 'UnlearningModule' but one of BatchNormOnly, "),
+        (["--model", "ofmu_pl.modules.one_shot.OneShot"], "--model takes no 'ofmu_pl.modules.one_shot.OneShot' but "),
+        (["--data", "TextDataModule"], "--data takes no 'TextDataModule' but one of Authors, CIFAR10, "),
+        (["--data", "PairedDataModule"], "--data takes no 'PairedDataModule' but one of Authors, CIFAR10, "),
+        (["--model.network", "Digits"], "--model.network takes no 'Digits' but one of CausalLM, ResNet18, SmallCNN"),
+        (["--model.optimizer", "AdamZ"], "--model.optimizer takes no 'AdamZ' (did you mean torch.optim.Adam?)"),
+        (["--model.inner_steps", "three"], "--model.inner_steps takes a whole number, not 'three' "),
+        (["--model.gradient_clip", "x"], "--model.gradient_clip takes a number or null, not 'x' "),
+        (["--model.engine", "x"], "--model.engine takes one of 'autograd', 'finite_difference', not 'x' "),
+        (["--model.forget_ceiling", "x"], "takes one of 'uniform' or a number or null, not 'x' "),
+        (["--model.network.config", "x"], "--model.network.config takes a mapping or null, not 'x' "),
+        (["--model.bta", "1"], "OFMU has no option 'bta': did you mean --model.beta? "),
+        (["--model.optimizer.lrr", "1"], "AdamW has no option 'lrr': did you mean --model.optimizer.lr? "),
+        (["--modl", "OFMU"], "There is no option --modl: did you mean --model? "),
+        (["--trainer.max_stps=3"], "There is no option --trainer.max_stps: did you mean --trainer.max_steps? "),
+        (["--trainer.max_steps", "x"], "--trainer.max_steps takes a whole number, not 'x' "),
+        (["--trainer.callbacks", "EarlyStopping"], "EarlyStopping needs --trainer.callbacks.monitor "),
+        (["surplus"], "There is no place for 'surplus' "),
+    ],
+)
+def test_a_wrong_word_is_named(says, words, sentence):
+    code, text = says(*words)
+    assert code == 2
+    assert sentence in text
+    assert text.endswith("(options: python -m ofmu_pl fit --help, or --model.help CLASS).")
+
+
+def test_a_configuration_that_is_none(says, tmp_path):
+    overlay = tmp_path / "npo.yaml"
+    overlay.write_text("model: {class_path: NPO}\ndata: {class_path: Authors}\n")
+    code, text = says(config=overlay)
+    assert code == 2
+    assert "NPO needs --model.network: give a base configuration first" in text
+    overlay.write_text("model:\n  @x\n")
+    assert "A configuration is no YAML: line 2, column 3: " in says(config=overlay)[1]
+    assert "File does not exist" in says(config=tmp_path / "nowhere.yaml")[1]
+    assert "The command needs --data, --model: give a configuration" in says(config=None)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--data.batch_size", "0"], "batch_size=0 is out of range: give 1 or more."),
+        (["--seed_everything", "-1"], "seed_everything=-1 is out of range: give a value from 0 to 4294967295."),
+        (["--model.inner_steps", "0"], "inner_steps=0 is out of range: give 1 or more."),
+        (
+            ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "-1"],
+            "The optimizer refuses its options (Invalid learning rate: -1.0): mend --model.optimizer.",
+        ),
+        (["--trainer.accumulate_grad_batches", "2"], "set a larger --data.batch_size"),
+        (["--trainer.gradient_clip_val", "1"], "set --model.gradient_clip, a norm, instead."),
+        (["--trainer.max_epochs", "-5"], "`max_epochs` must be a non-negative integer or -1. You passed in -5."),
+        (["--trainer.accelerator", "abacus"], "You selected an invalid accelerator name"),
+    ],
+)
+def test_a_refused_value_is_named(says, words, sentence):
+    code, text = says(*words)
+    assert code == 1
+    assert sentence in text
+
+
+def test_plan_refuses_what_fit_refuses(says):
+    code, text = says("--model.gradient_clip", "-1", command="plan")
+    assert code == 1
+    assert text == "gradient_clip=-1.0 is out of range: give more than 0."
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(says):
+    code, text = says("--trainer.accelerator", "gpu", "--trainer.devices", "4")
+    assert code == 1
+    assert text == "There is no GPU that torch can use here: set --trainer.accelerator cpu."
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_the_help_lists_every_command(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    text = " ".join(capsys.readouterr().out.split())
+    assert not stop.value.code
+    assert text.startswith("usage: ofmu_pl ")
+    for command, line in COMMANDS.items():
+        assert f"{command} {line}" in text
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert capsys.readouterr().out == f"ofmu_pl {__version__}\n"
+    assert not stop.value.code
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_commands_help_is_its_own(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith(f"usage: ofmu_pl {command} ")
+    assert COMMANDS[command] in text
+    assert not stop.value.code
+
+
+def test_an_unknown_command(says):
+    code, text = says(command="fitt", config=None)
+    assert code == 2
+    assert text == (
+        "The first word is a command, and 'fitt' is none (did you mean fit?): give one of " + ", ".join(COMMANDS) + "."
+    )
+    assert "'--config' is none" in says("right.yaml", command="--config", config=None)[1]
