@@ -41,6 +41,7 @@ from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
 from ofmu_pl.files import below, replacing
+from ofmu_pl.interrupts import orderly
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.report import report
@@ -270,6 +271,11 @@ def main(args: list[str] | None = None) -> None:
     Args:
         args: Words after the program's name; ``None``: those of the process.
     """
+    with orderly(sys.argv[1:] if args is None else args):
+        _run(args)
+
+
+def _run(args: list[str] | None) -> None:
     words = sys.argv[1:] if args is None else args
     for message in _NOISE:
         warnings.filterwarnings("ignore", message)

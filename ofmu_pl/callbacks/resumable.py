@@ -1,10 +1,9 @@
-"""Runs that can be gone on with: room for checkpoints, the settings in each, and one more when SIGTERM comes."""
+"""Runs that can be gone on with: room for checkpoints, the settings in each, and one more when the run is stopped."""
 
 from __future__ import annotations
 
 import signal
-import sys
-import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,16 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.checkpoints import SETTINGS, check_room
 from ofmu_pl.core.derivatives import trainable
-
-EXIT_CODE = 128 + signal.SIGTERM
+from ofmu_pl.interrupts import Interrupted, end, kill, listening
 
 
 class Resumable(pl.Callback):
-    """Sees that a run can be interrupted.
+    """Sees that a run can be interrupted, by SIGTERM (exit code 143) or Ctrl-C (130).
 
-    On SIGTERM, as schedulers send it before they take a machine away, the run finishes its iteration, writes a
-    checkpoint from which it goes on bit for bit, and exits with code 143. Lightning's own handler exits without one and
-    lets ranks wait for each other; this one takes its place while training.
+    An iteration is finished first, and a checkpoint written from which the run goes on bit for bit. A measurement is
+    not: the one before the first iteration, those along the run (which then is made when the run goes on) and the one
+    at its end stop at once. Several ranks stop after an iteration, all together. A second Ctrl-C ends the process as
+    it stands.
 
     Args:
         settings: Kept in every checkpoint (``checkpoints.settings``).
@@ -30,8 +29,9 @@ class Resumable(pl.Callback):
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.settings = settings
-        self._asked = False
-        self._kept: Any = None
+        self._asked = 0
+        self._patient = self._iterated = False
+        self._listening = ExitStack()
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict) -> None:
         """Add the settings."""
@@ -51,43 +51,63 @@ class Resumable(pl.Callback):
         check_room(Path(log_dir), weights + moments, max(keeper.save_top_k, 1), weights)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen."""
-        self._asked = False
-        if threading.current_thread() is threading.main_thread():
-            self._kept = signal.signal(signal.SIGTERM, self._note)
+        """Listen, in the place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""
+        self._asked, self._patient, self._iterated = 0, False, False
+        self._listening.enter_context(listening(self._note))
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """From here on an iteration is finished first."""
+        self._patient, self._iterated = True, False
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Write and leave, all ranks together if one was asked.
+        """Write and leave if any rank was asked.
 
         Raises:
-            SystemExit: With ``EXIT_CODE``.
+            Interrupted: After a checkpoint.
         """
-        if not pl_module.ranks.total(float(self._asked)):
-            return
-        keeper = _keeper(trainer)
-        path = Path(keeper.dirpath or ".") / f"step={trainer.global_step}.ckpt" if keeper else None
-        if path is not None:
-            trainer.save_checkpoint(path)
-        if trainer.is_global_zero:
-            where = f"'{path}' holds it all: go on with --ckpt_path last" if path else "there is no checkpoint callback"
-            sys.stderr.write(f"ofmu_pl: stopped by SIGTERM after iteration {trainer.global_step}; {where}.\n")
-        raise SystemExit(EXIT_CODE)
+        self._iterated = True
+        self._patient = pl_module.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
+        self._leave_if_asked(trainer, pl_module)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen no more: what is left can be had by ``validate``."""
-        self._deafen()
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """What is left waits for nothing: it can be had again from the last checkpoint."""
+        self._leave_if_asked(trainer, pl_module)
+        self._patient = self._iterated = False
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Write what a measurement along the run was interrupted after."""
+        self._listening.close()
+        if isinstance(exception, Interrupted) and exception.then is None and self._iterated:
+            exception.then = self._save(trainer)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """The same after an error."""
-        self._deafen()
+        """Listen no more."""
+        self._listening.close()
 
-    def _deafen(self) -> None:
-        if self._kept is not None:
-            signal.signal(signal.SIGTERM, self._kept)
-            self._kept = None
+    def _leave_if_asked(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        ranks = pl_module.ranks
+        asked = ranks.total({signal.SIGTERM: ranks.size + 1.0, signal.SIGINT: 1.0}.get(self._asked, 0.0))
+        if asked:
+            signum = signal.SIGTERM if asked > ranks.size else signal.SIGINT
+            raise Interrupted(signum, self._save(trainer))
 
-    def _note(self, *_: Any) -> None:
-        self._asked = True
+    def _save(self, trainer: pl.Trainer) -> str:
+        """Write a checkpoint; says how to go on."""
+        keeper = _keeper(trainer)
+        if keeper is None:
+            return f" after iteration {trainer.global_step}; there is no checkpoint callback"
+        path = Path(keeper.dirpath or ".") / f"step={trainer.global_step}.ckpt"
+        trainer.save_checkpoint(path)
+        return f" after iteration {trainer.global_step}; '{path}' holds it all: go on with --ckpt_path last"
+
+    def _note(self, signum: int, *_: Any) -> None:
+        if self._asked:
+            if signum == signal.SIGINT:
+                kill(signum)
+            return
+        self._asked = signum
+        if not self._patient:
+            end(signum)
 
 
 def _keeper(trainer: pl.Trainer) -> ModelCheckpoint | None:

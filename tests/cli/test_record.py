@@ -75,7 +75,7 @@ def test_what_an_iteration_did_not_measure_is_not_logged(whole):
 
 
 @pytest.mark.parametrize("number", [4, 6], ids=["an interim measurement is due", "and a checkpoint"])
-@pytest.mark.parametrize("asked", [signal.SIGTERM], ids=["SIGTERM"])
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_the_record_of_a_run_that_was_asked_to_stop(whole, fit, at, number, asked):
     at(number, lambda: os.kill(os.getpid(), asked))
     with pytest.raises(SystemExit) as stop:
