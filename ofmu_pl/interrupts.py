@@ -85,7 +85,7 @@ def orderly(words: list[str]) -> Iterator[None]:
         with listening():
             yield
     except Interrupted as told:
-        if not rank_zero_only.rank:
+        if not getattr(rank_zero_only, "rank", 0):
             name = "Ctrl-C" if told.signum == signal.SIGINT else signal.Signals(told.signum).name
             then = ADVICE.get(words[0] if words else "", "") if told.then is None else told.then
             sys.stderr.write(f"ofmu_pl: stopped by {name}{then}.\n")

@@ -86,7 +86,7 @@ class Resumable(pl.Callback):
 
     def _leave_if_asked(self, trainer: pl.Trainer, pl_module: Any) -> None:
         ranks = pl_module.ranks
-        asked = ranks.total({signal.SIGTERM: ranks.size + 1.0, signal.SIGINT: 1.0}.get(self._asked, 0.0))
+        asked = ranks.total({0: 0, signal.SIGINT: 1, signal.SIGTERM: ranks.size + 1}[self._asked])
         if asked:
             signum = signal.SIGTERM if asked > ranks.size else signal.SIGINT
             raise Interrupted(signum, self._save(trainer))

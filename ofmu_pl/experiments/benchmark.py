@@ -158,7 +158,8 @@ class Run:
                 continue
             broken = [need.folder for need in cell.needs.values() if not self._fine(need)]
             words = cell.words(self.folder)
-            job = Job(self.folder / cell.folder, cell.group, cell.key, partial(_fit, words), words)
+            place = self.folder / cell.folder
+            job = Job(place, cell.group, cell.key, partial(_fit, words), words, "latest/results.json")
             if broken:
                 self.live.done(cell.group, None)
                 self._end(job, f"the run that it needs has failed ({broken[0]})", fresh=True)

@@ -103,7 +103,8 @@ class Comparisons:
         place = self.folder / ANALYSIS / name / scenario / f"seed_{seed}"
         config = str(self.folder / one.folder / "latest/config.yaml")
         key = key_of({m: cell.key for m, cell in methods.items()})[:16]
-        return Job(place, ANALYSIS, key, partial(compare_models, target, retrained, unlearned, config, str(place)))
+        call = partial(compare_models, target, retrained, unlearned, config, str(place))
+        return Job(place, ANALYSIS, key, call, result=RESULT)
 
     def _model(self, cell: Cell, option: str) -> str:
         value: Any = cell.options[option]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
+import signal
 import sys
 import threading
 import time
@@ -33,6 +35,7 @@ class Job:
         key: What its results follow from.
         call: Does it, in a process of its own; can be pickled.
         words: Its command line, for the record.
+        result: A file below its folder without which it has not finished; ``None``: there is none.
     """
 
     place: Path
@@ -40,11 +43,17 @@ class Job:
     key: str
     call: Callable[[], None]
     words: list[str] = field(default_factory=list)
+    result: str | None = None
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """What it left, if it has finished; ``None`` too for the files of another key."""
-        return self._read(FINISHED)
+        """What it left, if it has finished; ``None`` too for files of another key, and where its result is missing."""
+        return self._read(FINISHED) if self.made else None
+
+    @property
+    def made(self) -> bool:
+        """Whether its result is there."""
+        return self.result is None or (self.place / self.result).is_file()
 
     @property
     def failure(self) -> dict[str, Any] | None:
@@ -118,6 +127,7 @@ class Pool:
         finally:
             for process, _, _ in running.values():
                 process.kill()
+                process.join()
 
     def _end(self, job: Job, seconds: float | None, sentence: str | None, fresh: bool, ended: Ended) -> None:
         self.live.done(job.group, seconds)
@@ -133,6 +143,7 @@ def _device(slot: int) -> str | None:
 
 def _work(job: Job, device: str | None) -> None:
     """One job in this process, its output in ``log.txt``; leaves the record of its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the benchmark's business
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
@@ -145,6 +156,8 @@ def _work(job: Job, device: str | None) -> None:
     with _output_to(job.place / "log.txt"):
         try:
             job.call()
+            if not job.made:
+                raise UserError(f"It ended without an error and has left no {job.result}: start the benchmark again.")
         except (SystemExit, Exception) as error:
             problem = error if not isinstance(error, SystemExit) or error.code else None
             if not isinstance(error, SystemExit):
@@ -165,9 +178,9 @@ def _work(job: Job, device: str | None) -> None:
 def _sentence(log: Path, cause: BaseException | None) -> str:
     if isinstance(cause, UserError | DivergedError):
         return str(cause)
-    lines = [line for line in log.read_text(errors="replace").splitlines() if "ofmu_pl: error:" in line]
-    if lines:
-        return lines[-1].split("error: ", 1)[1]
+    said = re.findall(r"ofmu_pl: (?:error: )?(.+)", log.read_text(errors="replace"))
+    if said:
+        return str(said[-1])
     text = " ".join(f"{type(cause).__name__}: {cause}".split())
     return text if len(text) < 300 else f"{text[:300]}... (whole in {log})"
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from ofmu_pl.cli import main
+from ofmu_pl.modules import FineTune
 
 ROOT = Path(__file__).parent.parent.parent
 FAST = [
@@ -56,6 +59,22 @@ def test_the_originals_are_made_once_and_a_run_goes_on_where_it_stopped(run, cap
     assert before["before"] == after["before"]
     assert after["curves"]["L_r"]["step"] == [1, 2, 3, 4, 5, 6], "those of the first part, too"
     assert after["curves"]["L_r"]["value"][:2] == before["curves"]["L_r"]["value"][:2]
+
+
+def test_sigterm_while_the_originals_are_trained(monkeypatch, capsys, tmp_path):
+    """Nothing of such a training is kept, so nothing waits for its end."""
+    iterate = FineTune.iterate
+
+    def and_terminate(self, batch):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return iterate(self, batch)
+
+    monkeypatch.setattr(FineTune, "iterate", and_terminate)
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", *FAST, "--logs", str(tmp_path), "--seed_everything", "9"])
+    assert stop.value.code == 143
+    assert "ofmu_pl: stopped by SIGTERM; the same line" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("results.json"))
 
 
 def test_an_exported_model_is_measured_alike(run, tmp_path):

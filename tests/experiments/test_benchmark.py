@@ -6,11 +6,14 @@ import csv
 import fcntl
 import html
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.experiments.benchmark import by_seed
 from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
+from ofmu_pl.interrupts import orderly
 
 ROOT = Path(__file__).parent.parent.parent
 BENCHMARK = f"""
@@ -204,6 +208,53 @@ def test_a_run_that_is_killed_fails_alone(tmp_path):
         Pool(1, live).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
     assert ended["fine"] is None
     assert "exit code -6" in ended["killed"]
+
+
+def results_in(place):
+    (place / "latest").mkdir(parents=True)
+    (place / "latest/results.json").write_text("{}")
+
+
+def test_a_run_without_results_has_not_finished(tmp_path):
+    """Neither now, nor by the record that an older version left when its process was told to end."""
+    ended = {}
+    calls = {"made": partial(results_in, tmp_path / "made"), "ended early": os.getpid, "older": os.getpid}
+    jobs = [Job(tmp_path / name, "g", name, call, result="latest/results.json") for name, call in calls.items()]
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older/cell.json").write_text(json.dumps({"key": "older", "words": [], "seconds": 1.0}))
+    with Live(1) as live:
+        Pool(1, live).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
+    assert ended.pop("made") == (None, True)
+    for name, (sentence, fresh) in ended.items():
+        assert sentence.startswith("It ended without an error and has left no latest/results.json")
+        assert fresh
+        assert not (tmp_path / name / "cell.json").exists()
+    results_in(tmp_path / "older")
+    assert jobs[2].record is None, "it is run once more, not taken for finished"
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, capsys, told):
+    """A terminal tells the runs of Ctrl-C, too; that is no failure of theirs."""
+    job = Job(tmp_path / "run", "g", "key", partial(time.sleep, 60))
+
+    def tell():
+        while not (tmp_path / "run/log.txt").is_file():
+            time.sleep(0.01)
+        if told == signal.SIGINT:
+            os.kill(multiprocessing.active_children()[0].pid, told)
+            time.sleep(0.3)
+        os.kill(os.getpid(), told)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    with pytest.raises(SystemExit) as stop, orderly(["benchmark"]), Live(1) as live:
+        Pool(1, live).run([job], lambda *_: None)
+    thread.join()
+    assert stop.value.code == 128 + told
+    assert "the same line goes on: what has finished is not run again." in capsys.readouterr().err
+    assert not multiprocessing.active_children()
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["log.txt"], "no record of a failure"
 
 
 def test_two_at_once_are_refused(tmp_path, capsys):
