@@ -271,17 +271,13 @@ def main(args: list[str] | None = None) -> None:
     Args:
         args: Words after the program's name; ``None``: those of the process.
     """
-    with orderly(sys.argv[1:] if args is None else args):
-        _run(args)
-
-
-def _run(args: list[str] | None) -> None:
     words = sys.argv[1:] if args is None else args
     for message in _NOISE:
         warnings.filterwarnings("ignore", message)
     restrict_imports()
     try:
-        _run(words)
+        with orderly(words):
+            _run(words)
     except (UserError, DivergedError) as error:
         _fail(str(error))
     except OSError as error:
