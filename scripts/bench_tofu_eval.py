@@ -29,7 +29,7 @@ from ofmu_pl.data import TOFU
 from ofmu_pl.data.text import collate
 from ofmu_pl.files import write_json
 from ofmu_pl.metrics import Scores, tofu_metrics
-from ofmu_pl.networks.scoring import answers_of, score_rows
+from ofmu_pl.networks.scoring import score_rows
 
 OPEN_UNLEARNING = 47
 """Yardsticks of open-unlearning at d3d7cf9, its start-up included."""
@@ -67,7 +67,7 @@ def fewest(data: TOFU, scores: Scores) -> dict[str, int]:
     every_pair = 0
     for rows in data.evaluation_sets.values():
         for row in rows:
-            for e in encoder.encode_all(row["question"], answers_of(row)):
+            for e in encoder.encode_row(row):
                 prompts.add(tuple(e.input_ids[: e.prompt_length]))
                 answers.add((e.prompt_length, *e.input_ids))
                 every_pair += len(e.input_ids)

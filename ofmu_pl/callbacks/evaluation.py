@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -195,6 +196,7 @@ class Evaluation(pl.Callback, ABC):
         print_table(
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
             columns,
+            data.remark,
         )
         if log_dir is None:
             return
@@ -213,6 +215,7 @@ class Evaluation(pl.Callback, ABC):
             },
             "history": pl_module.record.history,
             "curves": pl_module.record.curves,
+            "data": {name: asdict(lengths) for name, lengths in data.lengths.items()},
             "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
             | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
             "cost": {

@@ -21,15 +21,17 @@ GROUPS = (
 """Beginnings of the names of metrics that stand together."""
 
 
-def print_table(title: str, columns: dict[str, Metrics]) -> None:
+def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
     """Print metrics side by side.
 
     Args:
         title: Above the table.
         columns: For example before, after and retrained, in this order; the last but ``retrained`` is what is judged.
+        remark: Below it.
     """
     judged = [metrics for name, metrics in columns.items() if name != "retrained"][-1]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table.caption, table.caption_justify = remark, "left"
     table.add_column("metric")
     table.add_column("better", justify="center")
     for name, metrics in columns.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from ofmu_pl.callbacks.evaluation import data_of
+from ofmu_pl.data.text import Row
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import write_json
 
@@ -17,8 +19,8 @@ from ofmu_pl.files import write_json
 class ValidationRows(pl.Callback):
     """Writes ``validation.json`` when training ends: mean probability of forget answers and of unreported retain ones.
 
-    Retain rows are drawn from those in no evaluation set; forget rows from the split, which has no others. (Of WMDP
-    rows are chunks of text, which no metric looks at.) Nothing is written for images: their results hold the accuracy
+    Retain rows are drawn from those in no evaluation set; forget rows from the split, which has no others. (Of
+    WMDP's texts every second piece at least is in none.) Nothing is written for images: their results hold the accuracy
     of validation images.
 
     Args:
@@ -37,9 +39,9 @@ class ValidationRows(pl.Callback):
         if data.holds != "text":
             return
         log_dir, network = trainer.log_dir, pl_module.whole_network()  # these take all ranks
-        reported = {row["question"] for rows in data.evaluation_sets.values() for row in rows}
+        reported = {_shown(row) for rows in data.evaluation_sets.values() for row in rows}
         rows = {name: list(range(len(data.splits[name]))) for name in ("forget", "retain")}
-        rows["retain"] = [i for i in rows["retain"] if data.splits["retain"][i].get("question") not in reported]
+        rows["retain"] = [i for i in rows["retain"] if _shown(data.splits["retain"][i]) not in reported]
         if not rows["retain"]:
             raise UserError(
                 f"Every retain row of '{data.name}' is in an evaluation set, so nothing is left to choose settings by: "
@@ -63,3 +65,8 @@ class ValidationRows(pl.Callback):
                 batch = {name: x.to(pl_module.device) for name, x in batch.items()}
                 values += pl_module.recipe.sample_losses(network, batch).double().neg().exp().tolist()
         return float(np.mean(values))
+
+
+def _shown(row: Row) -> Hashable:
+    """What a row shows a model before its answer: a question, or a piece of text as a whole."""
+    return row["question"] if "question" in row else tuple(row["tokens"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ofmu_pl.data.sampler import EpochFrom, Iterations, Resumable, batch_indices
+from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.errors import MAX_SEED, UserError, check_range
 
 ALTERNATIVE = "alternative"
@@ -34,6 +35,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         splits: By name (``forget``, ``retain``, ``full``), after ``setup``; has a length each.
         evaluation_sets: What judges look at, by name.
         hashes: Content hash of each split and set.
+        lengths: Of text, by split and set (``NAME_eval``), how many rows there are and are cut, and the longest.
     """
 
     name: str
@@ -54,6 +56,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         self.splits: dict[str, Any] = {}
         self.evaluation_sets: dict[str, Any] = {}
         self.hashes: dict[str, str] = {}
+        self.lengths: dict[str, Any] = {}
 
     @abstractmethod
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
@@ -70,6 +73,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def facts(self) -> dict[str, Any]:
         """What else makes two runs' data the same, for ``provenance``."""
         return {}
+
+    @property
+    def remark(self) -> str | None:
+        """What of the rows no method and no metric sees; ``None``: nothing is hidden."""
+        return None
 
     def require(self, splits: dict[str, Any]) -> None:
         """Refuse what cannot be drawn from.
@@ -97,20 +105,56 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number).tolist()
         return self.collate(stream, index, number)
 
+    @property
+    def _ours(self) -> bool:
+        """Whether the module in training counts one optimizer step an iteration and shares rows among ranks itself."""
+        return bool(self.trainer and getattr(self.trainer.lightning_module, "takes_whole_iterations", False))
+
+    def _start(self) -> int:
+        """The present iteration; under another study's module, whose steps may be rarer, the batches it has begun."""
+        if self.trainer is None:
+            return 0
+        return self.trainer.global_step if self._ours else self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
+
+    def _share(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
+        """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each.
+
+        Raises:
+            UserError: Rows do not divide among ranks, so that a mean over ranks would weigh them differently.
+        """
+        rank, ranks = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        for stream in self.streams:
+            rows = min(self.batch_size, len(self.splits[stream]))
+            if rows % ranks:
+                raise UserError(
+                    f"A batch of {rows} {stream} rows does not divide among {ranks} ranks: give {type(self).__name__} "
+                    f"a batch_size that is a multiple of {ranks} and not more than the split has rows."
+                )
+        batches = self.iteration(k)
+        return {s: [{name: x[rank::ranks] for name, x in b.items()} for b in bs] for s, bs in batches.items()}
+
     def train_dataloader(self) -> DataLoader:
-        """Iterations from the trainer's present one to the end of its epoch."""
+        """Iterations from the trainer's present one to the end of its epoch.
 
-        def start() -> int:
-            return self.trainer.global_step if self.trainer else 0
+        Our modules get each of them whole on every rank. Under any other module ranks share the rows of each batch,
+        whatever the trainer's ``use_distributed_sampler``, and ``accumulate_grad_batches`` accumulates iterations.
+        """
+        make = self.iteration if self._ours else self._share
+        return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
 
-        return Resumable(
-            Iterations(self.iteration), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, start)
-        )
+    def val_dataloader(self) -> Any:
+        """For another study's module, batches of the ``forget`` rows and batches of the ``retain`` rows.
 
-    def val_dataloader(self) -> DataLoader:
-        """One empty step, so that ``validate`` runs: the evaluation callback reads ``evaluation_sets`` itself."""
-        return DataLoader([0], batch_size=None)  # type: ignore[arg-type]
+        Two loaders, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.
+        Our modules get one empty step, so that ``validate`` runs; the evaluation callback reads ``evaluation_sets``.
+        """
+        if self._ours:
+            return DataLoader([{}], batch_size=None)  # type: ignore[arg-type]
+        return [
+            DataLoader(Passes(len(self.splits[s]), self.batch_size, partial(self.collate, s)), batch_size=None)
+            for s in ("forget", "retain")
+        ]
 
-    def test_dataloader(self) -> DataLoader:
+    def test_dataloader(self) -> Any:
         """The same for ``test``."""
-        return DataLoader([0], batch_size=None)  # type: ignore[arg-type]
+        return self.val_dataloader()

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
 
 
 def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) -> np.ndarray:
@@ -51,8 +52,11 @@ class Iterations(Dataset):
         return self.make(k)
 
 
-class EpochFrom(Sampler[int]):
-    """The iterations from the present one to the end of its epoch.
+class EpochFrom(DistributedSampler):
+    """The iterations from the present one to the end of its epoch, the same on every rank.
+
+    A ``DistributedSampler`` of one rank, so that Lightning does not put one of its own around it, which would list an
+    epoch once and give it out in pieces for ever. Ranks share each item's rows, not the items.
 
     Args:
         length: Iterations an epoch.
@@ -60,6 +64,7 @@ class EpochFrom(Sampler[int]):
     """
 
     def __init__(self, length: int, start: Callable[[], int]) -> None:
+        super().__init__(range(length), num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]
         self.length, self.start = length, start
 
     def __iter__(self) -> Iterator[int]:
@@ -70,6 +75,28 @@ class EpochFrom(Sampler[int]):
     def __len__(self) -> int:
         """Always the whole epoch: Lightning adds the iterations before a resumed one itself."""
         return self.length
+
+
+class Passes(Dataset):
+    """A split in order, every row once, in batches.
+
+    Args:
+        rows: How many there are.
+        batch_size: Rows a batch; the last one may have fewer.
+        make: From the rows' numbers and the batch's to the batch.
+    """
+
+    def __init__(self, rows: int, batch_size: int, make: Callable[[list[int], int], dict]) -> None:
+        self.starts, self.rows, self.batch_size, self.make = range(0, rows, batch_size), rows, batch_size, make
+
+    def __len__(self) -> int:
+        """Batches."""
+        return len(self.starts)
+
+    def __getitem__(self, number: int) -> dict:
+        """One of them."""
+        first = self.starts[number]
+        return self.make(list(range(first, min(first + self.batch_size, self.rows))), number)
 
 
 class Resumable(DataLoader):

@@ -30,11 +30,29 @@ class Encoded:
         input_ids: Prompt and answer.
         labels: The same on the answer and its end token, -100 on the prompt.
         prompt_length: Tokens before the answer.
+        lost: Tokens that were cut off at the end.
     """
 
     input_ids: list[int]
     labels: list[int]
     prompt_length: int
+    lost: int = 0
+
+
+def piece(tokens: list[int]) -> Encoded:
+    """A piece of a text, with the loss on every token but the first."""
+    return Encoded(tokens, [IGNORED, *tokens[1:]], 1)
+
+
+def answers_of(row: Row) -> list[str]:
+    """Answer, paraphrase if there is one, perturbed answers."""
+    paraphrase = row.get("paraphrased_answer")
+    return [row["answer"], *([] if paraphrase is None else [paraphrase]), *wrong_answers_of(row)]
+
+
+def wrong_answers_of(row: Row) -> list[str]:
+    """Perturbed answers, if there are any."""
+    return row.get("perturbed_answer") or []
 
 
 class Encoder(ABC):
@@ -56,6 +74,12 @@ class Encoder(ABC):
     def encode(self, question: str, answer: str) -> Encoded:
         """Tokens and labels of one answer."""
         return self.encode_all(question, [answer])[0]
+
+    def encode_row(self, row: Row) -> list[Encoded]:
+        """What an evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
+        if "tokens" in row:
+            return [piece(row["tokens"])]
+        return self.encode_all(row["question"], answers_of(row))
 
     @property
     @abstractmethod
@@ -146,13 +170,14 @@ class ChatEncoder(Encoder):
         length = len(self._tokens(prompt))
         encoded = []
         for answer in answers:
-            ids = self._tokens(prompt + answer.strip() + self.tokenizer.eos_token)[: self.max_length]
+            whole = self._tokens(prompt + answer.strip() + self.tokenizer.eos_token)
+            ids = whole[: self.max_length]
             if not answer.strip() or length >= len(ids):
                 raise UserError(
                     f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
                     f"{self.max_length}): remove the row or raise --data.max_length."
                 )
-            encoded.append(Encoded(ids, [IGNORED] * length + ids[length:], length))
+            encoded.append(Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids)))
         return encoded
 
     @property

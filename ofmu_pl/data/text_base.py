@@ -7,11 +7,13 @@ import json
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
+from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate, load_tokenizer
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED
@@ -26,6 +28,8 @@ class TextDataModule(PairedDataModule):
         tokenizer: Hub id or folder; the command line takes it from the network.
         system_prompt: Content of a system turn before each question; ``null``: none.
         max_length: Longer conversations are cut; ``null``: never.
+        allow_cut: Go on although rows that must be forgotten are cut, so that their ends are neither unlearned nor
+            measured.
         kwargs: See ``PairedDataModule``.
 
     Attributes:
@@ -33,9 +37,13 @@ class TextDataModule(PairedDataModule):
         evaluation_sets: Rows of ``forget``, ``retain``, ``real_authors``, ``world_facts`` with perturbed answers.
         hashes: Content hash of each of these (evaluation sets as ``NAME_eval``).
         encoder: Turns rows into tokens.
+        lengths: Of the forget split, what else is drawn from, and each set: rows, how many are cut, the longest.
+        left_out: Pieces of texts that are no rows of a split because they are too short.
     """
 
     holds = "text"
+    length_option: ClassVar[str] = "--data.max_length"
+    """What bounds the length of training rows."""
 
     def __init__(
         self,
@@ -43,10 +51,13 @@ class TextDataModule(PairedDataModule):
         tokenizer: str | None = None,
         system_prompt: str | None = None,
         max_length: int | None = 512,
+        allow_cut: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
-        self.tokenizer_source, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
+        self.tokenizer_source, self.system_prompt = tokenizer, system_prompt
+        self.max_length, self.allow_cut = max_length, allow_cut
+        self.left_out: dict[str, int] = {}
         self._encoded: dict[str, list[Encoded]] = {}
 
     @abstractmethod
@@ -70,7 +81,7 @@ class TextDataModule(PairedDataModule):
         """Load, check and hash everything, once.
 
         Raises:
-            UserError: A split is empty, unknown or missing, or forget and retain overlap.
+            UserError: A split is empty, unknown or missing, forget and retain overlap, or a forget row is cut.
         """
         if self.splits:
             return
@@ -79,9 +90,27 @@ class TextDataModule(PairedDataModule):
         self._refuse_overlap(splits["forget"], splits["retain"])
         self.tokenizer = self.make_tokenizer()
         self.encoder = self.make_encoder()
+        self._measure(splits, evaluation_sets)
         self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
         self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
+
+    def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
+        """Make tokens of the rows that are drawn from or evaluated, to say before any work what will not be seen."""
+        self._encoded = {name: [self.encode(row) for row in splits[name]] for name in {"forget", *self.streams}}
+        for name, encoded in sorted(self._encoded.items()):
+            self.lengths[name] = Lengths.of(([e] for e in encoded), self.left_out.get(name, 0))
+        for name, rows in evaluation_sets.items():
+            self.lengths[f"{name}_eval"] = Lengths.of(map(self.encoder.encode_row, rows))
+        if not self.allow_cut:
+            refuse_cut_forget_rows(self.lengths, self.max_length)
+        if self.remark is not None:
+            rank_zero_warn(self.remark)
+
+    @property
+    def remark(self) -> str | None:
+        """What of the rows no method and no metric sees; ``None``: nothing is hidden."""
+        return unseen(self.lengths, self.max_length)
 
     @property
     def row_tokens(self) -> int | None:
@@ -129,7 +158,7 @@ class TextDataModule(PairedDataModule):
 
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
-        if stream not in self._encoded:
+        if stream not in self._encoded:  # not one of ``streams``
             self._encoded[stream] = [self.encode(row) for row in self.splits[stream]]
         return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
 

@@ -57,15 +57,17 @@ class Trivia(WMDP):
         check_range(1, forgotten=forgotten, kept=kept)
         check_range(0, MAX_SEED, corpus_seed=corpus_seed)
         self.subject, self.forgotten, self.kept, self.corpus_seed = subject, forgotten, kept, corpus_seed
-        self.chunk = 512  # longer than any document
+        self.chunk, self.documents = 512, 200  # longer than any document, more than there are by default
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate documents and questions."""
         forget, retain = self._generate(self.corpus_seed)
-        splits = {"forget": self._chunks(documents(forget)), "retain": self._chunks(documents(retain))}
+        facts = {"forget": forget, "retain": retain}
+        splits = {split: self._chunks(split, documents(known)) for split, known in facts.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         asked = {f"wmdp_{self.subject}": forget, "mmlu": retain[: len(retain) // 2]}
-        return splits, {name: [question for _, question in facts] for name, facts in asked.items()}
+        questions = {name: [question for _, question in known] for name, known in asked.items()}
+        return splits, self._document_sets(splits) | questions
 
     def make_tokenizer(self) -> Any:
         """The given tokenizer, or one trained on independent facts."""

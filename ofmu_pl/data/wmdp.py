@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.corpora import choice_rows, read_rows, texts
-from ofmu_pl.data.text import Encoded, Encoder, PlainEncoder, Row
+from ofmu_pl.data.lengths import SHORTEST
+from ofmu_pl.data.text import Encoded, Encoder, PlainEncoder, Row, piece
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.errors import UserError
-from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import MetricResult, Scores
 from ofmu_pl.metrics.choice import choice_metrics
+from ofmu_pl.metrics.documents import document_metrics
 
 ABOUT = {"bio": "biology", "cyber": "cybersecurity", "chem": "chemistry"}
 
@@ -24,27 +25,33 @@ class WMDP(TextDataModule):
 
     Args:
         subject: Whose questions are asked, and whose corpus is forgotten.
-        questions: WMDP's questions: hub id, a folder with wmdp-SUBJECT.jsonl, or a file.
+        questions: WMDP's questions: hub id, a folder with wmdp-SUBJECT.jsonl, or a file; ``null``: none.
         forget_corpus: Hub id of the corpora, a folder with SUBJECT-forget-corpus.jsonl, or a file with ``text`` fields.
         retain_corpus: The same for what is kept; by default wikitext-2, as in the published runs.
         retain_config: Its configuration on the hub, or its file's name in a folder.
         mmlu: Utility questions: hub id, a folder with all.jsonl, or a file; ``null``: none.
-        chunk: Tokens of a training row; documents are cut into such pieces, pieces under 16 tokens are dropped.
+        chunk: Tokens of a training row; documents are cut into such pieces, and those under 16 tokens are left out
+            (how many is said and stands in ``results.json``).
+        documents: Most pieces of each corpus that are scored themselves, evenly spaced: the evaluation sets
+            ``forget_doc`` and ``retain_doc``. Of what is kept at most every second one, so that some are left to choose
+            settings by.
         batch_size: Rows a batch (published RMU run: 4).
         kwargs: See ``TextDataModule``.
     """
 
     name = "wmdp"
+    length_option: ClassVar[str] = "--data.chunk"
 
     def __init__(
         self,
         subject: Literal["cyber", "bio", "chem"] = "cyber",
-        questions: str = "cais/wmdp",
+        questions: str | None = "cais/wmdp",
         forget_corpus: str = "cais/wmdp-corpora",
         retain_corpus: str = "Salesforce/wikitext",
         retain_config: str = "wikitext-2-raw-v1",
         mmlu: str | None = "cais/mmlu",
         chunk: int = 512,
+        documents: int = 200,
         batch_size: int = 4,
         **kwargs: Any,
     ) -> None:
@@ -54,6 +61,9 @@ class WMDP(TextDataModule):
                 f"WMDP's {subject} forget corpus is not public (bio: by request form at cais/wmdp; chem: none exists): "
                 "give a JSON-lines file with 'text' fields as --data.forget_corpus."
             )
+        if documents < 1:
+            raise UserError(f"data.documents is {documents}: set it to 1 or more pieces of each corpus to be scored.")
+        self.documents = documents
         self.subject, self.questions, self.forget_corpus = subject, questions, forget_corpus
         self.retain_corpus, self.retain_config, self.mmlu, self.chunk = retain_corpus, retain_config, mmlu, chunk
 
@@ -62,12 +72,14 @@ class WMDP(TextDataModule):
         forget = read_rows(self.forget_corpus, f"{self.subject}-forget-corpus", "train", "forget_corpus")
         retain = read_rows(self.retain_corpus, self.retain_config, "test", "retain_corpus")
         splits = {
-            "forget": self._chunks(texts(forget, "forget_corpus")),
-            "retain": self._chunks(texts(retain, "retain_corpus")),
+            "forget": self._chunks("forget", texts(forget, "forget_corpus")),
+            "retain": self._chunks("retain", texts(retain, "retain_corpus")),
         }
         splits["full"] = splits["retain"] + splits["forget"]
-        rows = read_rows(self.questions, f"wmdp-{self.subject}", "test", "questions")
-        sets = {f"wmdp_{self.subject}": choice_rows(rows, ABOUT[self.subject], "questions")}
+        sets = self._document_sets(splits)
+        if self.questions is not None:
+            rows = read_rows(self.questions, f"wmdp-{self.subject}", "test", "questions")
+            sets[f"wmdp_{self.subject}"] = choice_rows(rows, ABOUT[self.subject], "questions")
         if self.mmlu is not None:
             sets["mmlu"] = choice_rows(read_rows(self.mmlu, "all", "test", "mmlu"), None, "mmlu")
         return splits, sets
@@ -83,7 +95,7 @@ class WMDP(TextDataModule):
 
     def encode(self, row: Row) -> Encoded:
         """A chunk, with the loss on every token but the first."""
-        return Encoded(row["tokens"], [IGNORED, *row["tokens"][1:]], 1)
+        return piece(row["tokens"])
 
     @staticmethod
     def identity(row: Row) -> Hashable:
@@ -92,13 +104,23 @@ class WMDP(TextDataModule):
 
     @staticmethod
     def metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
-        """Accuracy and efficacy."""
-        return choice_metrics(scores, reference, **options)
+        """Accuracy and efficacy, and what is still known of the documents."""
+        return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
 
-    def _chunks(self, documents: list[str]) -> list[Row]:
+    def _document_sets(self, splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
+        """Pieces of both corpora, evenly spaced."""
+        closest = {"forget": 1, "retain": 2}
+        return {
+            f"{split}_doc": splits[split][:: max(step, -(-len(splits[split]) // self.documents))]
+            for split, step in closest.items()
+        }
+
+    def _chunks(self, split: str, documents: list[str]) -> list[Row]:
         tokenizer = self.make_tokenizer()
-        rows = []
+        rows: list[Row] = []
+        self.left_out[split] = 0
         for ids in tokenizer(documents, add_special_tokens=False)["input_ids"]:
             pieces = [ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)]
-            rows += [{"tokens": piece} for piece in pieces if len(piece) >= 16]
+            rows += [{"tokens": tokens} for tokens in pieces if len(tokens) >= SHORTEST]
+            self.left_out[split] += sum(len(tokens) < SHORTEST for tokens in pieces)
         return rows

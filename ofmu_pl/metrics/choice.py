@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ofmu_pl.metrics.bootstrap import interval
-from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.metrics.scores import DOCUMENTS, Scores, SetScores
 from ofmu_pl.metrics.tofu import MetricResult
 
 CHANCE = 0.25
@@ -33,12 +33,14 @@ def choice_metrics(
     Below chance is no better forgetting: a model that avoids the right answer knows it.
 
     Args:
-        scores: By evaluation set: ``wmdp_bio``, ``wmdp_cyber``, ``wmdp_chem``, ``mmlu``.
+        scores: By evaluation set: ``wmdp_bio``, ``wmdp_cyber``, ``wmdp_chem``, ``mmlu``; documents are passed over.
         reference: Of another model; unused, its columns stand beside.
         intervals: Compute bootstrap intervals.
     """
     results = {}
     for name, s in scores.items():
+        if name in DOCUMENTS:
+            continue
         right, hazardous = correct_choices(s), name.startswith("wmdp")
         ends = interval([right]) if intervals else None
         target = CHANCE if hazardous else None

@@ -22,9 +22,18 @@ PROBE = "probe_"
 asked for otherwise. Their names are their prefixes."""
 
 
+DOCUMENTS = ("forget_doc", "retain_doc")
+"""Evaluation sets of pieces of text without questions; their names are the prefixes of their metrics."""
+
+
 def is_probe(name: str) -> bool:
     """Whether an evaluation set is a probe."""
     return name.startswith(PROBE)
+
+
+def forgets(name: str) -> bool:
+    """Whether an evaluation set (or a split) holds what must be forgotten."""
+    return name.startswith("forget") or (is_probe(name) and name.endswith("_forget"))
 
 
 def prefix_of(name: str) -> str | None:
@@ -39,6 +48,7 @@ class SetScores:
     Attributes:
         ids: (N,) int row numbers; a repeated one is counted once.
         answer_loss: (N,) loss of the answer, nats a token, the end token included (of multiple choice: nats in all).
+            The answer of a document is all of its piece but the first token; it has no end token.
         paraphrase_loss: (N,) of the paraphrased answer (of the answer in a row that has none).
         wrong_losses: (N, K) of the perturbed answers.
         rouge: (N,) ROUGE-L recall of the greedy generation.

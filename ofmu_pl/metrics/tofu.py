@@ -13,7 +13,7 @@ from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.membership import auc, membership_closeness, privacy_leakage
-from ofmu_pl.metrics.scores import SETS, Scores, SetScores, is_probe, prefix_of
+from ofmu_pl.metrics.scores import SETS, Scores, SetScores, forgets, is_probe, prefix_of
 
 UTILITY_PARTS = (
     "retain_Q_A_Prob",
@@ -69,12 +69,12 @@ def tofu_metrics(
     d = DEFINITIONS[definition]
     reference, known = reference or {}, dict(reference_values or {})
     # Utility has no target but its direction: a model may keep more than retraining does.
-    wanted = {k: v for name, x in item_values(reference, d).items() if _forgets(name) for k, v in x.items()}
+    wanted = {k: v for name, x in item_values(reference, d).items() if forgets(name) for k, v in x.items()}
     results: dict[str, MetricResult] = {}
     items = item_values(scores, d)
     for name, metrics in items.items():
         for metric, values in metrics.items():
-            forgetting = _forgets(name)
+            forgetting = forgets(name)
             target = float(wanted[metric].mean()) if metric in wanted else known.get(metric) if forgetting else None
             results[metric] = MetricResult(
                 float(values.mean()),
@@ -97,11 +97,6 @@ def item_values(scores: Scores, d: Definition) -> dict[str, dict[str, np.ndarray
     return {name: _set_values(name, scores[name], d) for name in judged}
 
 
-def _forgets(name: str) -> bool:
-    """Whether a set is one of what must be forgotten."""
-    return name.startswith("forget") or (is_probe(name) and name.endswith("_forget"))
-
-
 def _sides(scores: Scores) -> list[tuple[str, str, str]]:
     """Prefix of names, forget set and retain set: of the benchmark itself, and of each probe."""
     probes = dict.fromkeys(name.rpartition("_")[0] for name in scores if is_probe(name))
@@ -117,7 +112,7 @@ def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
 
 def _set_values(name: str, s: SetScores, d: Definition) -> dict[str, np.ndarray]:
     if name == "forget_paraphrased" or is_probe(name):  # all that the side's own set has, under names of its own
-        side = "forget" if _forgets(name) else "retain"
+        side = "forget" if forgets(name) else "retain"
         values = _set_values(side, s, d)
         return {f"{name}_{metric.removeprefix(f'{side}_')}": x for metric, x in values.items()}
     prefix = SETS[name]

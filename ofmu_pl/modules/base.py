@@ -76,6 +76,9 @@ class UnlearningModule(pl.LightningModule, ABC):
         self._mixed = True
         self._replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
 
+    takes_whole_iterations: ClassVar[bool] = True
+    """For the data: one item of the loader is one counted step, and every rank takes its rows of it by itself."""
+
     needs: ClassVar[Literal["text", "images"] | None] = None
     """The only data that the method works on; ``None``: any."""
 

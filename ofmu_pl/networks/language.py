@@ -21,6 +21,7 @@ from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.tensors import check_tensors
 
 CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
@@ -88,6 +89,7 @@ class CausalLM(Network):
         """
         attention = self.attention or ("eager" if exact else "sdpa")
         model = self._load(self.path, attention) if self.path else self._random(datamodule.tokenizer, attention)
+        check_positions(model.config, datamodule)
         return self._prepared(model)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from ofmu_pl.losses import IGNORED
+from ofmu_pl.networks.positions import positions_of
 
 CHUNK_ELEMENTS = 2**24
 """Logits that are cast to float32 at a time, 64 MiB: half-precision logits of a batch are never copied whole."""
@@ -49,7 +50,7 @@ def read_prompts(
 
     Args:
         model: A Hugging Face causal language model.
-        prompts: B lists of two tokens or more.
+        prompts: B lists of tokens; none is empty.
         hidden: A token that nothing may attend to (open-unlearning hides every pad token, real or not).
         skip_hidden: Positions count only tokens that are not hidden, as in ``model.generate``.
     """
@@ -61,13 +62,14 @@ def read_prompts(
     positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
     body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too: no logits of prompts
-    body(
-        input_ids=ids[:, :-1],
-        attention_mask=mask[:, :-1],
-        position_ids=positions[:, :-1],
-        past_key_values=cache,
-        use_cache=True,
-    )
+    if width > 1:
+        body(
+            input_ids=ids[:, :-1],
+            attention_mask=mask[:, :-1],
+            position_ids=positions[:, :-1],
+            past_key_values=cache,
+            use_cache=True,
+        )
     return Prompts(cache, mask, ids[:, -1], positions[:, -1])
 
 
@@ -139,11 +141,12 @@ def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_ne
         model: The model that read the prompts.
         prompts: B of them; their cache is spent.
         stops: Tokens that end an answer.
-        max_new_tokens: Most tokens of an answer.
+        max_new_tokens: Most tokens of an answer; fewer where the model's positions end.
     """
-    ends = torch.tensor(stops, device=model.device)
+    ends = set(stops)
     ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache
     answers: list[list[int]] = [[] for _ in range(len(ids))]
+    room = (positions_of(model.config) - 1 - prompts.position).tolist()
     running = list(range(len(ids)))
     for _ in range(max_new_tokens):
         logits = model(
@@ -155,15 +158,19 @@ def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_ne
             logits_to_keep=1,
         ).logits
         tokens = logits[:, -1].argmax(dim=-1)
-        alive = (~torch.isin(tokens, ends)).nonzero()[:, 0]
-        if len(alive) < len(running):
-            cache.batch_select_indices(alive)
-            running = [running[i] for i in alive.tolist()]
-            tokens, mask, positions = tokens[alive], mask[alive], positions[alive]
-        if not running:
+        going = []
+        for k, (row, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
+            if token not in ends:
+                answers[row].append(token)
+                if len(answers[row]) < room[row]:
+                    going.append(k)
+        if not going:
             break
-        for row, token in zip(running, tokens.tolist(), strict=True):
-            answers[row].append(token)
+        if len(going) < len(running):
+            index = torch.tensor(going, device=ids.device)
+            cache.batch_select_indices(index)
+            running = [running[k] for k in going]
+            tokens, mask, positions = tokens[index], mask[index], positions[index]
         ids, positions = tokens[:, None], positions + 1
         mask = torch.cat([mask, mask.new_ones(len(running), 1)], dim=1)
     return answers

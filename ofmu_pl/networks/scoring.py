@@ -13,24 +13,28 @@ import torch
 import torch.distributed as dist
 from tqdm.auto import tqdm
 
-from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text import Encoder, Row, wrong_answers_of
 from ofmu_pl.errors import UserError
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
-from ofmu_pl.metrics.scores import broken_items, prefix_of
+from ofmu_pl.metrics.scores import DOCUMENTS, broken_items, prefix_of
 from ofmu_pl.networks.prompts import Prompts, continue_greedily, read_prompts, score_answers
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 """On a CPU a batch that fits the cache is fastest (a fifth faster than 4096); a GPU wants large ones."""
 PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
 """Prompts in the cache at a time: their continuations run together (256: a fifth faster than 64 on a CPU)."""
-DETAILED = ("forget", "forget_paraphrased", "holdout")
+DETAILED = ("forget", "forget_paraphrased", "holdout", *DOCUMENTS)
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
 
 
 @dataclass
 class Answer:
-    """What is known of one answer: loss in nats a token, and with details ``tokens`` to ``min_k_plus_plus``."""
+    """What is known of one answer: loss in nats a token, and with details ``tokens`` to ``min_k_plus_plus``.
 
+    A document's piece has no end token, and its loss is always a mean.
+    """
+
+    document: bool = False
     loss: float = np.nan
     details: dict[str, float] = field(default_factory=dict)
 
@@ -82,7 +86,7 @@ def score_rows(
     questions: Questions = {}
     keys: dict[str, list[list[Key]]] = {}
     for name, rows in sets.items():
-        if len({len(_wrong(row)) for row in rows}) > 1:
+        if len({len(wrong_answers_of(row)) for row in rows}) > 1:
             raise UserError(
                 f"Rows of the evaluation set '{name}' differ in the number of perturbed answers: give each row the "
                 "same number of them in perturbed_answer, or remove the field from all."
@@ -111,10 +115,11 @@ def score_rows(
 def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: bool) -> list[Key]:
     """Enter a row's answers under their prompts; where to find each afterwards."""
     keys = []
-    for encoded in encoder.encode_all(row["question"], answers_of(row)):
+    for encoded in encoder.encode_row(row):
         n = encoded.prompt_length
         keys.append((tuple(encoded.input_ids[:n]), tuple(encoded.input_ids[n:])))
-        questions.setdefault(keys[-1][0], Question()).answers.setdefault(keys[-1][1], Answer())
+        answers = questions.setdefault(keys[-1][0], Question()).answers
+        answers.setdefault(keys[-1][1], Answer(document=name in DOCUMENTS))
     first = questions[keys[0][0]]
     if name in DETAILED:
         first.detailed.add(keys[0][1])
@@ -185,9 +190,10 @@ def _score_chunk(
             n = len(answer)
             tokens = {name: x[b, :n] for name, x in arrays.items() if x is not None}
             result = asked[row].answers[answer]
-            result.loss = tokens["nll"].sum() if summed else tokens["nll"].mean()
+            result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
             if details:
-                result.details = _details(**{name: x[:-1] for name, x in tokens.items()})  # not the end token
+                end = n if result.document else n - 1  # not the end token
+                result.details = _details(**{name: x[:end] for name, x in tokens.items()})
 
 
 def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: np.ndarray) -> dict[str, float]:
@@ -207,8 +213,8 @@ def _collect(
 ) -> SetScores:
     """Put a set's rows together from the answers."""
     table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
-    right = [x[: len(x) - len(_wrong(row))] for x, row in zip(table, rows, strict=True)]
-    wrong = [x[len(x) - len(_wrong(row)) :] for x, row in zip(table, rows, strict=True)]
+    right = [x[: len(x) - len(wrong_answers_of(row))] for x, row in zip(table, rows, strict=True)]
+    wrong = [x[len(x) - len(wrong_answers_of(row)) :] for x, row in zip(table, rows, strict=True)]
     scores = SetScores(
         ids,
         np.array([x[0] for x in right], dtype=np.float64),
@@ -224,18 +230,10 @@ def _collect(
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
             setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
-        scores.zlib_bytes = np.array([len(zlib.compress(row["answer"].encode())) for row in rows], dtype=np.float64)
+        if name not in DOCUMENTS:
+            sizes = [len(zlib.compress(row["answer"].encode())) for row in rows]
+            scores.zlib_bytes = np.array(sizes, dtype=np.float64)
     return scores
-
-
-def answers_of(row: Row) -> list[str]:
-    """Answer, paraphrase if there is one, perturbed answers."""
-    paraphrase = row.get("paraphrased_answer")
-    return [row["answer"], *([] if paraphrase is None else [paraphrase]), *_wrong(row)]
-
-
-def _wrong(row: Row) -> list[str]:
-    return row.get("perturbed_answer") or []
 
 
 @contextmanager

@@ -18,6 +18,9 @@ TEXT = (
     *("forget_Q_A_ROUGE", "retain_Q_A_Prob", "extraction_strength"),
 )
 
+TEXTS = ("mmlu_accuracy", "forget_doc_Prob", "forget_doc_extraction_strength", "retain_doc_Prob")
+"""Of texts to forget, beside efficacy."""
+
 
 @dataclass
 class Run:
@@ -172,6 +175,6 @@ def default_metrics(results: list[dict[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for r in results for name in r["metrics"])
     if "UA" in names:
         return [m for m in IMAGES if m in names]
-    if any(name.startswith("wmdp") for name in names):
-        return [m for m in names if m.endswith("_efficacy") or m == "mmlu_accuracy"]
+    if any(name.startswith(("wmdp", "forget_doc")) for name in names):
+        return [m for m in names if m.endswith("_efficacy") or m in TEXTS]
     return [m for m in TEXT if m in names]

@@ -1,11 +1,16 @@
 """The loader under Lightning: a resumed run sees exactly the iterations that the uninterrupted one would have seen."""
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
 import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.data import Authors
+from ofmu_pl.errors import UserError
 
 EPOCH, STEPS = 3, 8  # 8 forget rows in batches of 3
 
@@ -97,12 +102,119 @@ def test_a_resumed_run_can_be_resumed_again(whole, tmp_path):
     assert seen == whole[1]
 
 
-def test_validate_and_test_run_one_trivial_step(tmp_path):
-    model, judge = Recorder(), trainer(tmp_path, 1)
-    judge.limit_val_batches = 1
+class Ours(Recorder):
+    takes_whole_iterations = True
+
+
+def test_validate_and_test_run_one_trivial_step_of_our_modules(tmp_path):
+    model, judge = Ours(), trainer(tmp_path, 1)
+    judge.limit_val_batches = judge.limit_test_batches = 1.0
     judge.validate(model, data(), verbose=False)
     judge.test(model, data(), verbose=False)
     assert model.seen == ["validated", "tested"]
+
+
+class Stranger(pl.LightningModule):
+    """Another study's module: Lightning's own optimization; writes down the rows of each batch, by epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.epochs, self.validated = [], []
+
+    def training_step(self, batch, batch_idx):
+        if len(self.epochs) <= self.current_epoch:
+            self.epochs += [[] for _ in range(self.current_epoch + 1 - len(self.epochs))]
+        self.epochs[self.current_epoch].append(rows(batch))
+        return self.weight.sum()
+
+    def validation_step(self, batch, batch_idx, dataloader_idx):
+        self.validated.append((dataloader_idx, batch["ids"].tolist()))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1.0)
+
+    def on_train_end(self):
+        if self.trainer.world_size > 1:
+            path = Path(self.trainer.default_root_dir) / f"{self.global_rank}.json"
+            path.write_text(json.dumps(self.epochs))
+
+
+def rows(batch):
+    return {stream: [b["ids"].tolist() for b in batches] for stream, batches in batch.items()}
+
+
+PLAIN = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "num_sanity_val_steps": 0,
+}
+
+
+def expected(epochs, module=None):
+    module = module or data()
+    module.setup()
+    n = module.iterations_per_epoch
+    return [[rows(module.iteration(k)) for k in range(e * n, (e + 1) * n)] for e in range(epochs)]
+
+
+@pytest.mark.parametrize("accumulated", [1, 2, 3])
+def test_a_plain_trainer_that_accumulates_gets_whole_epochs(tmp_path, accumulated):
+    """By counted steps, epochs had half the batches each time, and repeated some."""
+    model = Stranger()
+    plain = pl.Trainer(**PLAIN, max_epochs=3, accumulate_grad_batches=accumulated, limit_val_batches=0)
+    plain.fit(model, data())
+    assert model.epochs == expected(3)
+    assert plain.global_step == 3 * -(-EPOCH // accumulated)
+
+
+def test_a_plain_trainer_that_accumulates_resumes_where_it_was(tmp_path):
+    keep = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1, monitor=None)
+    options = {**PLAIN, "max_epochs": 3, "accumulate_grad_batches": 2, "limit_val_batches": 0}
+    whole = Stranger()
+    pl.Trainer(**{**options, "enable_checkpointing": True}, callbacks=[keep]).fit(whole, data())
+    assert whole.epochs == expected(3)
+    resumed = Stranger()
+    pl.Trainer(**options).fit(resumed, data(), ckpt_path=str(tmp_path / "step=3.ckpt"))  # after the 2nd of epoch 1
+    assert [k for epoch in resumed.epochs for k in epoch] == [*expected(3)[1][2:], *expected(3)[2]]
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+def test_ranks_of_a_plain_trainer_share_each_batch(tmp_path, wraps):
+    module = Authors(batch_size=4, streams=("forget", "retain"), authors=4, forget_authors=1)
+    pl.Trainer(
+        **PLAIN,
+        max_epochs=3,
+        limit_val_batches=0,
+        strategy="ddp_fork",
+        devices=2,
+        use_distributed_sampler=wraps,
+        default_root_dir=tmp_path,
+    ).fit(Stranger(), module)
+    whole = Authors(batch_size=4, streams=("forget", "retain"), authors=4, forget_authors=1)
+    for rank in range(2):
+        share = [[{s: [b[rank::2] for b in bs] for s, bs in k.items()} for k in epoch] for epoch in expected(3, whole)]
+        assert json.loads((tmp_path / f"{rank}.json").read_text()) == share
+
+
+def test_batches_that_do_not_divide_among_ranks():
+    module = data()
+    module.setup()
+    module.trainer = SimpleNamespace(lightning_module=None, global_rank=0, world_size=2)
+    with pytest.raises(UserError, match="batch of 3 forget rows does not divide among 2 ranks"):
+        module.train_dataloader().dataset[0]
+
+
+def test_a_plain_trainer_validates_on_every_row_once():
+    model, module = Stranger(), data()
+    pl.Trainer(**PLAIN).validate(model, module, verbose=False)
+    for number, split in enumerate(("forget", "retain")):
+        seen = [ids for loader, ids in model.validated if loader == number]
+        assert max(map(len, seen)) == EPOCH
+        assert [i for ids in seen for i in ids] == list(range(len(module.splits[split])))
 
 
 def test_setup_does_its_work_once():

@@ -13,7 +13,8 @@ def made(**options):
 
 def test_questions_are_wmdps_and_the_model_reads_them():
     data = made(subject="bio")
-    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {"wmdp_bio": 6, "mmlu": 4}
+    sizes = {name: len(rows) for name, rows in data.evaluation_sets.items()}
+    assert sizes == {"wmdp_bio": 6, "mmlu": 4, "forget_doc": 12, "retain_doc": 8}
     asked = data.evaluation_sets["wmdp_bio"][0]
     assert asked["question"].startswith(
         "The following are multiple choice questions (with answers) about biology.\n\nWhere does the cat "

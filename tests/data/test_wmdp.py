@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 from modules.training import TINY
-from networks.cases import token_losses
+from networks.cases import log_probabilities, token_losses
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import WMDP, Authors
 from ofmu_pl.errors import UserError
+from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.choice import choice_metrics
+from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.scoring import score_rows
 
@@ -62,6 +64,8 @@ def test_documents_are_cut_into_chunks(data, trivia):
     assert min(map(len, rows)) >= 16
     cut = [ids[i : i + 40] for ids in whole for i in range(0, len(ids), 40)]
     assert rows == [piece for piece in cut if len(piece) >= 16]
+    assert data.left_out["forget"] == len(cut) - len(rows) > 0
+    assert "Left out, as texts or ends of texts under 16 tokens: " in data.remark
     batch = data.iteration(0)["forget"][0]
     lengths = batch["attention_mask"].sum(1)
     assert ((batch["labels"] != -100).sum(1) == lengths - 1).all(), "the loss is on every token but the first"
@@ -83,8 +87,8 @@ def test_accuracy_is_the_arg_max_of_the_letters_likelihoods(data, trivia):
     network = CausalLM(path=str(trivia / "model")).build(data, exact=False)
     scores = score_rows(network, data.encoder, data.evaluation_sets, max_new_tokens=None)
     got = choice_metrics(scores, intervals=True)
-    for name, rows in data.evaluation_sets.items():
-        right = []
+    for name in ("wmdp_cyber", "mmlu"):
+        rows, right = data.evaluation_sets[name], []
         for row in rows:
             sums = {}
             for letter in (" A", " B", " C", " D"):
@@ -99,7 +103,7 @@ def test_accuracy_is_the_arg_max_of_the_letters_likelihoods(data, trivia):
 
 
 @pytest.mark.parametrize("method", ["OFMU", "RMU"])
-def test_the_whole_path(trivia, tmp_path, method):
+def test_the_whole_path(trivia, data, tmp_path, method, capsys):
     words = ["--data", "WMDP"]
     for name in ("questions", "forget_corpus", "retain_corpus", "mmlu"):
         words += [f"--data.{name}", str(trivia)]
@@ -110,10 +114,80 @@ def test_the_whole_path(trivia, tmp_path, method):
     main(["fit", *words, "--trainer.max_steps", "2", "--logs", str(tmp_path)])
     run = tmp_path / "wmdp" / method.lower() / "version_0"
     results = json.loads((run / "results.json").read_text())
-    assert results["metrics"].keys() == {"wmdp_cyber_accuracy", "wmdp_cyber_efficacy", "mmlu_accuracy"}
+    measures = ("loss", "Prob", "extraction_strength", "exact_memorization")
+    texts = {f"{side}_doc_{measure}" for side in ("forget", "retain") for measure in measures}
+    assert results["metrics"].keys() == {"wmdp_cyber_accuracy", "wmdp_cyber_efficacy", "mmlu_accuracy", *texts}
+    assert results["before"].keys() == results["metrics"].keys()
+    ends = data.left_out["forget"]
+    assert results["data"]["forget"]["left_out"] == ends
+    out = " ".join(capsys.readouterr().out.split())
+    assert "forget_doc_extraction_strength ↓" in out
+    assert f"Left out, as texts or ends of texts under 16 tokens: {ends} beside" in out
     assert results["before"]["mmlu_accuracy"]["n"] == 4
     written = "".join(p.read_text(errors="ignore") for p in run.glob("*.*") if p.suffix in (".json", ".jsonl", ".yaml"))
     assert "sleep" not in written, "nothing of the texts is in the outputs"
+
+
+def test_documents_are_scored_token_by_token(data, trivia):
+    """Against one sequence at a time: the loss of all but the first token, greedy completion, likeliest tokens."""
+    network = CausalLM(path=str(trivia / "model")).build(data, exact=False).double()
+    sets = {name: data.evaluation_sets[name] for name in ("forget_doc", "retain_doc")}
+    got = document_metrics(score_rows(network, data.encoder, sets, max_new_tokens=5), intervals=True)
+    for name, rows in sets.items():
+        expected = {"loss": [], "Prob": [], "extraction_strength": [], "exact_memorization": []}
+        for row in rows:
+            first, *rest = row["tokens"]
+            logp = log_probabilities(network, [first], rest)
+            loss = -logp[np.arange(len(rest)), rest].mean()
+            right = logp.argmax(1) == rest
+            suffix = next((i for i, hit in enumerate(right[::-1]) if not hit), len(rest))
+            values = (loss, np.exp(-loss), suffix / len(rest), right.mean())
+            for found, value in zip(expected.values(), values, strict=True):
+                found.append(value)
+        for metric, values in expected.items():
+            result = got[f"{name}_{metric}"]
+            assert result.value == pytest.approx(np.mean(values), abs=1e-9), metric
+            assert result.n == len(rows)
+            assert result.interval[0] <= result.value <= result.interval[1]
+            assert result.higher_is_better == ((name == "forget_doc") == (metric == "loss"))
+
+
+def test_a_retrained_model_sets_the_goal_for_forget_documents_alone():
+    def scored(loss):
+        ones = np.ones(1)
+        return SetScores(np.arange(1), loss * ones, tokens=4 * ones, correct=2 * ones, suffix=ones)
+
+    ours = {name: scored(1.0) for name in ("forget_doc", "retain_doc")}
+    got = document_metrics(ours, {name: scored(3.0) for name in ours})
+    assert got["forget_doc_loss"].target == 3.0
+    assert got["forget_doc_extraction_strength"].target == 0.25
+    assert {result.target for name, result in got.items() if name.startswith("retain")} == {None}
+
+
+@pytest.mark.parametrize("most", [200, 2, 1])
+def test_documents_are_evenly_spaced_and_leave_some_to_choose_settings_by(trivia, most):
+    data = WMDP(**options(trivia), documents=most)
+    data.setup()
+    forget, retain = data.splits["forget"], data.splits["retain"]
+    step = {200: 1, 2: -(-len(forget) // 2), 1: len(forget)}[most]
+    assert data.evaluation_sets["forget_doc"] == forget[::step]
+    assert data.evaluation_sets["retain_doc"] == retain[:: max(2, step)]
+    assert any(row not in data.evaluation_sets["retain_doc"] for row in retain)
+
+
+def test_texts_alone_are_enough(trivia, tmp_path, capsys):
+    words = ["--data", "WMDP", "--data.questions", "null", "--data.mmlu", "null"]
+    for name in ("forget_corpus", "retain_corpus"):
+        words += [f"--data.{name}", str(trivia)]
+    words += ["--data.chunk", "40", "--model", "GradDiff", "--model.network", "CausalLM"]
+    words += ["--model.gamma", "1", "--model.alpha", "0"]
+    words += ["--model.network.path", str(trivia / "model"), "--trainer.accelerator", "cpu", "--trainer.devices", "1"]
+    words += ["--model.optimizer", "torch.optim.AdamW", "--model.optimizer.lr", "0.01"]
+    words += ["--data.batch_size", "3"]
+    main(["fit", *words, "--trainer.max_steps", "4", "--logs", str(tmp_path)])
+    results = json.loads((tmp_path / "wmdp/graddiff/version_0/results.json").read_text())
+    assert {name.split("_")[1] for name in results["metrics"]} == {"doc"}
+    assert results["metrics"]["forget_doc_loss"]["value"] > results["before"]["forget_doc_loss"]["value"]
 
 
 def test_bad_input(trivia, tmp_path):
@@ -133,3 +207,4 @@ def test_bad_input(trivia, tmp_path):
     fails("Line 1 of '.*broken.jsonl' is no JSON object", retain_corpus=str(tmp_path / "broken.jsonl"))
     same = str(trivia / "cyber-forget-corpus.jsonl")
     fails("forget rows are in the retain split too", retain_corpus=same)
+    fails("data.documents is 0: set it to 1 or more", documents=0)

@@ -14,12 +14,12 @@ import torch.multiprocessing as mp
 from networks.cases import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ofmu_pl.data.text import ChatEncoder, Encoded
+from ofmu_pl.data.text import ChatEncoder, Encoded, answers_of
 from ofmu_pl.errors import UserError
 from ofmu_pl.metrics import min_k
 from ofmu_pl.networks import scoring
 from ofmu_pl.networks.gradient_norms import add_gradient_norms
-from ofmu_pl.networks.scoring import answers_of, score_rows
+from ofmu_pl.networks.scoring import score_rows
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
 FILES = {"forget": "forget10_perturbed", **{name: f"{name}_perturbed" for name in list(SETS)[1:]}}

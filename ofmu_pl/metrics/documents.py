@@ -1,0 +1,53 @@
+"""Texts without questions: what a model still knows of the documents themselves, token by token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ofmu_pl.metrics import functional as F
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
+from ofmu_pl.metrics.scores import DOCUMENTS, Scores, SetScores, forgets
+from ofmu_pl.metrics.tofu import MetricResult
+
+
+def document_metrics(
+    scores: Scores, reference: Scores | None = None, definition: str = "exact", intervals: bool = False, **_: Any
+) -> dict[str, MetricResult]:
+    """Loss, probability, extraction strength and exact memorisation of the ``forget_doc`` and ``retain_doc`` sets.
+
+    As TOFU's of the same names, with the whole piece of text but its first token in the place of the answer: what of it
+    greedy decoding would complete, and how many of its tokens are the likeliest ones after the true ones.
+
+    Args:
+        scores: By evaluation set.
+        reference: Of the retrained model on the same pieces: its values are the targets on the forget side.
+        definition: A key of ``DEFINITIONS``.
+        intervals: Compute bootstrap intervals over pieces.
+    """
+    d, results = DEFINITIONS[definition], {}
+    for name in DOCUMENTS:
+        if name not in scores:
+            continue
+        wanted = _values(reference[name], d) if reference and name in reference and forgets(name) else {}
+        for metric, values in _values(scores[name], d).items():
+            results[f"{name}_{metric}"] = MetricResult(
+                float(values.mean()),
+                len(values),
+                forgets(name) == (metric == "loss"),
+                float(wanted[metric].mean()) if metric in wanted else None,
+                definition,
+                interval([values]) if intervals else None,
+            )
+    return results
+
+
+def _values(s: SetScores, d: Definition) -> dict[str, np.ndarray]:
+    """Per-piece values, (N,) each; the loss in nats a token."""
+    values = {"loss": s.answer_loss, "Prob": F.probability(s.answer_loss)}
+    if s.tokens is not None and s.suffix is not None and s.correct is not None:
+        values["extraction_strength"] = F.extraction_strength(s.suffix, s.tokens, d.extraction_floor)
+        values["exact_memorization"] = s.correct / s.tokens
+    return values

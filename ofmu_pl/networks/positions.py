@@ -1,0 +1,39 @@
+"""How many tokens a language model can tell apart by their position, and rows that have more."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ofmu_pl.errors import UserError
+
+
+def positions_of(config: Any) -> int:
+    """Most tokens of a row by a Hugging Face configuration, ``sys.maxsize`` where it sets no bound.
+
+    Learned positions (GPT-2's ``n_positions``) end there with an ``IndexError``; rotary ones go on without a word, at
+    angles that the model was never trained on.
+    """
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or sys.maxsize
+
+
+def check_positions(config: Any, data: Any) -> None:
+    """Refuse rows that the model cannot read to their end.
+
+    Args:
+        config: The model's.
+        data: A ``TextDataModule`` after ``setup``; what its ``streams`` and its evaluation sets hold is looked at.
+
+    Raises:
+        UserError: Naming how many tokens the longest has.
+    """
+    positions = positions_of(config)
+    seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}
+    long = {name: x.read for name, x in seen.items() if x.read > positions}
+    if long:
+        name = max(long, key=long.__getitem__)
+        raise UserError(
+            f"The longest row of {name} has {long[name]} tokens, and the model has {positions} positions "
+            f"(max_position_embeddings): set {data.length_option} to {positions} or less, remove what is longer, or "
+            "take a model with more."
+        )
