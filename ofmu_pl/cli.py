@@ -36,6 +36,7 @@ from ofmu_pl.callbacks.resumable import Resumable
 from ofmu_pl.checkpoints import LAST, WholeFiles, require_sound, resumed_from, settings
 from ofmu_pl.cli_errors import refused
 from ofmu_pl.cli_parser import Parser
+from ofmu_pl.cli_purge import purge
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
 from ofmu_pl.experiments.benchmark import benchmark
@@ -54,6 +55,7 @@ COMMANDS = {
     "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
     "benchmark": "Run every method in every scenario with every seed, and report.",
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
+    "purge": "Remove from finished runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
 
@@ -299,6 +301,8 @@ def _run(words: list[str]) -> None:
         _general(command)
     elif command == "report":
         _report(options)
+    elif command == "purge":
+        purge(options)
     elif command == "benchmark":
         auto_cli(
             benchmark,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.version import key_of
 
 LARGEST_JSON = 2**28
 """Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
@@ -91,30 +90,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def cache_folder() -> Path | None:
-    """Where results are kept by content: OFMU_CACHE, by default ~/.cache/ofmu_pl; ``None`` if it is set but empty."""
-    named = os.environ.get("OFMU_CACHE")
-    if named is None:
-        return Path.home() / ".cache" / "ofmu_pl"
-    return Path(named).expanduser() if named else None
-
-
-def content_path(folder: Path, kind: str, facts: Any) -> Path:
-    """Where a result is kept that follows from ``facts`` and this version of the code alone."""
-    return folder / f"{kind}-{key_of(facts)}.json"
-
-
 def write_json(path: Path, content: Any) -> None:
     """Write JSON that strict parsers read: NaN and infinities become null."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+        temporary.write_text(json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
 
 
-def _finite(x: Any) -> Any:
+def finite(x: Any) -> Any:
+    """What JSON can hold of lists and dictionaries: NaN and infinities become ``None``, tuples lists."""
     if isinstance(x, dict):
-        return {str(k): _finite(v) for k, v in x.items()}
+        return {str(k): finite(v) for k, v in x.items()}
     if isinstance(x, list | tuple):
-        return [_finite(v) for v in x]
+        return [finite(v) for v in x]
     if isinstance(x, float) and not math.isfinite(x):
         return None
     return x

@@ -25,7 +25,8 @@ run() {  # METHOD OPTIONS...: print the command, run it unless its model is ther
 run target --config configs/authors_finetune.yaml
 run retrained --config configs/authors_finetune.yaml --model.split retain
 run ofmu --config configs/authors.yaml \
-    --model.network.path "$RUNS/target/latest/hf" --evaluation.reference "$RUNS/retrained/latest/hf"
+    --model.network.path "$RUNS/target/latest/hf" --evaluation.reference "$RUNS/retrained/latest/hf" \
+    --evaluation.samples full  # these people are invented: see what is said of them
 echo
 echo "\$ python -m ofmu_pl report $RUNS"
 python -m ofmu_pl report "$RUNS"

@@ -18,7 +18,7 @@ from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.data.split import draw_split
 from ofmu_pl.experiments.comparison import Comparisons
 from ofmu_pl.experiments.grid import Cell
-from ofmu_pl.files import content_path
+from ofmu_pl.kept import content_path
 from ofmu_pl.metrics import SetScores, tofu_metrics
 from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM

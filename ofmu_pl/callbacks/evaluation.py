@@ -168,9 +168,9 @@ class Evaluation(pl.Callback, ABC):
         history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._book("evaluation")
 
-    def _timed_score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
+    def _timed_score(self, trainer: pl.Trainer, model: Any, **how: Any) -> dict[str, Any]:
         self._book("training")
-        scores = self.score(trainer, model, cheap)
+        scores = self.score(trainer, model, **how)
         self._book("evaluation")
         return scores
 

@@ -10,6 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.callbacks.evaluation import data_of
 from ofmu_pl.files import below, replacing, write_json
+from ofmu_pl.kept import write_sums
 from ofmu_pl.provenance import provenance
 
 
@@ -57,3 +58,4 @@ def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> 
         temporary.mkdir()
         pl_module.recipe.save(network, temporary, datamodule)
         write_json(temporary / "provenance.json", facts)
+        write_sums(temporary)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,40 +15,57 @@ from ofmu_pl.files import replacing, write_json
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 
+SamplesName = Literal["none", "hashes", "full"]
+"""What a run's files show of the rows' texts and of what models say."""
 
-def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores) -> None:
-    """One line a question: the true answer, and what the model said and how likely the true answer was.
+
+def hashed(text: str) -> str:
+    """A text's SHA-256, by which whoever has the text finds it again."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
+    """One line a question: how likely the true answer was and how much of it was said, before and after.
 
     Args:
         path: The file.
         sets: Rows by evaluation set.
         before: Scores before the run; may be empty.
         after: Scores after it.
+        full: Show the question, the true answer and what the model said; otherwise hashes of the first two.
     """
+    shown = str if full else hashed
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for name, s in after.items():
-            if s.generations is None:
+            if s.rouge is None:
                 continue
             for k, i in enumerate(s.ids.tolist()):
                 row = sets[name][i]
-                line = {"set": name, "id": i, "question": row["question"], "truth": row["answer"]}
-                line |= {"before": _said(before, name, k), "after": s.generations[k]}
-                line |= {"probability_before": _probability(before, name, k)}
-                line |= {"probability_after": _probability(after, name, k)}
+                line = {"set": name, "id": i, "question": shown(row["question"]), "truth": shown(row["answer"])}
+                for side, scores in (("before", before), ("after", after)):
+                    if full:
+                        line[side] = _value(scores, name, "generations", k)
+                    loss = _value(scores, name, "answer_loss", k)
+                    line[f"probability_{side}"] = None if loss is None else float(probability(loss))
+                    line[f"rouge_{side}"] = _value(scores, name, "rouge", k)
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _said(scores: Scores, name: str, k: int) -> str | None:
-    generations = scores[name].generations if name in scores else None
-    return None if generations is None else str(generations[k])
+def _value(scores: Scores, name: str, field: str, k: int) -> Any:
+    values = getattr(scores[name], field) if name in scores else None
+    return None if values is None else values[k]
 
 
-def _probability(scores: Scores, name: str, k: int) -> float | None:
-    return float(probability(scores[name].answer_loss[k])) if name in scores else None
+def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics, samples: SamplesName) -> None:
+    """``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, as open-unlearning writes them and reads them as retain logs.
 
-
-def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics) -> None:
-    """``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, as open-unlearning writes them and reads them as retain logs."""
+    Args:
+        folder: Where.
+        data: The data module.
+        scores: Of the model.
+        metrics: Under the definition ``open_unlearning``.
+        samples: ``hashes`` takes the place of texts in the first, ``none`` leaves it out.
+    """
     encoder, inputs, truths = data.encoder, {}, {}
     for name, s in scores.items():
         rows = [data.evaluation_sets[name][i] for i in np.asarray(s.ids)]
@@ -55,5 +73,10 @@ def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics:
         inputs[name] = encoder.tokenizer.batch_decode(prompts, skip_special_tokens=True)
         truths[name] = [row["answer"].strip() for row in rows]
     log, summary = write_eval(scores, metrics, inputs, truths)
-    write_json(folder / "TOFU_EVAL.json", log)
+    if samples == "hashes":
+        for metric in (log[name] for name in log if name.endswith("_Q_A_ROUGE")):
+            for item in metric["value_by_index"].values():
+                item |= {field: hashed(item[field]) for field in ("input", "ground_truth", "generation")}
+    if samples != "none":
+        write_json(folder / "TOFU_EVAL.json", log)
     write_json(folder / "TOFU_SUMMARY.json", summary)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.callbacks.outputs import hashed
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import read_json, write_json
 from ofmu_pl.metrics import Scores, SetScores
@@ -151,18 +152,23 @@ def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:
 def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
     """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
-    truths = [_squeezed(entries[i]["ground_truth"]) for i in sorted(entries, key=int)]
-    if truths != [_squeezed(row["answer"]) for row in rows]:
+    theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
+    if len(theirs) != len(rows) or not all(map(_same, theirs, (row["answer"].strip() for row in rows))):
         raise UserError(
             f"The reference '{path}' belongs to another forget_eval split ({len(entries)} items, here {len(rows)}): "
             "give the log of the model that was retrained for this run's forget split."
         )
     prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
-    if _squeezed(entries["0"]["input"]) != _squeezed(prompt):
+    if not _same(entries["0"]["input"], prompt):
         raise UserError(
             f"The reference '{path}' was made with another prompt template ('{_squeezed(entries['0']['input'])[:60]}', "
             f"here '{_squeezed(prompt)[:60]}'): use the same tokenizer, system prompt and date for both."
         )
+
+
+def _same(theirs: str, ours: str) -> bool:
+    """Whether a log's text, or its hash, is that of ours."""
+    return theirs == hashed(ours) or _squeezed(theirs) == _squeezed(ours)
 
 
 def _squeezed(text: str) -> str:

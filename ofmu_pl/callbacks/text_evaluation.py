@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.callbacks.evaluation import Evaluation, data_of, unlearns
 from ofmu_pl.callbacks.histograms import draw_histograms
-from ofmu_pl.callbacks.outputs import write_open_unlearning_logs, write_samples
+from ofmu_pl.callbacks.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.callbacks.reference import (
     Reference,
     check_comparable,
@@ -46,6 +47,9 @@ class TextEvaluation(Evaluation):
         rows: Rows of each set that every measurement looks at, evenly spaced: a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
         gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
+        samples: What files and checkpoints hold of texts: ``hashes`` of rows in ``samples.jsonl``, beside the numbers;
+            ``full``: the rows and what the model said, to be read; ``none``: no ``samples.jsonl``
+            (docs/privacy.md).
     """
 
     judges = "text"
@@ -61,12 +65,13 @@ class TextEvaluation(Evaluation):
         rows: int | None = None,
         max_new_tokens: int = 200,
         gradient_norms: bool = False,
+        samples: SamplesName = "hashes",
     ) -> None:
         super().__init__(reference, every_n_steps)
         check_range(1, interim_items=interim_items, max_new_tokens=max_new_tokens)
         self.second_source, self.definition = second_reference, definition
         self.interim_items, self.rows = interim_items, rows
-        self.max_new_tokens, self.gradient_norms = max_new_tokens, gradient_norms
+        self.max_new_tokens, self.gradient_norms, self.samples = max_new_tokens, gradient_norms, samples
         self.ceiling: Metrics = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -77,15 +82,20 @@ class TextEvaluation(Evaluation):
         if self.second_source is not None and self.source is None:
             raise UserError("A second reference needs a first: set --evaluation.reference too.")
 
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> Scores:
-        """Scores of a model; a cheap measurement sees some rows, no probes, and generates nothing."""
+    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False, quiet: bool = False) -> Scores:
+        """Scores of a model; a cheap measurement sees some rows, no probes, and generates nothing.
+
+        Where they are known already, what the model says is generated anew if files show it, unless ``quiet``.
+        """
         data = data_of(trainer)
         settings, progress = self._settings(trainer), trainer.is_global_zero
         if cheap:
             sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
             settings |= {"items": self.interim_items, "max_new_tokens": None}
             return score_rows(model, data.encoder, sets, **settings, progress=progress)
-        return cached_scores(model, data, **settings, with_gradient_norms=self.gradient_norms, progress=progress)
+        texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")
+        settings |= {"with_gradient_norms": self.gradient_norms, "texts": texts}
+        return cached_scores(model, data, **settings, progress=progress)
 
     def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The data's metrics, with intervals."""
@@ -108,7 +118,7 @@ class TextEvaluation(Evaluation):
             load_reference,
             datamodule=data_of(trainer),
             device=pl_module.device,
-            score=partial(self._timed_score, trainer),
+            score=partial(self._timed_score, trainer, quiet=True),
             facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
         )
         ours = self.scoring_facts(trainer, pl_module.network)
@@ -141,14 +151,28 @@ class TextEvaluation(Evaluation):
         elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
             facts = evaluation_facts(network, data, **self._settings(trainer))
             Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
-        write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores)
+        if self.samples != "none":
+            full = self.samples == "full"
+            write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores, full)
         if "forget" in scores:
             judged = next(name for name in columns if name in ("after", "model"))
             if self.definition == "open_unlearning":
-                write_open_unlearning_logs(folder, data, scores, columns[judged])
+                write_open_unlearning_logs(folder, data, scores, columns[judged], self.samples)
             pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
             forget = {name: s["forget"] for name, s in pictured.items() if s}
             draw_histograms(folder / "histograms.png", forget, self.definition)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run cannot measure again, with what the model said before if files show it."""
+        full = self.samples == "full"
+        said = {name: s.generations.tolist() for name, s in self.before.items() if full and s.generations is not None}
+        return super().state_dict() | {"said": said}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take it back."""
+        super().load_state_dict(state_dict)
+        for name, texts in state_dict["said"].items():
+            self.before[name].generations = np.array(texts, dtype=object)
 
     def _settings(self, trainer: pl.Trainer) -> dict[str, Any]:
         """How rows are scored; ``hidden`` is the prompt token that open-unlearning's mask hides."""

@@ -14,7 +14,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from PIL import Image, features
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.files import cache_folder, content_path, replacing
+from ofmu_pl.files import replacing
+from ofmu_pl.kept import cache_folder, content_path
 
 SIDE = 32
 """Height and width of CIFAR's images."""

@@ -16,7 +16,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 
 from ofmu_pl.callbacks.export import save_model
 from ofmu_pl.callbacks.progress import IterationProgressBar
-from ofmu_pl.files import cache_folder, content_path
+from ofmu_pl.kept import cache_folder, content_path, damage, sweep, warn_damaged, warn_not_kept
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.vision import ImageNetwork
 
@@ -60,7 +60,7 @@ def original(
         data: An ``ImageDataModule``, set up here.
         split: ``full`` for the model that must forget, ``retain`` for the retrained one.
         seed: Of the initialisation (the same for both, as published) and of the order of batches.
-        folder: Where to keep it if there is no cache folder.
+        folder: Where to keep it if there is no cache folder, or it takes nothing.
         accelerator: Lightning's.
         progress: Show a progress bar.
     """
@@ -79,10 +79,13 @@ def original(
         "seed": seed,
         "torch": torch.__version__.split("+")[0],
     }
-    path = content_path((cache_folder() or folder) / "models", split, facts).with_suffix("")
-    if path.is_dir():
-        return path
-    rank_zero_info(f"Training the {'original' if split == 'full' else 'retrained'} model, {how.epochs} epochs: {path}")
+    folders = [root / "models" for root in (cache_folder(), folder) if root is not None]
+    paths = [content_path(root, split, facts).with_suffix("") for root in folders]
+    found = _sound(paths)
+    if found is not None:
+        return found
+    kind = "original" if split == "full" else "retrained"
+    rank_zero_info(f"Training the {kind} model, {how.epochs} epochs: {paths[0]}")
     steps = how.epochs * data.iterations_per_epoch
     module = FineTune(
         recipe,
@@ -112,5 +115,23 @@ def original(
         pl.seed_everything(seed, verbose=False)
         trainer.fit(module, datamodule=data)
     cost = {"training_seconds": time.perf_counter() - started, "gradient_evaluations": module.gradient_evaluations}
-    save_model(path, trainer, module, how=asdict(how), seed=seed, cost=cost)
-    return path
+    save = partial(save_model, trainer=trainer, pl_module=module, how=asdict(how), seed=seed, cost=cost)
+    for path in paths[:-1]:  # the cache, which may be full or take nothing
+        try:
+            save(path)
+            sweep(path.parent)
+            return path
+        except OSError as error:
+            warn_not_kept(path.parent, error)
+    save(paths[-1])
+    return paths[-1]
+
+
+def _sound(paths: list[Path]) -> Path | None:
+    """The first folder that is there and undamaged."""
+    for path in filter(Path.is_dir, paths):
+        problem = damage(path)
+        if problem is None:
+            return path
+        warn_damaged(path, problem)
+    return None

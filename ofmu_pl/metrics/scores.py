@@ -100,12 +100,13 @@ class SetScores:
         return cls(**joined)
 
     def as_dict(self) -> dict[str, Any]:
-        """Lists by field, for JSON."""
-        return {name: None if value is None else value.tolist() for name, value in vars(self).items()}
+        """Lists by field, for JSON, but no texts: what a model said may be what it shall forget."""
+        numbers = {name: value for name, value in vars(self).items() if name != "generations"}
+        return {name: None if value is None else value.tolist() for name, value in numbers.items()}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> SetScores:
-        """What ``as_dict`` gave.
+        """What ``as_dict`` gave, or the same with ``generations``.
 
         Raises:
             TypeError: A field is unknown or missing, or has a null among its values.

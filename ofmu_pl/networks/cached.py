@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ofmu_pl.files import cache_folder, content_path, read_json, write_json
+from ofmu_pl.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.networks import gradient_norms, scoring
 from ofmu_pl.provenance import weights_hash
@@ -22,9 +22,12 @@ def cached_scores(
     max_new_tokens: int,
     hidden: int | None = None,
     with_gradient_norms: bool = False,
+    texts: bool = False,
     progress: bool = False,
 ) -> Scores:
     """``scoring.score_rows`` on all evaluation sets of a data module, or what it gave before.
+
+    Numbers are kept and texts are not: whoever wants to read what the model says has it say that again.
 
     Args:
         model: A Hugging Face causal language model.
@@ -33,6 +36,7 @@ def cached_scores(
         max_new_tokens: Length of generations.
         hidden: See ``scoring.score_rows``.
         with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
+        texts: Whether ``generations`` are wanted.
         progress: Show a progress bar.
     """
     path, folder = None, cache_folder()
@@ -61,7 +65,17 @@ def cached_scores(
         if with_gradient_norms:
             gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
         if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
-            write_json(path, {name: s.as_dict() for name, s in scores.items()})
+            keep(path, {name: s.as_dict() for name, s in scores.items()})
+    elif texts:
+        scoring.add_generations(
+            model,
+            data.encoder,
+            data.evaluation_sets,
+            scores,
+            max_new_tokens=max_new_tokens,
+            hidden=hidden,
+            progress=progress,
+        )
     return scores
 
 
@@ -69,10 +83,8 @@ def _read(path: Path | None) -> Scores | None:
     """Stored scores; what the first rank finds holds for all, so that all score or none does."""
     scores = None
     if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
-        try:
-            scores = {name: SetScores.from_dict(s) for name, s in read_json(path).items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            scores = None  # absent or damaged: scored again and written anew
+        stored = read_kept(path)
+        scores = stored and {name: SetScores.from_dict(s) for name, s in stored.items()}
     if dist.is_initialized():
         shared = [scores]
         dist.broadcast_object_list(shared)

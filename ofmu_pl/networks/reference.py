@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ofmu_pl.data.text import collate
-from ofmu_pl.files import cache_folder, content_path, read_json, write_json
+from ofmu_pl.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.provenance import weights_hash
@@ -31,13 +31,9 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
     if folder is not None:
         path = content_path(folder, "nll", [weights_hash(model), data.hashes[split], data.encoder.template_hash])
     rows = data.splits[split]
-    if path is not None and path.is_file():
-        try:
-            stored = torch.tensor(read_json(path), dtype=torch.float64)
-            if stored.shape == (len(rows),):
-                return stored
-        except (ValueError, TypeError):
-            pass  # damaged: computed anew
+    stored = None if path is None else read_kept(path)
+    if stored is not None:
+        return torch.tensor(stored, dtype=torch.float64)
     device = next(model.parameters()).device
     encoded = [data.encode(row) for row in rows]
     order = sorted(range(len(rows)), key=lambda i: len(encoded[i].input_ids))
@@ -48,6 +44,6 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
             batch = collate([encoded[i] for i in index], index, pad_id=0)
             logits, targets = recipe.logits(model, {k: v.to(device) for k, v in batch.items()})
             values[index] = token_nll(logits, targets).sum(1).double().cpu()
-    if path is not None:
-        write_json(path, values.tolist())
+    if path is not None and values.isfinite().all():
+        keep(path, values.tolist())
     return values

@@ -112,6 +112,47 @@ def score_rows(
     return scores
 
 
+def add_generations(
+    model: Any,
+    encoder: Encoder,
+    sets: dict[str, list[Row]],
+    scores: Scores,
+    *,
+    max_new_tokens: int,
+    hidden: int | None = None,
+    progress: bool = False,
+) -> None:
+    """Say again what was said when these scores were made, and put it in their ``generations``; takes all ranks.
+
+    Args:
+        model: The model that ``score_rows`` scored.
+        encoder: See ``score_rows``, as what follows.
+        sets: Rows by evaluation set.
+        scores: Sets with ``rouge`` are completed in place.
+        max_new_tokens: Length of generations.
+        hidden: A token of prompts that nothing may attend to.
+        progress: Show a progress bar.
+    """
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    prompts: dict[str, list[tuple[int, ...]]] = {}
+    for name, s in scores.items():
+        if s.rouge is not None:
+            rows = [sets[name][i] for i in s.ids]
+            encoded = [encoder.encode_all(row["question"], [row["answer"]])[0] for row in rows]
+            prompts[name] = [tuple(x.input_ids[: x.prompt_length]) for x in encoded]
+    distinct = list(dict.fromkeys(prompt for of_set in prompts.values() for prompt in of_set))
+    questions = {prompt: Question(generate=True) for prompt in distinct[rank::world]}
+    with _inference(model):
+        _run(model, encoder, questions, max_new_tokens, hidden, progress)
+    said = {prompt: question.generation for prompt, question in questions.items()}
+    if world > 1:
+        shares: list[Any] = [None] * world
+        dist.all_gather_object(shares, said)
+        said = {prompt: text for share in shares for prompt, text in share.items()}
+    for name, asked in prompts.items():
+        scores[name].generations = np.array([said[prompt] for prompt in asked], dtype=object)
+
+
 def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: bool) -> list[Key]:
     """Enter a row's answers under their prompts; where to find each afterwards."""
     keys = []

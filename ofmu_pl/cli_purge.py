@@ -1,0 +1,115 @@
+"""The command ``purge``: takes from finished runs what holds or rebuilds the rows that they forgot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ofmu_pl.cli_parser import Parser
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import read_json
+from ofmu_pl.kept import cache_folder
+
+HOLDERS = {
+    "samples.jsonl": "questions and answers, or their hashes",
+    "TOFU_EVAL.json": "questions and answers, or their hashes",
+    "forgotten.png": "pictures of what was forgotten",
+    "checkpoints": "the model on its way, from before it forgot",
+    "reference.json": "scores of each row under the retrained model",
+}
+"""What a run may leave that holds rows, or from which a model that knows them can be rebuilt."""
+
+
+def purge(words: list[str]) -> None:
+    """``purge RUN [RUN ...]``.
+
+    Args:
+        words: After the command's name.
+
+    Raises:
+        UserError: A folder is no finished run; then nothing has been removed from any.
+    """
+    parser = Parser(
+        prog="ofmu_pl purge",
+        description="Remove from finished runs what holds or rebuilds the rows that they forgot (samples, logs with "
+        "texts, checkpoints); results.json and the exported model stay. docs/privacy.md says what else there is.",
+    )
+    parser.add_argument("runs", type=Path, nargs="+", help="Folders of runs, for example logs/tofu/ofmu/version_0.")
+    runs = [folder.resolve() for folder in parser.parse_args(words).runs]
+    facts = [_finished(folder) for folder in runs]
+    for folder, (results, config) in zip(runs, facts, strict=True):
+        for path in filter(_is_there, (folder / name for name in HOLDERS)):
+            _remove(path)
+            print(f"Removed {path}: {HOLDERS[path.name]}.")
+        print(_remaining(folder, results, config))
+    for path in _old_scores():
+        _remove(path)
+        print(f"Removed {path}: scores with texts, which an older version of ofmu_pl kept.")
+
+
+def _finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The results and the configuration of a run.
+
+    Raises:
+        UserError: It has none, or they are not ours.
+    """
+    try:
+        results = dict(read_json(folder / "results.json"))
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        if "ofmu_pl" in results["provenance"] and "data" in config:
+            return results, config
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, RecursionError):
+        pass
+    raise UserError(
+        f"'{folder}' is no finished run of ofmu_pl (it has no results.json and config.yaml of one), so nothing was "
+        "removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
+    )
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a folder or a link, and never what a link points at."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _remaining(folder: Path, results: dict[str, Any], config: dict[str, Any]) -> str:
+    """What still knows the rows."""
+    target = _first(config, "path") or "the cache"
+    data = _first(config.get("data"), "data") or config["data"].get("class_path", "its source")
+    others = [p.name for p in sorted(folder.parent.glob("version_*")) if p != folder and (p / "checkpoints").is_dir()]
+    beside = f", checkpoints of {', '.join(others)} beside it" if others else ""
+    return (
+        f"What remains of {folder}: the exported model and results.json (numbers). What still holds the rows: the "
+        f"model before unlearning ({target}), the data ({data}){beside}, other runs, backups and copies."
+    )
+
+
+def _first(x: Any, key: str) -> str | None:
+    """The first text under a key, at any depth."""
+    if not isinstance(x, dict):
+        return None
+    if isinstance(x.get(key), str):
+        return str(x[key])
+    return next(filter(None, (_first(value, key) for value in x.values())), None)
+
+
+def _old_scores() -> Iterator[Path]:
+    """Scores in the cache that hold texts: this version keeps numbers alone."""
+    cache = cache_folder()
+    for path in sorted(cache.glob("scores-*.json")) if cache else []:
+        try:
+            content = read_json(path)
+            if any(s.get("generations") for s in content.values() if isinstance(s, dict)):
+                yield path
+        except (OSError, ValueError, AttributeError):
+            continue  # no scores

@@ -1,0 +1,174 @@
+"""What a run and the cache hold of the rows that a model was made to forget, and what takes it away."""
+
+import json
+import os
+import shutil
+
+import pytest
+from cli.conftest import TINY
+
+from ofmu_pl.callbacks.outputs import hashed
+from ofmu_pl.cli import main
+
+OPEN_UNLEARNING = ("--evaluation.definition", "open_unlearning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of this module's own, and a model that says something: twelve words, by the length of the prompt."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFMU_CACHE", str(folder))
+        said = lambda model, prompts, *_: [list(range(300 + n, 312 + n)) for n in prompts.mask.sum(1).tolist()]  # noqa: E731
+        patch.setattr("ofmu_pl.networks.scoring.continue_greedily", said)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def run(models, tmp_path_factory):
+    """Runs OFMU on the tiny target; returns the folder of its newest run."""
+    logs = tmp_path_factory.mktemp("logs")
+    config = logs / "ofmu.yaml"
+    config.write_text(TINY.format(method="OFMU", extra="inner_steps: 1", steps=2))
+
+    def start(*options, command="fit", method="ofmu"):
+        words = [command, "--config", str(config), "--logs", str(logs), "--method", method]
+        main([*words, "--model.network.path", str(models / "target/latest/hf"), *options])
+        return max((logs / "authors" / method).glob("version_*"), key=lambda p: int(p.name.split("_")[1]))
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def full(run):
+    """A run whose files show all, the first to score the target."""
+    return run("--evaluation.samples", "full", method="full")
+
+
+@pytest.fixture(scope="module")
+def quiet(run, full):
+    """A run as configured, with open-unlearning's logs."""
+    return run(*OPEN_UNLEARNING, method="quiet")
+
+
+def samples(run):
+    return [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+
+
+def texts(run):
+    found = {line[k] for line in samples(run) for k in ("question", "truth", "before", "after")}
+    return {text.encode() for text in found if len(text) > 15}
+
+
+def holders(folder, wanted):
+    """Files that hold one of the texts as it is; an exported model's vocabulary is no text."""
+    return {
+        str(p.relative_to(folder))
+        for p in folder.rglob("*")
+        if p.is_file() and "hf" not in p.parts and any(text in p.read_bytes() for text in wanted)
+    }
+
+
+def test_no_text_is_left_unless_asked_for(full, quiet, cache):
+    wanted = texts(full)
+    assert len(wanted) > 100
+    checkpoints = {f"checkpoints/{p.name}" for p in (full / "checkpoints").iterdir()}
+    assert holders(full, wanted) == {"samples.jsonl", *checkpoints}
+    assert checkpoints
+    assert {"samples.jsonl", "TOFU_EVAL.json", "reference.json", "checkpoints"} & {p.name for p in quiet.iterdir()}
+    assert len(list(cache.glob("scores-*"))) > 1
+    assert holders(quiet, wanted) == holders(cache, wanted) == set()
+
+
+def test_none_leaves_no_line_a_row(run):
+    folder = run("--evaluation.samples", "none", *OPEN_UNLEARNING, command="validate", method="none")
+    assert not {"samples.jsonl", "TOFU_EVAL.json"} & {p.name for p in folder.iterdir()}
+    assert json.loads((folder / "TOFU_SUMMARY.json").read_text())["forget_Q_A_ROUGE"] >= 0
+
+
+def test_hashes_find_the_rows_again(full, quiet):
+    shown, found = samples(full), samples(quiet)
+    assert len(shown) == len(found) > 8
+    for a, b in zip(shown, found, strict=True):
+        assert (b["question"], b["truth"]) == (hashed(a["question"]), hashed(a["truth"]))
+        assert set(a) - set(b) == {"before", "after"}
+        assert 0 < b["probability_after"] < 1
+        assert b["rouge_before"] == a["rouge_before"]
+
+
+def test_what_was_said_before_is_shown_whether_it_was_scored_now_or_resumed(run, full):
+    options = ("--evaluation.samples", "full", "--trainer.max_steps")
+    said = [line["before"] for line in samples(full)]
+    assert len(set(said)) > 3
+    assert [line["before"] for line in samples(run(*options, "1", method="again"))] == said, "scores from the cache"
+    resumed = run(*options, "3", "--ckpt_path", str(full / "checkpoints/step=2.ckpt"), method="resumed")
+    assert [line["before"] for line in samples(resumed)] == said
+
+
+def test_a_log_of_hashes_is_known_by_its_rows(run, quiet, tmp_path, capsys):
+    log = json.loads((quiet / "TOFU_EVAL.json").read_text())
+    assert log["forget_Q_A_ROUGE"]["value_by_index"]["0"]["ground_truth"].startswith("sha256:")
+    path = tmp_path / "log.json"
+    options = ["--evaluation.reference", str(path), *OPEN_UNLEARNING]
+    path.write_text(json.dumps(log))
+    assert run(*options, command="validate").is_dir()
+    log["forget_Q_A_ROUGE"]["value_by_index"]["3"]["ground_truth"] = "sha256:0"
+    path.write_text(json.dumps(log))
+    with pytest.raises(SystemExit):
+        run(*options, command="validate")
+    assert "belongs to another forget_eval split" in capsys.readouterr().err
+
+
+def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full, models, cache, tmp_path, capsys):
+    folder = tmp_path / "version_0"
+    shutil.copytree(full, folder)
+    (tmp_path / "latest").symlink_to("version_0")
+    (tmp_path / "version_1/checkpoints").mkdir(parents=True)
+    wanted = texts(full)
+    (cache / "scores-old.json").write_text(json.dumps({"forget": {"generations": [min(wanted).decode()]}}))
+    scores = {p.name for p in cache.glob("scores-*")} - {"scores-old.json"}
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept.txt").write_text("kept")
+    (folder / "checkpoints/link").symlink_to(outside)
+    (folder / "TOFU_EVAL.json").symlink_to(outside / "kept.txt")
+    kept = {p: p.read_bytes() for p in [folder / "results.json", *(folder / "hf").iterdir()]}
+    main(["purge", str(tmp_path / "latest")])
+    said = capsys.readouterr().out.splitlines()
+    gone = {"samples.jsonl", "checkpoints", "reference.json", "TOFU_EVAL.json"}
+    assert gone & {p.name for p in folder.iterdir()} == set()
+    assert holders(folder, wanted) == set()
+    assert all(p.read_bytes() == content for p, content in kept.items())
+    assert (outside / "kept.txt").read_text() == "kept", "no link is followed"
+    assert {p.name for p in cache.glob("scores-*")} == scores
+    assert {line.split(":")[0].split("/")[-1] for line in said if line.startswith("Removed ")} >= {
+        "samples.jsonl",
+        "checkpoints",
+        "TOFU_EVAL.json",
+        "scores-old.json",
+    }
+    (remains,) = [line for line in said if line.startswith("What remains of")]
+    assert f"({models / 'target/latest/hf'})" in remains
+    assert "checkpoints of version_1 beside it" in remains
+    main(["purge", str(folder)])
+    assert "Removed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "foreign", "unfinished"])
+def test_purge_refuses_what_is_no_finished_run(quiet, tmp_path, capsys, what):
+    folder = tmp_path / "x"
+    if what != "nothing":
+        (folder / "checkpoints").mkdir(parents=True)
+        (folder / "samples.jsonl").write_text("mine")
+    if what == "foreign":
+        (folder / "results.json").write_text('{"provenance": []}')
+        (folder / "config.yaml").write_text("- a")
+    if what == "unfinished":
+        (folder / "config.yaml").write_text("data: {}")
+    before = sorted(os.listdir(quiet))
+    with pytest.raises(SystemExit) as stop:
+        main(["purge", str(quiet), str(folder)])
+    assert stop.value.code == 1
+    assert f"'{folder}' is no finished run of ofmu_pl" in capsys.readouterr().err
+    assert sorted(os.listdir(quiet)) == before, "all or nothing"
+    assert what == "nothing" or (folder / "samples.jsonl").read_text() == "mine"
