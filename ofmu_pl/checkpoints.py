@@ -34,6 +34,10 @@ _MAY_DIFFER = {
 }
 
 
+_OURS = {"callbacks", "data_hashes", "global_step", "loops", "lr_schedulers", "pytorch-lightning_version"}
+_WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are the shards
+
+
 class WholeFiles(TorchCheckpointIO):
     """Writes a checkpoint beside its place, waits for the disk, then renames it; Lightning's own holds it twice."""
 
@@ -115,7 +119,7 @@ def newest(method_folder: Path) -> Path | None:
     folders = list(method_folder.glob("version_*/checkpoints"))
     for rest in (p for f in folders for p in f.glob(".*.partial")):
         rest.unlink(missing_ok=True)
-    found = [(p.stat().st_mtime_ns, p) for f in folders for p in f.glob("*.ckpt")]
+    found = [(p.lstat().st_mtime_ns, p) for f in folders for p in f.glob("*.ckpt")]
     for _, path in sorted(found, reverse=True):
         problem = _problem(path)
         if problem is None:
@@ -156,12 +160,16 @@ def _problem(path: Path) -> str | None:
             damaged = archive.testzip()
         if damaged:
             return f"is damaged (its record '{damaged}' does not match its checksum)"
-        if "hyper_parameters" in _header(path):
+        header = _header(path)
+        if "hyper_parameters" in header:
             return "brings options of its own (hyper_parameters), which would take the place of yours"
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError):
-        return "is truncated or no checkpoint"
+        lacking = sorted((_OURS | (set() if path.is_dir() else _WEIGHTS)) - header.keys())
+        if lacking:
+            return f"is no checkpoint of a run (it lacks '{lacking[0]}')"
     except pickle.UnpicklingError as error:
         return f"holds more than numbers and plain values ({_first_line(error)}), and code from a file is not run"
+    except Exception:  # zipfile, pickle and torch answer damage with errors of many kinds
+        return "is truncated or no checkpoint"
     return None
 
 

@@ -6,7 +6,10 @@ torch.distributed.checkpoint unpickles ``.metadata`` and every value that is no 
 from __future__ import annotations
 
 import io
+import itertools
+import math
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +40,54 @@ class _Index(pickle.Unpickler):
 
 
 def check_shards(folder: Path) -> None:
-    """Refuse a folder of shards that is not whole, or that could run code.
+    """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
+
+    Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
+    records: the tensor of each is as long as the index says, and those of a name fill its tensor without overlap.
 
     Raises:
         UnpicklingError: The index or a value names something that is not plain.
+        BadZipFile: A record does not match its checksum, or the index does not match the records.
         EOFError: A shard is shorter than the index says, or lies elsewhere.
         OSError: A file is missing.
     """
     with (folder / ".metadata").open("rb") as file:
         index = _Index(file).load()
+    boxes: dict[str, list[Box]] = {fqn: [] for fqn in index.state_dict_metadata}
     for key, place in index.storage_data.items():
         shard = folder / place.relative_path
         if shard.resolve().parent != folder.resolve() or shard.stat().st_size < place.offset + place.length:
             raise EOFError(f"{shard} ends before {key.fqn}")
-        if isinstance(index.state_dict_metadata[key.fqn], BytesStorageMetadata):
-            with shard.open("rb") as file:
-                file.seek(place.offset)
-                torch.load(io.BytesIO(file.read(place.length)), weights_only=True)
+        with shard.open("rb") as file:
+            file.seek(place.offset)
+            record = io.BytesIO(file.read(place.length))
+        described = index.state_dict_metadata[key.fqn]
+        with zipfile.ZipFile(record) as archive:
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile(f"{key.fqn} in {shard.name} is damaged")
+        record.seek(0)
+        value = torch.load(record, weights_only=True)
+        if isinstance(described, BytesStorageMetadata):
+            boxes.pop(key.fqn, None)
+        else:
+            boxes[key.fqn].append((tuple(key.offset or ()), tuple(value.shape)))
+    for fqn, found in boxes.items():
+        described = index.state_dict_metadata[fqn]
+        expected = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in described.chunks}
+        if set(found) != expected or not _fill(found, tuple(described.size)):
+            raise zipfile.BadZipFile(f"the index does not match the records of {fqn}")
+
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Where a piece of a tensor begins, and its shape."""
+
+
+def _fill(boxes: list[Box], shape: tuple[int, ...]) -> bool:
+    """Whether pieces make a tensor of this shape, none over another."""
+    inside = all(o + n <= whole for b in boxes for o, n, whole in zip(*b, shape, strict=True))
+    apart = all(
+        math.prod(b[1]) * math.prod(c[1]) == 0
+        or any(o + n <= p or p + m <= o for o, n, p, m in zip(*b, *c, strict=True))
+        for b, c in itertools.combinations(boxes, 2)
+    )
+    return inside and apart and sum(math.prod(sizes) for _, sizes in boxes) == math.prod(shape)
