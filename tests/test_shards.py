@@ -55,6 +55,16 @@ def flip(path, at):
     path.write_bytes(content)
 
 
+def loads(state, path):
+    try:
+        dcp.load(state, checkpoint_id=path, no_dist=True)
+    except CheckpointException as error:
+        if "Missing key in checkpoint" not in str(error):
+            raise
+        return False
+    return True
+
+
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "meta.pt"])
 def test_one_byte_is_noticed_or_changes_nothing(shards, tmp_path, name):
     size = (shards / name).stat().st_size
@@ -67,11 +77,8 @@ def test_one_byte_is_noticed_or_changes_nothing(shards, tmp_path, name):
             loaded = tensors()
             for x in loaded["state_dict"].values():
                 x.zero_()
-            try:
-                dcp.load(loaded, checkpoint_id=copy, no_dist=True)
-            except CheckpointException as error:  # a name in the index, of which shards know nothing
-                assert "Missing key" in str(error)
-                continue
+            if not loads(loaded, copy):
+                continue  # a name in the index, of which the shards know nothing: torch says that it is missing
             assert all(torch.equal(x, tensors()["state_dict"][k]) for k, x in loaded["state_dict"].items()), at
             header = torch.load(copy / "meta.pt", weights_only=True)
             assert header == OURS, at

@@ -28,7 +28,7 @@ model:
 data: {{class_path: Authors, init_args: {{authors: 6, forget_authors: 1, batch_size: 4}}}}
 trainer: {{accelerator: cpu, devices: 1, max_steps: 3}}
 checkpoint: {{every_n_train_steps: 2}}
-evaluation: {{max_new_tokens: 8, every_n_steps: 1, reference: {models}/retrained/latest/hf}}
+evaluation: {{max_new_tokens: 8, every_n_steps: 1, samples: full, reference: {models}/retrained/latest/hf}}
 """
     )
     main(["fit", "--config", str(config), "--logs", str(folder)])
