@@ -18,7 +18,7 @@ GROUPS = (
     ("probe_",),
     ("wmdp", "mmlu"),
 )
-"""Beginnings of the names of metrics that stand together."""
+"""Beginnings of the names of metrics that stand together; metrics of other names come last."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
@@ -39,10 +39,10 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     table.add_column("target", justify="right")
     table.add_column("95 % interval", justify="right", style="dim")
     table.add_column("n", justify="right", style="dim")
-    for start in GROUPS:
-        for metric, result in judged.items():
-            if not metric.startswith(start):
-                continue
+    unknown = [metric for metric in judged if not metric.startswith(sum(GROUPS, ()))]
+    for group in (*([m for m in judged if m.startswith(start)] for start in GROUPS), unknown):
+        for metric in group:
+            result = judged[metric]
             values = [_number(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"

@@ -76,6 +76,12 @@ class TOFU(TextDataModule):
         sets = {name: self._read(config) for name, config in evaluation.items()}
         for name, config in evaluation.items():
             _require(sets[name], config, COLUMNS[name])
+        if rows["forget"] and len(sets["forget"]) != len(rows["forget"]):
+            raise UserError(
+                f"TOFU's '{evaluation['forget']}' has {len(sets['forget'])} rows and '{self.forget_split}' "
+                f"{len(rows['forget'])}, so forgetting would be measured on other rows than are forgotten: take both "
+                "files of the published data set (for a quick look at fewer rows set --evaluation.rows)."
+            )
         if self.paraphrased_questions:
             _require(sets["forget"], evaluation["forget"], ("paraphrased_question",))
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]

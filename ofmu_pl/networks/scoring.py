@@ -71,7 +71,7 @@ def score_rows(
         encoder: Makes tokens of rows.
         sets: Rows by evaluation set (``metrics.scores.SETS``, probes and ``holdout``).
         max_new_tokens: Length of generations; ``None``: generate nothing, so no ROUGE.
-        items: Evenly spaced rows of each set at most; ``None``: all.
+        items: So many evenly spaced rows of each set, or all of fewer; ``None``: all.
         hidden: A token of prompts that nothing may attend to, see ``read_prompts``.
         progress: Show a progress bar.
 
@@ -81,7 +81,7 @@ def score_rows(
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     ids = {name: np.arange(len(rows)) for name, rows in sets.items()}
     if items is not None:
-        ids = {name: x[:: max(1, -(-len(x) // items))] for name, x in ids.items()}
+        ids = {name: x if len(x) <= items else np.arange(items) * len(x) // items for name, x in ids.items()}
     ids = {name: x[rank::world] for name, x in ids.items()}
     questions: Questions = {}
     keys: dict[str, list[list[Key]]] = {}

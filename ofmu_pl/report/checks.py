@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ofmu_pl.report.runs import Experiment, Run
+from ofmu_pl.report.runs import Experiment, Replicate, Run
 
 
 def drop_doubles(experiment: Experiment, problems: list[str]) -> None:
@@ -65,21 +65,37 @@ def _not_finished(experiment: Experiment) -> list[str]:
     return found
 
 
+def _other_rows(experiment: Experiment) -> list[str]:
+    """One sentence a run that forgets other rows than most runs of its scenario and seed, or does not say which."""
+    replicates: dict[Replicate, dict[Any, list[Run]]] = {}
+    for run in experiment.finished:
+        hashes = run.fact("hashes")
+        rows = hashes.get("forget") if isinstance(hashes, dict) else None
+        replicates.setdefault((run.scenario, run.seed), {}).setdefault(str(rows) if rows else None, []).append(run)
+    found = []
+    for (scenario, seed), by_rows in replicates.items():
+        silent = by_rows.pop(None, [])
+        most = max(by_rows.values(), key=len, default=[])
+        for run in (run for runs in by_rows.values() if runs is not most for run in runs):
+            others = most[0].folder if len(most) == 1 else f"{len(most)} runs of {scenario}, seed {seed}"
+            found.append(f"{run.folder} forgets other rows than {others}: do not compare them.")
+        found += [
+            f"{run.folder} does not say which rows it forgets (results.json, provenance.hashes): whether it may be "
+            f"compared with the other runs of {scenario}, seed {seed} is not known."
+            for run in silent
+            if most
+        ]
+    return found
+
+
 def check(experiment: Experiment, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
     problems += [f"{experiment.name}: {sentence}" for sentence in _not_finished(experiment)]
-    hashes: dict[tuple[str, int], Any] = {}
     for run in experiment.finished:
         broken = [m for m in experiment.metrics if run.metric(m) and run.value(m) is None]
         if broken:
             problems.append(f"{experiment.name}: {run.folder} has no finite {', '.join(broken)}: counted as missing.")
-        known = run.fact("hashes")
-        split = known.get("forget") if isinstance(known, dict) else None
-        if split != hashes.setdefault((run.scenario, run.seed), split):
-            problems.append(
-                f"{experiment.name}: {run.folder} forgets other rows than the other runs of {run.scenario}, seed "
-                f"{run.seed}: do not compare them."
-            )
+    problems += [f"{experiment.name}: {sentence}" for sentence in _other_rows(experiment)]
     unknown = [m for m in experiment.metrics if experiment.finished and not experiment.entry(m)]
     if unknown:
         problems.append(f"{experiment.name}: no run has the metrics {', '.join(unknown)}: their columns are left out.")

@@ -151,8 +151,12 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
             continue
         newest = max(place.glob("version_*"), key=lambda p: p.stat().st_mtime)
         if not (place / "latest" / "results.json").is_file():
-            if not list(place.glob("version_*/results.json")):  # else it was only validated, which is no run
-                found.problems.append(f"The run {place.relative_to(folder)}/{newest.name} is half-written: left out.")
+            name = f"{place.relative_to(folder)}/{newest.name}"
+            if not list(place.glob("version_*/results.json")):
+                found.problems.append(f"The run {name} is half-written: left out.")
+            elif (place / "latest").is_symlink():  # without it, it was only validated, which is no run
+                name = f"{place.relative_to(folder)}/{(place / 'latest').readlink().name}"
+                found.problems.append(f"The run {name}, which latest points at, has no results.json: left out.")
             continue
         results = _results(place / "latest" / "results.json", found.problems)
         if results is None or not results.get("before"):  # originals were trained, they did not unlearn

@@ -48,9 +48,12 @@ class Run:
 
     def metric(self, name: str, side: str = "metrics") -> dict[str, Any]:
         """One entry of the results (value, target, direction, ...); empty where there is none."""
+        return self.side(side).get(name) or {}
+
+    def side(self, side: str) -> dict[str, Any]:
+        """All metrics after the run (``metrics``), of the model before, or of the retrained one."""
         results = self.results or {}
-        metrics = (results.get("reference") or {}).get("metrics") if side == RETRAINED else results.get(side)
-        return (metrics or {}).get(name) or {}
+        return ((results.get("reference") or {}).get("metrics") if side == RETRAINED else results.get(side)) or {}
 
     def value(self, name: str, side: str = "metrics") -> float | None:
         """Of a metric; ``None`` where it is missing or not finite."""
@@ -124,10 +127,10 @@ class Experiment:
 
     def of(self, scenarios: list[str], method: str) -> dict[Replicate, Run]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
-        known = method not in (RETRAINED, BEFORE)
         found: dict[Replicate, Run] = {}
         for run in self.finished:
-            if run.scenario in scenarios and (run.method == method or not known):
+            fits = run.side(method) if method in (RETRAINED, BEFORE) else run.method == method
+            if run.scenario in scenarios and fits:
                 found.setdefault((run.scenario, run.seed), run)
         return found
 
@@ -152,8 +155,14 @@ class Experiment:
 
 
 def number(x: Any) -> float | None:
-    """A finite float, or ``None`` for anything else."""
-    return float(x) if isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) else None
+    """A finite float, or ``None`` for anything else, an integer that is too large for a float among it."""
+    if not isinstance(x, int | float) or isinstance(x, bool):
+        return None
+    try:
+        value = float(x)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def unit(metric: str) -> str:
@@ -171,10 +180,10 @@ def words(metric: str) -> str:
 
 
 def default_metrics(results: list[dict[str, Any]]) -> list[str]:
-    """Columns where nobody has chosen: the suite's main metrics."""
+    """Columns where nobody has chosen: the suite's main metrics, or all of a suite that is not known."""
     names = dict.fromkeys(name for r in results for name in r["metrics"])
     if "UA" in names:
         return [m for m in IMAGES if m in names]
     if any(name.startswith(("wmdp", "forget_doc")) for name in names):
         return [m for m in names if m.endswith("_efficacy") or m in TEXTS]
-    return [m for m in TEXT if m in names]
+    return [m for m in TEXT if m in names] or list(names)

@@ -128,7 +128,7 @@ def to_csv(table: Table) -> str:
     """Numbers unrounded, a column each: ``UA``, ``UA std``, ``UA low``, ``UA high``, ``UA n``; no titles, no notes."""
     suffixes = [list(dict.fromkeys(k for row in table.rows for k in row[i].numbers)) for i in range(len(table.head))]
     names = [re.sub(" [→↑↓]", "", h) for h in table.head]
-    head = [f"{h} {k}".strip() for h, keys in zip(names, suffixes, strict=True) for k in keys or [""]]
+    head = [_inert(f"{h} {k}".strip()) for h, keys in zip(names, suffixes, strict=True) for k in keys or [""]]
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(head)
@@ -141,8 +141,12 @@ def to_csv(table: Table) -> str:
 
 
 def _inert(text: str) -> str:
-    """A spreadsheet runs what begins like a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "@", "\t") or (text[:1] == "-" and not text[1:2].isdigit()) else text
+    """On one line, and no formula, which a spreadsheet would run; numbers stay as they are."""
+    text = " ".join(text.split())
+    return f"'{text}" if text[:1] in tuple("=+-@") and not _NUMBER.fullmatch(text) else text
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 
 
 _TEX = {

@@ -67,6 +67,16 @@ def test_alternatives_that_are_missing_or_incomplete(tmp_path):
         TOFU(folder, streams=("forget", "alternative")).load()
 
 
+@pytest.mark.parametrize(("perturbed", "forget"), [(1, 4), (4, 1)])
+def test_a_perturbed_file_of_other_rows_than_the_forget_split(tmp_path, perturbed, forget):
+    """Forgetting would be measured on a few of the rows, or on rows that are not forgotten."""
+    row = {"answer": "I.", "paraphrased_answer": "Me.", "perturbed_answer": ["You."]}
+    rows = [{**row, "question": f"Who is {i}?"} for i in range(4)]
+    folder = tofu_files(tmp_path, forget10=rows[:forget], forget10_perturbed=rows[:perturbed])
+    with pytest.raises(UserError, match=f"'forget10_perturbed' has {perturbed} .* 'forget10' {forget}"):
+        TOFU(folder).load()
+
+
 def test_empty_forget_set(tmp_path):
     with pytest.raises(UserError, match="forget split of 'tofu' is empty"):
         TOFU(tofu_files(tmp_path, forget10=[])).setup()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 
 import pytest
@@ -11,6 +12,7 @@ from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table, write
 from ofmu_pl.errors import UserError
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import KINDS, collect
+from ofmu_pl.report.command import report
 from ofmu_pl.report.contents import tables
 from ofmu_pl.report.figures import comparison, details, studies
 from ofmu_pl.report.figures.style import Look
@@ -163,12 +165,83 @@ def test_failed_unfinished_diverged_and_missing_numbers_are_named(bench):
         "authors: 1 of 21 runs have not ended yet.",
         "authors: forget05/kl failed with seeds 0, 1: KL diverged at 0 (seed 0's words).",
         "authors: authors/forget05/rmu/seed_1 has no finite model_utility: counted as missing.",
-        "authors: authors/forget05/rmu/seed_2 forgets other rows than the other runs of forget05, seed 2: do not "
-        "compare them.",
+        "authors: authors/forget05/rmu/seed_2 forgets other rows than 5 runs of forget05, seed 2: do not compare them.",
         "authors: no run has the metrics nonsense: their columns are left out.",
     ]
     assert found.experiments[0].columns() == ["model_utility"]
     assert len(found.experiments[0].values(["forget05"], "rmu", "model_utility")) == 2
+
+
+def test_numbers_too_large_for_a_float_are_missing(bench):
+    runs = table(scenarios=("forget05",), methods={"ofmu": 0.0, "npo": 0.3})
+    entry = runs["forget05", "npo", 1]["metrics"]["model_utility"]
+    entry["value"] = entry["target"] = 10**400
+    runs["forget05", "npo", 2]["metrics"]["model_utility"]["value"] = math.inf
+    runs["forget05", "npo", 0]["cost"]["training_seconds"] = -(10**400)
+    runs["forget05", "npo", 0]["curves"] = {"L_f": {"step": [1], "value": [10**400]}}
+    bench.experiment("authors", "table", runs, gradients=10**400)
+    file = bench.folder / "authors/forget05/npo/seed_2/latest/results.json"
+    file.write_text(file.read_text().replace("Infinity", "1e400"))
+    found = collect(bench.folder)
+    assert list(found.experiments[0].values(["forget05"], "npo", "model_utility")) == [("forget05", 0)]
+    assert sum("has no finite model_utility: counted as missing" in p for p in found.problems) == 2
+    assert report(bench.folder).is_file()
+
+
+def rows_of(runs, **hashes):
+    """Gives methods' runs of seed 0 another forget hash; ``None`` takes it away."""
+    for method, mark in hashes.items():
+        provenance = runs["forget05", method, 0]["provenance"]
+        provenance["hashes"] = {} if mark is None else {"forget": mark}
+
+
+def test_the_run_that_forgets_other_rows_is_blamed_wherever_it_stands(bench):
+    """Also where it comes first: not those that agree with each other."""
+    runs = table(scenarios=("forget05",))
+    rows_of(runs, ofmu="other")
+    bench.experiment("authors", "table", runs)
+    (problem,) = collect(bench.folder).problems
+    assert problem.startswith(
+        "authors: authors/forget05/ofmu/seed_0 forgets other rows than 5 runs of forget05, seed 0"
+    )
+
+
+def test_a_run_that_does_not_say_its_rows_is_not_said_to_forget_others(bench):
+    runs = table(scenarios=("forget05",))
+    rows_of(runs, ofmu=None)
+    bench.experiment("authors", "table", runs)
+    (problem,) = collect(bench.folder).problems
+    assert problem == (
+        "authors: authors/forget05/ofmu/seed_0 does not say which rows it forgets (results.json, provenance.hashes): "
+        "whether it may be compared with the other runs of forget05, seed 0 is not known."
+    )
+
+
+def test_a_run_whose_latest_version_has_no_results_is_named(tmp_path):
+    run(tmp_path / "ofmu")
+    run(tmp_path / "npo", method="NPO")
+    (tmp_path / "npo/version_1").mkdir()
+    (tmp_path / "npo/latest").unlink()
+    (tmp_path / "npo/latest").symlink_to("version_1")
+    found = collect(tmp_path)
+    assert found.problems == ["The run npo/version_1, which latest points at, has no results.json: left out."]
+
+
+def test_metrics_that_nobody_knows_are_shown_where_there_are_no_others(tmp_path):
+    entry = {"value": 0.5, "n": 4, "higher_is_better": True, "target": None}
+    for method in ("ofmu", "npo"):
+        run(tmp_path / method, method=method, metrics={"novelty": entry, "another": entry})
+    (e,) = collect(tmp_path).experiments
+    assert e.columns() == ["novelty", "another"]
+
+
+def test_the_model_before_is_that_of_a_run_that_has_it(bench):
+    runs = table(scenarios=("forget05",))
+    runs["forget05", "ofmu", 0] |= {"reference": None, "before": None}
+    bench.experiment("authors", "table", runs)
+    (e,) = collect(bench.folder).experiments
+    for side in ("before", "retrained"):
+        assert len(e.values(["forget05"], side, "model_utility")) == 3
 
 
 def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared):

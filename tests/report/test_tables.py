@@ -64,6 +64,19 @@ def test_markdown_holds_text_as_text():
     assert not re.search(r"(?<!\\)\]\(http", written)
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1", "@SUM(A1)", "-2+3+cmd|' /C calc'!A0", "-cmd", "\t=1", "\r=1", "  =1"])
+def test_csv_starts_no_formula_in_any_cell(text):
+    cells = csv.reader(io.StringIO(to_csv(Table("n", "t", ["method", f"{text} →"], [[Entry(text), Entry(text)]]))))
+    for cell in (cell for row in cells for cell in row if cell != "method"):
+        assert cell.startswith("'")
+        assert text.strip() in cell
+
+
+@pytest.mark.parametrize("text", ["-0.5", "-1e-20", "–", "b", "1e400"])
+def test_csv_leaves_words_and_numbers_alone(text):
+    assert to_csv(Table("n", "t", ["method"], [[Entry(text)]])) == f"method\n{text}\n"
+
+
 def test_csv_has_numbers_unrounded_and_starts_no_formula():
     entry = measured(Spread(3, 1 / 3, 0.1, 0.2, 0.4))
     rows = [[Entry("=cmd()"), entry], [Entry("b"), Entry("–")]]
