@@ -21,6 +21,7 @@ from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.tensors import check_tensors
 
@@ -191,7 +192,7 @@ class CausalLM(Network):
         return model
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Hugging Face's files, adapters merged, and the tokenizer's."""
+        """Hugging Face's files, adapters merged, and the tokenizer's: for transformers from 4.45 on."""
         model: Any = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
         try:
@@ -199,6 +200,7 @@ class CausalLM(Network):
         finally:
             model.config.use_cache = use_cache
         datamodule.tokenizer.save_pretrained(folder)
+        add_older_keys(folder, datamodule.tokenizer)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits from before the first answer token on, and the answer tokens that they predict."""
