@@ -1,8 +1,8 @@
 """What transformers 4.45 to 4.57 read of an exported folder, written beside what transformers 5 reads.
 
-Version 5 renamed keys of config.json and tokenizer_config.json. Version 4 refuses the new class of tokenizers, 4.45 looks
-for the chat template in tokenizer_config.json alone, and all take RoPE's defaults, without a word, where its keys are
-missing. Version 5 reads the old keys too, so one folder serves all; but 4.45 does not know YaRN's original length.
+Version 5 renamed keys of config.json and tokenizer_config.json. Version 4 refuses the new class of tokenizers, 4.45
+looks for the chat template in tokenizer_config.json alone, and all take RoPE's defaults, without a word, where its keys
+are missing. Version 5 reads the old keys too, so one folder serves all; but 4.45 does not know YaRN's original length.
 """
 
 from __future__ import annotations
