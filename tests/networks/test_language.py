@@ -31,7 +31,7 @@ def data():
 def build(data, exact=True, **kwargs):
     torch.manual_seed(0)
     network = CausalLM(config=TINY, **kwargs)
-    return network, network.build(SimpleNamespace(tokenizer=data.tokenizer), exact=exact)
+    return network, network.build(SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=exact)
 
 
 def test_losses_equal_row_by_row_arithmetic(data):
@@ -83,7 +83,9 @@ def test_a_folder_without_weights_is_named(tmp_path):
 
 def test_a_configuration_without_architecture_is_named(data):
     with pytest.raises(UserError, match="no model_type"):
-        CausalLM(config={"hidden_size": 8}).build(SimpleNamespace(tokenizer=data.tokenizer), exact=True)
+        CausalLM(config={"hidden_size": 8}).build(
+            SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=True
+        )
 
 
 @pytest.fixture(scope="module")
@@ -151,12 +153,12 @@ def test_buffers_that_older_versions_wrote_are_no_fault(folder, data, tmp_path):
         tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
 
     copy = damaged(folder, tmp_path / "model", change)
-    CausalLM(path=str(copy)).build(None, exact=True)
+    CausalLM(path=str(copy)).build(data, exact=True)
     shape = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2}
-    gpt2 = CausalLM(config=shape).build(SimpleNamespace(tokenizer=data.tokenizer), exact=True)
+    gpt2 = CausalLM(config=shape).build(SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=True)
     gpt2.save_pretrained(tmp_path / "gpt2")  # ties its embeddings: the file holds one of the two
     tensors = load_file(tmp_path / "gpt2/model.safetensors")
     tensors |= {"transformer.h.0.attn.bias": torch.ones(1, 1, 8, 8), "transformer.h.0.attn.masked_bias": torch.ones(1)}
     save_file(tensors, tmp_path / "gpt2/model.safetensors", metadata={"format": "pt"})
-    again = CausalLM(path=str(tmp_path / "gpt2")).build(None, exact=True)
+    again = CausalLM(path=str(tmp_path / "gpt2")).build(data, exact=True)
     assert all(torch.equal(a, b) for a, b in zip(gpt2.parameters(), again.parameters(), strict=True))

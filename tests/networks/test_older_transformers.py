@@ -91,7 +91,7 @@ def data():
 def export(folder, config, tokenizer):
     """What a run leaves of a network, whose weights are large enough that positions matter."""
     folder.mkdir(parents=True)
-    recipe, data = CausalLM(config=config), SimpleNamespace(tokenizer=tokenizer)
+    recipe, data = CausalLM(config=config), SimpleNamespace(tokenizer=tokenizer, lengths={}, streams=())
     torch.manual_seed(0)
     module = recipe.build(data, exact=True)
     for p in module.parameters():
