@@ -22,6 +22,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.strategies import ModelParallelStrategy
 
 import ofmu_pl.callbacks
 import ofmu_pl.data
@@ -249,6 +250,8 @@ def check_devices(trainer: Any) -> None:
     """
     if trainer["accelerator"] in ("gpu", "cuda") and not torch.cuda.is_available():
         raise UserError("There is no GPU that torch can use here: set --trainer.accelerator cpu.")
+    if isinstance(trainer["strategy"], ModelParallelStrategy) and "64" in str(trainer["precision"]):
+        raise UserError("FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp.")
 
 
 _NOISE = (

@@ -21,6 +21,7 @@ from ofmu_pl.hub import offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.dropout import silence_dropout
 from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.tensors import check_tensors
@@ -80,16 +81,17 @@ class CausalLM(Network):
         self.tokenizer_source = tokenizer or path
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
+        self._dropout: dict[str, float] = {}
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The model with float32 parameters, in train mode only if activation checkpointing needs it.
+        """The model with float32 parameters, in train mode without dropout only if activation checkpointing needs it.
 
         Raises:
             UserError: The folder holds no model that can be read, or its weights lack a tensor of the network, hold
                 one that the network lacks, or one of another shape.
         """
         attention = self.attention or ("eager" if exact else "sdpa")
-        model = self._load(self.path, attention) if self.path else self._random(datamodule.tokenizer, attention)
+        model = self._load(self.path, attention) if self.path else self._tried(datamodule.tokenizer, attention)
         check_positions(model.config, datamodule)
         return self._prepared(model)
 
@@ -131,26 +133,37 @@ class CausalLM(Network):
             keep_trainable(model, self.trainable)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            self._dropout = silence_dropout(model)
         return model.train(self.activation_checkpointing)
+
+    def _tried(self, tokenizer: Any, attention: str) -> Any:
+        """A random network after a forward pass, in which alone some fields contradict each other."""
+        model = self._random(tokenizer, attention).eval()
+        with _one_sentence(), torch.no_grad():
+            model(input_ids=torch.ones(1, 2, dtype=torch.long))
+        return model
 
     def _random(self, tokenizer: Any, attention: str) -> Any:
         fields = dict(self.config or {})
         model_type = fields.pop("model_type", None)
         if model_type is None:
             raise UserError("model.network.config has no model_type: name the architecture, for example 'llama'.")
-        config = AutoConfig.for_model(
-            model_type,
-            **{
-                "vocab_size": len(tokenizer),
-                "bos_token_id": tokenizer.bos_token_id,
-                "eos_token_id": tokenizer.eos_token_id,
-                "pad_token_id": tokenizer.pad_token_id,
-                **fields,
-            },
-        )
-        return AutoModelForCausalLM.from_config(
-            config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
-        )
+        fields = {
+            "vocab_size": len(tokenizer),
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+            **fields,
+        }
+        with _one_sentence():
+            known = AutoConfig.for_model(model_type)
+            unknown = [name for name in fields if not (hasattr(known, name) or name.startswith("rope_"))]
+            if unknown:
+                raise ValueError(f"'{model_type}' has no field {', '.join(unknown)}")
+            config = AutoConfig.for_model(model_type, **fields)
+            return AutoModelForCausalLM.from_config(
+                config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+            )
 
     def _load(self, path: str, attention: str) -> Any:
         folder = Path(path).expanduser()
@@ -195,10 +208,12 @@ class CausalLM(Network):
         """Hugging Face's files, adapters merged, and the tokenizer's: for transformers from 4.45 on."""
         model: Any = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
+        model.config.update(self._dropout)
         try:
             merged(model).save_pretrained(folder)
         finally:
             model.config.use_cache = use_cache
+            model.config.update(dict.fromkeys(self._dropout, 0.0))
         datamodule.tokenizer.save_pretrained(folder)
         add_older_keys(folder, datamodule.tokenizer)
 
@@ -226,6 +241,23 @@ class CausalLM(Network):
             yield
         finally:
             module.set_attn_implementation(kernel)
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Refuse fields of an architecture in one sentence, whatever it is that transformers raises.
+
+    Raises:
+        UserError: Something in the block failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        reason = f"{type(error).__name__}: {lines[-1].strip()}"[:300].rstrip(".")
+        raise UserError(
+            f"The fields under model.network.config make no language model ({reason}): mend them."
+        ) from error
 
 
 def _check_index(path: Path) -> None:

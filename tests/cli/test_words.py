@@ -115,6 +115,13 @@ def test_a_gpu_that_is_not_there(says):
     assert text == "There is no GPU that torch can use here: set --trainer.accelerator cpu."
 
 
+def test_fsdp2_in_float64(says):
+    fsdp2 = '{"class_path": "lightning.pytorch.strategies.ModelParallelStrategy"}'
+    code, text = says("--trainer.strategy", fsdp2, "--trainer.precision", "64-true")
+    assert code == 1
+    assert text == "FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp."
+
+
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
 def test_the_help_lists_every_command(words, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -1,5 +1,6 @@
 """Losses of a language model, whole and cut into micro-batches."""
 
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -162,3 +163,56 @@ def test_buffers_that_older_versions_wrote_are_no_fault(folder, data, tmp_path):
     save_file(tensors, tmp_path / "gpt2/model.safetensors", metadata={"format": "pt"})
     again = CausalLM(path=str(tmp_path / "gpt2")).build(data, exact=True)
     assert all(torch.equal(a, b) for a, b in zip(gpt2.parameters(), again.parameters(), strict=True))
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 64}
+DROPPING = [
+    {**TINY, "attention_dropout": 0.5},
+    {**GPT2, "resid_pdrop": 0.5, "embd_pdrop": 0.5, "attn_pdrop": 0.5},
+    {"model_type": "opt", "hidden_size": 16, "ffn_dim": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    | {"word_embed_proj_dim": 16, "dropout": 0.5, "attention_dropout": 0.5, "layerdrop": 0.5},
+]
+
+
+@pytest.mark.parametrize("config", DROPPING, ids=lambda config: config["model_type"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_checkpointing_brings_no_dropout(data, config, exact, tmp_path):
+    """The same losses and gradients as without, and an export that says the probabilities of the original."""
+    source = SimpleNamespace(tokenizer=data.tokenizer)
+    (batch,) = data.iteration(0)["full"]
+    batch = {k: x[:2, :40] for k, x in batch.items() if x.dim() == 2}
+    found = []
+    for checkpointing in (False, True):
+        torch.manual_seed(0)
+        network = CausalLM(config=config, activation_checkpointing=checkpointing)
+        module = network.build(source, exact=exact)
+        loss = network.sample_losses(module, batch).sum()
+        found.append([loss, *torch.autograd.grad(loss, list(module.parameters()))])
+    assert module.training
+    for plain, checkpointed in zip(*found, strict=True):
+        torch.testing.assert_close(checkpointed, plain)
+    network.save(module, tmp_path, source)
+    exported = json.loads((tmp_path / "config.json").read_text())
+    assert {name: exported[name] for name in config if "drop" in name} == {k: 0.5 for k in config if "drop" in k}
+    assert not any(value for name, value in module.config.to_dict().items() if name in config and "drop" in name)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"hiden_size": 16}, "'llama' has no field hiden_size"),
+        ({"hidden_size": 15}, "hidden size .15. is not a multiple of the number of attention heads .2."),
+        ({"hidden_size": "x"}, "expected int, got str"),
+        ({"hidden_size": 0}, "ZeroDivisionError"),
+        ({"num_key_value_heads": 3}, "size of tensor a"),
+        ({"hidden_act": "foo"}, "KeyError: 'foo'"),
+        ({"model_type": "lama"}, "make no language model"),
+        ({"model_type": "resnet"}, "make no language model"),
+    ],
+)
+def test_an_architectures_wrong_arguments(data, change, reason):
+    network = CausalLM(config={**TINY, **change})
+    with pytest.raises(UserError, match=f"^The fields under model.network.config .*{reason}.*: mend them.$") as refused:
+        network.build(SimpleNamespace(tokenizer=data.tokenizer), exact=True)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 450

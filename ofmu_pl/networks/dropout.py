@@ -1,0 +1,31 @@
+"""Dropout off for good: activation checkpointing works in train mode only, where dropout would act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+
+def silence_dropout(model: Any) -> dict[str, float]:
+    """Set every probability of dropping something to 0: of modules, of functions that read an attribute, of layers.
+
+    Args:
+        model: Of transformers, changed in place, with its configuration.
+
+    Returns:
+        What the configuration said, by field, so that what is exported can say it again.
+    """
+    said = _silenced(model.config)
+    for module in model.modules():
+        _silenced(module)
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+    return said
+
+
+def _silenced(owner: Any) -> dict[str, float]:
+    found = {k: v for k, v in vars(owner).items() if "drop" in k and isinstance(v, float) and v > 0}
+    for name in found:
+        setattr(owner, name, 0.0)
+    return found
