@@ -146,7 +146,7 @@ def test_a_commands_help_is_its_own(command, capsys):
         main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert text.startswith(f"usage: ofmu_pl {command} ")
-    assert COMMANDS[command] in text
+    assert COMMANDS[command].partition(" (")[0] in text  # purge says more
     assert not stop.value.code
 
 
