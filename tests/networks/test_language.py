@@ -178,7 +178,7 @@ DROPPING = [
 @pytest.mark.parametrize("exact", [True, False])
 def test_checkpointing_brings_no_dropout(data, config, exact, tmp_path):
     """The same losses and gradients as without, and an export that says the probabilities of the original."""
-    source = SimpleNamespace(tokenizer=data.tokenizer)
+    source = SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=())
     (batch,) = data.iteration(0)["full"]
     batch = {k: x[:2, :40] for k, x in batch.items() if x.dim() == 2}
     found = []
@@ -213,6 +213,6 @@ def test_checkpointing_brings_no_dropout(data, config, exact, tmp_path):
 def test_an_architectures_wrong_arguments(data, change, reason):
     network = CausalLM(config={**TINY, **change})
     with pytest.raises(UserError, match=f"^The fields under model.network.config .*{reason}.*: mend them.$") as refused:
-        network.build(SimpleNamespace(tokenizer=data.tokenizer), exact=True)
+        network.build(SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=True)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 450
