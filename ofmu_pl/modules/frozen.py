@@ -23,12 +23,14 @@ class Frozen:
         network: The copy, once it is taken.
         random_state: Of torch's generator before the recipe made the network that is trained.
         weights: Hash of the copy's weights, once a checkpoint needed it.
+        resumed: Whether the run goes on from a checkpoint.
     """
 
     def __init__(self) -> None:
         self.network: nn.Module | None = None
         self.random_state: Tensor = torch.get_rng_state()
         self.weights: str | None = None
+        self.resumed = False
 
     def take(self, build: Callable[[], nn.Module], network: nn.Module, device: torch.device) -> None:
         """Make the copy, once (takes all ranks).
@@ -47,9 +49,9 @@ class Frozen:
             torch.set_rng_state(self.random_state)
             replica = Replica(build)
             copy = replica.network.to(device)
-        if self.weights is None:
+        if not self.resumed:
             replica.of(network, device)
-        elif weights_hash(copy) != self.weights:
+        elif self.weights not in (None, weights_hash(copy)):
             raise UserError(
                 "What --model.network describes now is not the model that the run started from, which its method "
                 "compares with: put the original files back at --model.network.path, or start without --ckpt_path."
@@ -64,4 +66,4 @@ class Frozen:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take it back, before ``take``."""
-        self.random_state, self.weights = state["random_state"], state["weights"]
+        self.random_state, self.weights, self.resumed = state["random_state"], state["weights"], True

@@ -87,3 +87,10 @@ def test_a_folder_that_changed_meanwhile_is_refused(tmp_path):
     _, checkpoint = interrupted(tmp_path, CausalLM(path=str(tmp_path / "model")))
     with pytest.raises(UserError, match="is not the model that the run started from"):
         train(undial(CausalLM(path=str(tmp_path / "other"))), 4, ckpt_path=checkpoint)
+
+
+def test_a_run_that_goes_on_with_another_retain_loss_is_compared_with_its_start(tmp_path):
+    """Not with the weights of the checkpoint, which has no copy of the first ones."""
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=2, filename="{step}")
+    train(GradDiff(random_network(), optimizer=lambda p: torch.optim.SGD(p, lr=1.0)), 2, [keep])
+    assert divergence(Still(random_network()), steps=3, ckpt_path=tmp_path / "step=2.ckpt") > 1e-6
