@@ -116,7 +116,8 @@ class ImageEvaluation(Evaluation):
         facts = read_model_facts(source)
         check_model(source, facts, data)
         retrained: ImageNetwork = type(recipe)(**recipe.architecture, path=source)
-        model = retrained.build(data, exact=False).to(pl_module.device)
+        dtype = next(pl_module.network.parameters()).dtype
+        model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
         return Reference(source, self._timed_score(trainer, model), facts, self.scoring_facts(trainer, model))
 
     def write_files(

@@ -60,14 +60,18 @@ def evaluation_facts(
 
 
 def load_reference(
-    source: str, datamodule: Any, device: Any, score: Callable[[Any], Scores], facts: Callable[[Any], dict[str, Any]]
+    source: str,
+    datamodule: Any,
+    place: dict[str, Any],
+    score: Callable[[Any], Scores],
+    facts: Callable[[Any], dict[str, Any]],
 ) -> Reference:
     """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
     Args:
         source: Path of such a file, or folder or hub id of a model.
         datamodule: Evaluation sets, encoder and hashes that the reference must share.
-        device: Where to score a model.
+        place: ``device`` and ``dtype`` of the run's model, where and in which number format to score another.
         score: Scores a model as the run does.
         facts: ``evaluation_facts`` of a model, as the run has them.
 
@@ -79,7 +83,7 @@ def load_reference(
         return _read(path, datamodule)
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
-    model = CausalLM(path=source).build(datamodule, exact=False).to(device)
+    model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
     return Reference(source, score(model), model_facts, facts(model))
 
 

@@ -117,7 +117,7 @@ class TextEvaluation(Evaluation):
         load = partial(
             load_reference,
             datamodule=data_of(trainer),
-            device=pl_module.device,
+            place={"device": pl_module.device, "dtype": pl_module.network.dtype},
             score=partial(self._timed_score, trainer, quiet=True),
             facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
         )

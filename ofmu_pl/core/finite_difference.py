@@ -7,11 +7,11 @@ sharded parameters work, and no graph of a graph is ever alive.
     central    H u  ~ (g(theta + d u) - g(theta - d u)) / (2 d)        error O(d^2), two gradients more
 
 Step rule: ``d |u| = step (1 + |theta|)``. ``step`` serves gradients (H u), ``field_step`` the derivative of a
-field that holds differences itself (Hess(Phi) v as a difference of grad Phi). Defaults by scheme and dtype:
+field that holds differences itself (Hess(Phi) v as a difference of grad Phi). Defaults by scheme and dtype, for all
+weights of a model (``core.steps`` finds others where only some are trained):
 
-    float32   forward 3e-5 / 1e-5    central 1e-4 / 3e-5    (research/feasibility.md, section 5: on a memorised
-              tiny Llama relative error of the decorrelation part 1.5e-2 / 2e-3, of Hess(Phi) v cosine 0.998 and
-              7e-3; steps of 1e-2 are useless)
+    float32   forward 3e-5 / 1e-5    central 1e-4 / 3e-5    (on a memorised tiny Llama relative error of the
+              decorrelation part 1.5e-2 / 2e-3, of Hess(Phi) v cosine 0.998 and 7e-3; steps of 1e-2 are useless)
     float64   forward 1e-8 / 1e-5    central 1e-5 / 2e-5    (smooth networks: relative error below 1e-5 / 1e-6 for the
               decorrelation part, 1e-2 / 1e-4 for Hess(Phi) v; tests/core/test_objective.py)
 
@@ -57,6 +57,9 @@ class FiniteDifference:
         field_step: The same for ``along``.
         ranks: Processes that share each batch.
 
+    Attributes:
+        default_steps: The two steps as given; ``step`` and ``field_step`` may be set to others.
+
     Raises:
         TypeError: Parameters are neither float32 nor float64: a small displacement would round away.
     """
@@ -76,8 +79,9 @@ class FiniteDifference:
         if (dtype, scheme) not in STEPS:
             raise TypeError(f"finite differences need float32 or float64 parameters, these are {dtype}")
         self.scheme = scheme
-        self.step = STEPS[dtype, scheme][0] if step is None else step
-        self.field_step = STEPS[dtype, scheme][1] if field_step is None else field_step
+        of_dtype = STEPS[dtype, scheme]
+        self.default_steps = (of_dtype[0] if step is None else step, of_dtype[1] if field_step is None else field_step)
+        self.step, self.field_step = self.default_steps
         self.gradient_evaluations = 0.0
         self._origin: Vector = []
         self._displacements: list[Combination] = []

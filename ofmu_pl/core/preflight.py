@@ -1,8 +1,9 @@
 """What an engine cannot differentiate, found before the first step and refused in one sentence.
 
-Facts behind each rule: research/feasibility.md sections 2 and 5. Third derivatives of fused ``nn.LayerNorm`` and
-of BatchNorm in train mode come out wrong by tens of per cent without a word (torch 2.11 to 2.13; 2.15 raises for
-BatchNorm), so a network that holds them is refused, not tried.
+Third derivatives of torch's fused layer norm, fused weight norm and batch normalisation in train mode come out wrong by
+tens of per cent without a word (torch 2.11 to 2.15; 2.15 raises for BatchNorm), and a difference of gradients sees
+kinks that the Hessian does not. So a network that calls such an operator is refused, not tried. What it calls is seen
+in a pass over a sample or two (``core.calls``), since the classes of modules do not tell.
 """
 
 from __future__ import annotations
@@ -11,16 +12,25 @@ from typing import Any
 
 from torch import nn
 
+from ofmu_pl.core.calls import Calls
 from ofmu_pl.errors import UserError
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-_KINKS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh)
-_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_KINKS = (
+    "relu",
+    "relu_",
+    "leaky_relu",
+    "leaky_relu_",
+    "_prelu_kernel",
+    "hardtanh",
+    "hardtanh_",
+    "threshold",
+    "threshold_",
+)
+"""ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too), Threshold."""
 
 
 def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-true", penalised: bool = True) -> None:
-    """Refuse a network or precision that the engine would differentiate wrongly or not at all.
+    """Refuse a network or precision that the engine would differentiate wrongly or not at all, before it has run.
 
     Args:
         network: The network as it will be differentiated, in the mode (train or eval) it will have then.
@@ -42,40 +52,13 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
             "--trainer.precision 32-true, --model.engine autograd (cosine 0.998), or --model.rho_0 0."
         )
     for name, m in network.named_modules():
-        problem = _problem(m, first_order)
+        problem = None if first_order else _no_double_backward(m)
         if problem:
             raise UserError(f"{type(m).__name__} at '{name or 'the root'}' {problem}")
 
 
-def _problem(m: nn.Module, first_order: bool) -> str | None:
-    """What is wrong with one module, as the end of a sentence."""
-    if m.training and ((isinstance(m, _DROPOUTS) and m.p > 0) or _config_dropout(m) > 0):
-        return (
-            "has dropout on, so every gradient would be of another function: put it in eval mode, "
-            "or set its probability to 0 if activation checkpointing needs train mode."
-        )
-    if first_order:
-        if isinstance(m, _KINKS):
-            return (
-                "has kinks, which differences of gradients see and the Hessian does not: "
-                "set --model.engine autograd, or use a smooth activation."
-            )
-        if isinstance(m, _BATCH_NORMS) and m.training:
-            return (
-                "is a BatchNorm in train mode, whose statistics every displaced pass would change: "
-                "put it in eval mode (frozen)."
-            )
-        return None
-    if isinstance(m, nn.LayerNorm):
-        return (
-            "is a fused LayerNorm, whose third derivative torch gets silently wrong: "
-            "set --model.engine finite_difference, or use RMSNorm or GroupNorm."
-        )
-    if (m.training and isinstance(m, _BATCH_NORMS)) or (isinstance(m, _INSTANCE_NORMS) and not m.track_running_stats):
-        return (
-            "normalises by batch statistics, whose third derivative torch gets silently wrong: "
-            "put it in eval mode (frozen), or set --model.engine finite_difference."
-        )
+def _no_double_backward(m: nn.Module) -> str | None:
+    """Why autograd cannot differentiate one module's gradients, as the end of a sentence."""
     if type(m).__name__ == "OptimizedModule":
         return (
             "is compiled, and torch.compile has no double backward: remove the compile, or set "
@@ -95,8 +78,61 @@ def _problem(m: nn.Module, first_order: bool) -> str | None:
     return None
 
 
-def _config_dropout(m: nn.Module) -> float:
-    """The largest dropout probability in a Hugging Face configuration (applied as a function, not as a module)."""
-    config = getattr(m, "config", None)
-    names = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout_prob")
-    return max((float(getattr(config, n, 0.0) or 0.0) for n in names), default=0.0)
+def check_calls(seen: Calls, *, first_order: bool) -> None:
+    """Refuse a network that calls what the engine would differentiate wrongly or not at all.
+
+    Args:
+        seen: What it called in a pass over one or more samples, in the mode (train or eval) that it is trained in.
+        first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
+
+    Raises:
+        UserError: The first thing found, with its remedy.
+    """
+    for where in seen.random.values():
+        raise UserError(
+            f"{where} has dropout on, so every gradient would be of another function: put it in eval mode, "
+            "or set its probability to 0 if activation checkpointing needs train mode."
+        )
+    for where, updates in seen.of_batches.values():
+        if first_order and updates:
+            raise UserError(
+                f"{where} is a BatchNorm in train mode, whose statistics every displaced pass would change: "
+                "put it in eval mode (frozen)."
+            )
+        if not first_order:
+            raise UserError(
+                f"{where} normalises by batch statistics, whose third derivative torch gets silently wrong: "
+                "put it in eval mode (frozen), or set --model.engine finite_difference."
+            )
+    for name, where in seen.differentiated.items():
+        problem = _kink(name) if first_order else _wrong_beyond_gradients(name)
+        if problem:
+            raise UserError(f"{where} {problem}")
+
+
+def _kink(operator: str) -> str | None:
+    if operator not in _KINKS:
+        return None
+    return (
+        "has kinks, which differences of gradients see and the Hessian does not: "
+        "set --model.engine autograd, or use a smooth activation."
+    )
+
+
+def _wrong_beyond_gradients(operator: str) -> str | None:
+    if operator == "native_layer_norm":
+        return (
+            "calls torch's fused LayerNorm, whose third derivative torch gets silently wrong: "
+            "set --model.engine finite_difference, or use RMSNorm or GroupNorm."
+        )
+    if operator == "_weight_norm_interface":
+        return (
+            "calls torch's fused weight norm, whose third derivative torch gets silently wrong: "
+            "set --model.engine finite_difference, or remove the weight norm."
+        )
+    if "flash" in operator or operator.endswith(("_efficient_attention", "_cudnn_attention", "_fused_attention")):
+        return (
+            f"calls the fused attention kernel {operator}, which has no second derivative: "
+            "set --model.network.attention eager, or --model.engine finite_difference."
+        )
+    return None

@@ -16,16 +16,18 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
+from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, trainable
-from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
+from ofmu_pl.core.finite_difference import BF16_STEP, STEPS, FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.penalty import Penalty
-from ofmu_pl.core.preflight import preflight
+from ofmu_pl.core.preflight import check_calls, preflight
+from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.errors import UserError, check_range
 from ofmu_pl.losses import ceiling
@@ -37,6 +39,9 @@ INNER_BETAS = (0.9, 0.99)
 
 AUDITED_SAMPLES = 4
 """Samples a side that the audit differentiates: its cost is about a hundred gradients of them."""
+
+SETTLED_SAMPLES = 4
+"""Samples a side by which the steps of differences are judged."""
 
 
 class OFMU(UnlearningModule):
@@ -55,7 +60,8 @@ class OFMU(UnlearningModule):
         rho_unit: What gamma counts, an outer ``iteration`` (paper) or an ``epoch`` of the forget set.
         rho_rule: ``geometric`` (paper), or ``adaptive``: rho grows only while |grad Phi| stalls.
         engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a fifteenth of
-            the memory, any attention kernel).
+            the memory, any attention kernel). Its steps are checked on 4 samples in the whole iterations 0, 1, 4, 16,
+            64 ..., and sought anew where two of them disagree; what stays noise is left out with a warning.
         scheme: Of finite differences: ``forward`` (28 gradients an outer iteration at T=5) or ``central`` (48).
         similarity_every: Inner steps between two computations of the decorrelation direction (1: the paper; 5 saves
             nearly half of the time at T=5).
@@ -132,6 +138,10 @@ class OFMU(UnlearningModule):
         self.stationarity_tol, self.audited = stationarity_tol, not audit
         self.forget_ceiling = forget_ceiling
         self.engine: Engine | None = None
+        self.examined, self.settles = False, True
+        self.order = 3
+        self._found_steps: tuple[float, float] | None = None
+        self._computes_in: torch.dtype | None = None
         self._evaluations_before = 0.0
 
     @property
@@ -207,20 +217,27 @@ class OFMU(UnlearningModule):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Algorithm 1 up to the outer optimizer's step; the parameters are then theta_in."""
         assert self.engine is not None, "on_train_start has not run"
-        scalars = {}
-        if not self.audited:
-            scalars = self._audit(batch["forget"][0], batch["retain"][0])
-            self.audited = True
+        scalars: dict[str, float] = {}
+        if not self.examined:
+            self._examine(batch["forget"][0])
+            self.examined = True
         # One pair of losses at a time: the terms hold their batches, not graphs.
         losses = [
             (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
         whole = self.trainer.global_step % self.period == 0
+        if whole and self.settles and _is_looked_at(self.trainer.global_step // self.period):
+            scalars |= self._settle(batch["forget"][-1], batch["retain"][-1])
+        if not self.audited:
+            scalars |= self._audit(batch["forget"][0], batch["retain"][0])
+            self.audited = True
+        beta = self.beta if self.order > 1 else 0.0
+        rho = self.penalty.rho * self.higher_order_every if self.order > 2 else 0.0
         steps = ascend(
             self.engine,
             losses[:-1],
             self.inner_lr * self.recovery.step_scale,
-            self.beta if whole else 0.0,
+            beta if whole else 0.0,
             self.norm_floor,
             self.inner_clip,
             self.similarity_every,
@@ -234,8 +251,8 @@ class OFMU(UnlearningModule):
         outer = outer_gradient(
             self.engine,
             *losses[-1],
-            self.penalty.rho * self.higher_order_every,
-            self.beta,
+            rho,
+            beta,
             self.norm_floor,
             self.penalty_clip,
             self.concave_only,
@@ -260,15 +277,60 @@ class OFMU(UnlearningModule):
     def _bend(self, losses: Any) -> Any:
         return ceiling(losses, self.level)
 
+    def _examine(self, batch: Batch) -> None:
+        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""
+        assert self.engine is not None
+        engine, before = self.engine, self.engine.gradient_evaluations
+        seen = calls(self.trained, lambda: engine.expand(self.loss(self._first(batch, 2), self._bend), order=1))
+        engine.gradient_evaluations = before
+        check_calls(seen, first_order=not self.exact)
+        if seen.narrowed and engine.parameters[0].dtype == torch.float64:
+            self._computes_in = torch.float32
+        if isinstance(engine, FiniteDifference):
+            if self._computes_in is not None:
+                engine.default_steps = STEPS[self._computes_in, self.scheme]
+            engine.step, engine.field_step = self._found_steps or engine.default_steps
+
+    def _settle(self, forget: Batch, retain: Batch) -> dict[str, float]:
+        """Give differences steps that agree, and leave out for now what no steps make agree.
+
+        Returns:
+            How far two steps disagree, as scalars to log; none where the engine is exact or has nothing to do.
+        """
+        engine, penalised = self.engine, self.penalty.rho > 0
+        if not isinstance(engine, FiniteDifference) or not (self.beta or penalised):
+            return {}
+        few = [self._first(b, SETTLED_SAMPLES) for b in (forget, retain)]
+        before = engine.gradient_evaluations
+        found = settle(
+            engine, self.loss(few[0], self._bend), self.loss(few[1]), self.beta, self.norm_floor, penalised=penalised
+        )
+        share = len(next(iter(few[0].values()))) / len(next(iter(forget.values())))
+        engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
+        if found.order < self.order:
+            what, remedy = ("the penalty", "rho_0") if found.order == 2 else ("the similarity and the penalty", "beta")
+            by = found.penalty if found.order == 2 else found.decorrelation
+            rank_zero_warn(
+                f"Finite differences leave only noise of {what} here (at best two steps disagree by {by:.0%}), so the "
+                f"run goes on without until they agree: set --model.engine autograd, or --model.{remedy} 0."
+            )
+        self.order, self._found_steps = found.order, (engine.step, engine.field_step)
+        return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
+
+    def _first(self, batch: Batch, samples: int) -> Batch:
+        """The first samples of a batch, at least one a rank."""
+        return {k: v[: max(samples, self.ranks.size)] for k, v in batch.items()}
+
     def _audit(self, forget: Batch, retain: Batch) -> dict[str, float]:
         """Cosine and relative error of the engine's higher-order parts to the other kind of engine's in float32."""
         assert self.engine is not None
-        forget, retain = ({k: v[:AUDITED_SAMPLES] for k, v in b.items()} for b in (forget, retain))
+        forget, retain = (self._first(b, AUDITED_SAMPLES) for b in (forget, retain))
         parameters = trainable(self.trained)
         with self.recipe.differentiable(self.trained):
             reference: Engine
             if self.exact:
-                reference = FiniteDifference(parameters, "central", ranks=self.ranks)
+                steps = STEPS[self._computes_in or parameters[0].dtype, "central"]
+                reference = FiniteDifference(parameters, "central", *steps, ranks=self.ranks)
             else:
                 reference = Autograd(parameters, self.ranks)
             case = self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor
@@ -281,14 +343,25 @@ class OFMU(UnlearningModule):
         return {f"audit/{k}": v for k, v in result.items()}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the penalty schedule's state."""
+        """Add the penalty schedule's state, and the steps of differences."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["ofmu"] = {"penalty": self.penalty.state_dict(), "gradient_evaluations": self.gradient_evaluations}
+        checkpoint["ofmu"] = {
+            "penalty": self.penalty.state_dict(),
+            "gradient_evaluations": self.gradient_evaluations,
+            "differences": {"order": self.order, "steps": self._found_steps},
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the penalty schedule where the checkpoint left it."""
+        """Go on with the penalty schedule and the steps of differences where the checkpoint left them."""
         super().on_load_checkpoint(checkpoint)
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
+        differences = checkpoint["ofmu"]["differences"]
+        self.order, self._found_steps = differences["order"], differences["steps"]
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
         self.audited = True
+
+
+def _is_looked_at(iteration: int) -> bool:
+    """Whether differences are checked in a whole iteration: 0 and the powers of 4."""
+    return iteration == 0 or (iteration.bit_count() == 1 and iteration.bit_length() % 2 == 1)

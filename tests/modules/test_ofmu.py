@@ -1,5 +1,6 @@
 """The module's own logic, without a command line."""
 
+import re
 from itertools import accumulate
 
 import pytest
@@ -9,11 +10,13 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from modules.training import TINY, train, weights
 
 from ofmu_pl.callbacks import GradientBudget
+from ofmu_pl.core.finite_difference import STEPS
 from ofmu_pl.core.inner import ascend
+from ofmu_pl.core.steps import Agreement
 from ofmu_pl.data import Authors
 from ofmu_pl.errors import UserError
 from ofmu_pl.losses import causal_lm_nll, ceiling
-from ofmu_pl.modules import OFMU, FineTune
+from ofmu_pl.modules import OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM
 
 
@@ -86,6 +89,7 @@ def test_between_whole_iterations_are_those_of_first_order(budget, iterations):
             spent.append(module.gradient_evaluations)
 
     module = OFMU(CausalLM(config=TINY), inner_steps=2, engine="finite_difference", higher_order_every=3)
+    module.settles = False
     train(module, steps=50, callbacks=[Watch(), GradientBudget(budget)])
     assert spent == list(accumulate([16, 3, 3, 16, 3, 3, 16]))[:iterations]
 
@@ -149,6 +153,87 @@ def test_finetune_learns():
 def test_bad_arguments(make, words):
     with pytest.raises(UserError, match=words):
         make()
+
+
+LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
+
+
+def test_differences_of_adapters_are_derivatives():
+    """Error 2 and more with steps that follow the adapters' norm; the audit looks with the steps that the run takes."""
+    module = OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, engine="finite_difference", audit=True)
+    logged = train(module, steps=1).logged_metrics
+    assert logged["audit/decorrelation_error"] < 0.05
+    assert logged["audit/penalty_error"] < 0.3
+    assert logged["disagreement/penalty"] < 0.3
+
+
+@pytest.mark.parametrize(
+    ("found", "same_as", "words"),
+    [
+        (Agreement(0.01, 0.9), {"rho_0": 0.0}, "only noise of the penalty here .*90%.*--model.rho_0 0"),
+        (Agreement(2.0, 3.0), {"rho_0": 0.0, "beta": 0.0}, "only noise of the similarity and the penalty .*200%"),
+    ],
+)
+def test_what_is_noise_is_left_out_with_one_warning_also_after_a_resume(
+    found, same_as, words, tmp_path, monkeypatch, recwarn
+):
+    options = {"inner_steps": 1, "engine": "finite_difference", "inner_lr": 0.1}
+    looks = []
+    monkeypatch.setattr("ofmu_pl.modules.ofmu.settle", lambda *_, **__: looks.append(1) or found)
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=3, save_top_k=-1, filename="{step}")
+    train(whole := OFMU(CausalLM(config=TINY), **options), steps=5, callbacks=[keep])
+    assert len(looks) == 3, "in iterations 0, 1 and 4"
+    assert len([w for w in recwarn if re.search(words, str(w.message))]) == 1
+    train(resumed := OFMU(CausalLM(config=TINY), **options), steps=5, ckpt_path=tmp_path / "step=3.ckpt")
+    assert torch.equal(weights(resumed), weights(whole))
+    monkeypatch.setattr("ofmu_pl.modules.ofmu.settle", lambda *_, **__: Agreement(0.0, 0.0))
+    train(without := OFMU(CausalLM(config=TINY), **options | same_as), steps=5)
+    assert torch.equal(weights(without), weights(whole))
+    train(usual := OFMU(CausalLM(config=TINY), **options), steps=5)
+    assert not torch.equal(weights(usual), weights(whole))
+
+
+def test_found_steps_go_on_from_a_checkpoint(tmp_path):
+    """A resumed run does not look again between iterations 1 and 4, and takes the same steps."""
+
+    def make():
+        return OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, inner_lr=0.1, engine="finite_difference")
+
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1, filename="{step}")
+    train(whole := make(), steps=3, callbacks=[keep])
+    assert whole.engine.field_step > whole.engine.default_steps[1]
+    train(resumed := make(), steps=3, ckpt_path=tmp_path / "step=2.ckpt")
+    assert (resumed.engine.step, resumed.engine.field_step) == (whole.engine.step, whole.engine.field_step)
+    assert torch.equal(weights(resumed), weights(whole))
+    assert resumed.gradient_evaluations == whole.gradient_evaluations
+
+
+def test_a_called_layer_norm_is_refused_by_the_exact_engine():
+    """OLMo's own norm is a class of transformers' around ``F.layer_norm``."""
+    olmo = {**TINY, "model_type": "olmo"}
+    with pytest.raises(UserError, match="OlmoLayerNorm at .* calls torch's fused LayerNorm"):
+        train(OFMU(CausalLM(config=olmo)), steps=1)
+    train(OFMU(CausalLM(config=olmo), inner_steps=1, engine="finite_difference", rho_0=0.0), steps=1)
+
+
+def test_steps_in_float64_are_those_of_the_float32_inside():
+    """Transformers' Llama computes norms and softmax in float32, whatever its weights are."""
+    module = OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference", scheme="central", audit=True)
+    logged = train(module, steps=1, precision="64-true").logged_metrics
+    assert next(module.network.parameters()).dtype == torch.float64
+    assert module.engine.default_steps == STEPS[torch.float32, "central"]
+    assert logged["audit/penalty_error"] < 0.3
+
+
+@pytest.mark.parametrize("make", [FineTune, GradDiff])
+def test_every_adapter_moves_under_activation_checkpointing(make):
+    """Reentrant checkpointing would cut the gradients of all that lies behind the frozen embedding."""
+    recipe = CausalLM(config={**TINY, "num_hidden_layers": 3}, lora=LORA, activation_checkpointing=True)
+    module = make(recipe, optimizer=lambda p: torch.optim.SGD(p, lr=1.0))
+    train(module, steps=1)
+    moved = {name: bool(p.abs().max() > 0) for name, p in module.network.named_parameters() if "lora_B" in name}
+    assert len(moved) == 3 * 7
+    assert all(moved.values()), "they start at 0"
 
 
 def test_preflight_runs_before_the_first_step():

@@ -1,0 +1,131 @@
+r"""Steps of differences that are right for the function at hand, found by the agreement of two.
+
+A difference D(h) = (g(theta + h u) - g(theta)) / h is off by ``noise / h + h truncation``: the rounding of gradients
+divided by the step, and what bends within it. How long h may be depends on the function, not on the size of what is
+trained: an adapter's weights, or one matrix, or gains of norms ask for steps of a hundred times the one that suits a
+whole model, relative to their own norms. Two differences tell, without knowing the derivative:
+
+    disagreement(h) = |D(h) - D(4 h)| / |D(4 h)|
+
+is the relative error of D(h) where noise rules, and three times it where truncation does (forward differences); it is
+small only where both are. First for -beta (H_f u_f + H_r u_r), then for Hess(Phi) grad Phi, whose differences are of
+fields that hold the first ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.objective import Phi
+from ofmu_pl.core.vectors import Vector, add_, norm
+
+RATIO = 4.0
+"""Between two steps that are compared."""
+
+GRID = [RATIO**k for k in range(-2, 7)]
+"""Steps that a search tries, in units of the engine's default."""
+
+AGREED = 0.25
+"""Largest disagreement at which the step in use is kept."""
+
+NOISE = 0.5
+"""Disagreement from which on a difference is no derivative."""
+
+
+@dataclass
+class Agreement:
+    """How far differences of two steps disagree, relatively, at the steps that the engine now has.
+
+    Attributes:
+        decorrelation: Of ``-beta (H_f u_f + H_r u_r)``.
+        penalty: Of ``Hess(Phi) grad Phi``; 0 if it was not asked for.
+    """
+
+    decorrelation: float
+    penalty: float
+
+    @property
+    def order(self) -> int:
+        """The highest order of derivatives that differences give here: 1 (gradients), 2 (grad Phi) or 3."""
+        return 1 if self.decorrelation > NOISE else 2 if self.penalty > NOISE else 3
+
+
+def settle(
+    engine: FiniteDifference, forget: Loss, retain: Loss, beta: float, floor: float = 0.0, *, penalised: bool = True
+) -> Agreement:
+    """Keep the engine's steps if they agree with four times theirs, else set those of ``GRID`` that agree best.
+
+    Costs 16 gradients with forward differences where the steps are kept (6 without a penalty), 72 where they are
+    sought: pass a few samples.
+
+    Args:
+        engine: Its ``step`` and ``field_step`` are set.
+        forget: L_f as terms.
+        retain: L_r as terms.
+        beta: Weight of the similarity.
+        floor: Floor of the norms inside the similarity.
+        penalised: Whether Hess(Phi) grad Phi is needed.
+    """
+
+    def decorrelation(step: float) -> Vector:
+        engine.step = step
+        return phi.decorrelation()
+
+    def field() -> Vector:
+        return Phi(engine, forget, retain, beta, floor).gradient()
+
+    def penalty(step: float) -> Vector:
+        engine.field_step = step
+        return engine.along(field, v, base=v)
+
+    first, second = engine.step, engine.field_step
+    here = Agreement(0.0, 0.0)
+    phi = Phi(engine, forget, retain, beta, floor)
+    if beta:
+        here.decorrelation = _disagreement(decorrelation, first)
+        engine.step = first
+    if penalised and here.decorrelation <= AGREED:
+        v = phi.gradient()
+        here.penalty = _disagreement(penalty, second)
+    if max(here.decorrelation, here.penalty) > AGREED:
+        if beta:
+            engine.step, here.decorrelation = _best(decorrelation, engine.default_steps[0])
+        if penalised:
+            v = phi.gradient()
+            second, here.penalty = _best(penalty, engine.default_steps[1])
+    engine.field_step = second
+    return here
+
+
+def _disagreement(difference: Callable[[float], Vector], step: float) -> float:
+    return _distance(difference(step), difference(RATIO * step))
+
+
+def _best(difference: Callable[[float], Vector], default: float) -> tuple[float, float]:
+    """The step between the two neighbours on the grid that agree best, and how far those disagree."""
+    steps = [default * factor for factor in GRID]
+    near = difference(steps[0])
+    found = (default, math.inf)
+    for step, further in pairwise(steps):
+        far = difference(further)
+        distance = _distance(near, far)
+        if distance < found[1]:
+            found = (math.sqrt(step * further), distance)
+        near = far
+    return found
+
+
+def _distance(x: Vector, y: Vector) -> float:
+    """``|x - y| / |y|``, overwriting ``x``; infinite where it is no number."""
+    size = norm(y)
+    add_(x, [(-1.0, y)])
+    distance = norm(x)
+    if distance == 0.0:
+        return 0.0
+    ratio = distance / size if size else math.inf
+    return ratio if math.isfinite(ratio) else math.inf
