@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from ofmu_pl.core.derivatives import Loss
@@ -60,7 +61,7 @@ def settle(
 ) -> Agreement:
     """Keep the engine's steps if they agree with four times theirs, else set those of ``GRID`` that agree best.
 
-    Costs 16 gradients with forward differences where the steps are kept (6 without a penalty), 72 where they are
+    Costs 16 gradients with forward differences where the steps are kept (6 without a penalty), 74 where they are
     sought: pass a few samples.
 
     Args:
@@ -71,33 +72,34 @@ def settle(
         floor: Floor of the norms inside the similarity.
         penalised: Whether Hess(Phi) grad Phi is needed.
     """
+    pair = partial(Phi, engine, forget, retain, beta, floor)
 
-    def decorrelation(step: float) -> Vector:
+    def decorrelation(phi: Phi, step: float) -> Vector:
         engine.step = step
         return phi.decorrelation()
 
-    def field() -> Vector:
-        return Phi(engine, forget, retain, beta, floor).gradient()
-
-    def penalty(step: float) -> Vector:
+    def penalty(v: Vector, step: float) -> Vector:
         engine.field_step = step
-        return engine.along(field, v, base=v)
+        return engine.along(lambda: pair().gradient(), v, base=v)
 
     first, second = engine.step, engine.field_step
     here = Agreement(0.0, 0.0)
-    phi = Phi(engine, forget, retain, beta, floor)
+    phi = pair()
     if beta:
-        here.decorrelation = _disagreement(decorrelation, first)
+        here.decorrelation = _disagreement(partial(decorrelation, phi), first)
         engine.step = first
     if penalised and here.decorrelation <= AGREED:
         v = phi.gradient()
-        here.penalty = _disagreement(penalty, second)
+        del phi  # memory peaks in the next line
+        here.penalty = _disagreement(partial(penalty, v), second)
     if max(here.decorrelation, here.penalty) > AGREED:
+        phi = pair()
         if beta:
-            engine.step, here.decorrelation = _best(decorrelation, engine.default_steps[0])
+            engine.step, here.decorrelation = _best(partial(decorrelation, phi), engine.default_steps[0])
         if penalised:
             v = phi.gradient()
-            second, here.penalty = _best(penalty, engine.default_steps[1])
+            del phi
+            second, here.penalty = _best(partial(penalty, v), engine.default_steps[1])
     engine.field_step = second
     return here
 

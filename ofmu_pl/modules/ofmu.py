@@ -355,7 +355,7 @@ class OFMU(UnlearningModule):
         """Go on with the penalty schedule and the steps of differences where the checkpoint left them."""
         super().on_load_checkpoint(checkpoint)
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
-        differences = checkpoint["ofmu"]["differences"]
+        differences = checkpoint["ofmu"].get("differences", {"order": 3, "steps": None})  # older ones have none
         self.order, self._found_steps = differences["order"], differences["steps"]
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent

@@ -47,6 +47,15 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     assert metrics == read(fit("--evaluation.reference", str(retrained), command="validate"))["metrics"]
 
 
+def test_a_reference_is_scored_in_the_number_format_of_the_run(validate, models):
+    retrained = ["--evaluation.reference", str(models / "retrained/latest/hf")]
+    single, double = validate(*retrained), validate(*retrained, "--trainer.precision", "64-true")
+    assert read(double, "reference.json")["evaluation"]["dtype"] == read(double)["provenance"]["dtype"] == "float64"
+    assert read(double)["metrics"]["forget_quality"]["value"] == pytest.approx(
+        read(single)["metrics"]["forget_quality"]["value"], rel=1e-3
+    )
+
+
 def test_a_quick_look_at_some_rows(validate, models, capsys):
     retrained = ["--evaluation.reference", str(models / "retrained/latest/hf")]
     whole, quick = validate(*retrained), validate(*retrained, "--evaluation.rows", "3")
