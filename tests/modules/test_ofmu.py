@@ -161,7 +161,7 @@ LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
 def test_differences_of_adapters_are_derivatives():
     """Error 2 and more with steps that follow the adapters' norm; the audit looks with the steps that the run takes."""
     module = OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, engine="finite_difference", audit=True)
-    logged = train(module, steps=1).logged_metrics
+    logged = train(module, steps=1).callback_metrics
     assert logged["audit/decorrelation_error"] < 0.05
     assert logged["audit/penalty_error"] < 0.3
     assert logged["disagreement/penalty"] < 0.3
@@ -219,7 +219,7 @@ def test_a_called_layer_norm_is_refused_by_the_exact_engine():
 def test_steps_in_float64_are_those_of_the_float32_inside():
     """Transformers' Llama computes norms and softmax in float32, whatever its weights are."""
     module = OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference", scheme="central", audit=True)
-    logged = train(module, steps=1, precision="64-true").logged_metrics
+    logged = train(module, steps=1, precision="64-true").callback_metrics
     assert next(module.network.parameters()).dtype == torch.float64
     assert module.engine.default_steps == STEPS[torch.float32, "central"]
     assert logged["audit/penalty_error"] < 0.3
