@@ -222,7 +222,7 @@ def test_steps_in_float64_are_those_of_the_float32_inside():
     logged = train(module, steps=1, precision="64-true").callback_metrics
     assert next(module.network.parameters()).dtype == torch.float64
     assert module.engine.default_steps == STEPS[torch.float32, "central"]
-    assert logged["audit/penalty_error"] < 0.3
+    assert logged["audit/penalty_error"] < 0.03, "0.1 with float64's steps, and 642 by forward differences"
 
 
 @pytest.mark.parametrize("make", [FineTune, GradDiff])
