@@ -8,6 +8,7 @@ from typing import Any
 from lightning.pytorch.cli import LightningArgumentParser
 
 from ofmu_pl.cli_errors import OptionError, explain
+from ofmu_pl.cli_yaml import load_yaml  # noqa: F401  takes the place of the parsers' own
 
 
 class Parser(LightningArgumentParser):
