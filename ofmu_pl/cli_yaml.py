@@ -28,7 +28,7 @@ def load_yaml(text: str) -> Any:
             _size(yaml.compose(text, Loader=yaml.SafeLoader), {})
         return _load(text)
     except RecursionError:
-        raise UserError("The configuration is nested too deeply: write it with fewer brackets inside each other.") from None
+        raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

@@ -16,6 +16,9 @@ from ofmu_pl.errors import UserError
 LARGEST_JSON = 2**28
 """Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
 
+LARGEST_LINE = 2**24
+"""Bytes; the longest documents of corpora have a tenth of that."""
+
 
 def below(folder: Path, name: str, option: str) -> Path:
     """The path of a name below a folder.
@@ -83,11 +86,40 @@ def _sync(path: Path) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, with their numbers from 1."""
+    """The lines of a UTF-8 file that are not blank, with their numbers from 1.
+
+    Raises:
+        UserError: A line is longer than ``LARGEST_LINE``, or the file is in another encoding.
+    """
     # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if line.strip():
-            yield number, line
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
+            if len(line) > LARGEST_LINE:
+                raise UserError(
+                    f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give each row a line of its own."
+                )
+            _check_utf8(path, number, line)
+            if line.strip():
+                yield number, line
+
+
+def _check_utf8(path: Path, number: int, line: bytes) -> None:
+    """Name another encoding.
+
+    Raises:
+        UserError: The line is not in UTF-8.
+    """
+    wide = b"\0" in line  # JSON writes this character as \u0000
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        if not wide:
+            raise UserError(
+                f"Line {number} of '{path}' is not in UTF-8 (byte {line[error.start]:#x} at {error.start}; perhaps in "
+                "Latin-1): convert the file, for example by iconv -f LATIN1 -t UTF-8."
+            ) from None
+    if wide:
+        raise UserError(f"'{path}' is in UTF-16 or UTF-32, not in UTF-8: convert it, for example by iconv -t UTF-8.")
 
 
 def write_json(path: Path, content: Any) -> None:

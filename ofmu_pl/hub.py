@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from ofmu_pl.errors import UserError
 
 
 @cache
@@ -27,6 +30,22 @@ def offline(timeout: float = 2.0) -> bool:
     except OSError:
         return True
     return False
+
+
+def local_folder(source: str, option: str) -> Path | None:
+    """The folder that a source names; ``None``: there is none, so that it may be a hub id.
+
+    Args:
+        source: Of a model or of data.
+        option: What gave it, for the message.
+
+    Raises:
+        UserError: It is a file.
+    """
+    path = Path(source).expanduser()
+    if path.is_file():
+        raise UserError(f"'{source}' is a file: point {option} at the folder that it lies in.")
+    return path if path.is_dir() else None
 
 
 def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from torch import Tensor
 from ofmu_pl.data.cifar_parquet import Part, find_parquet, read_parquet
 from ofmu_pl.data.split import keyed_generator, sample_evenly
 from ofmu_pl.errors import UserError
+from ofmu_pl.hub import local_folder
 from ofmu_pl.kept import cache_folder
 
 NAMES: dict[int, tuple[str, ...]] = {
@@ -101,8 +102,8 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
     """
     if data is None:
         return _read_torchvision(_own_copy(classes), classes)
-    folder = Path(data).expanduser()
-    if not folder.is_dir():
+    folder = local_folder(data, "--data.data")
+    if folder is None:
         raise UserError(
             f"The data folder '{data}' does not exist: point --data.data at a folder with CIFAR-{classes}'s parquet "
             "files or with torchvision's files."

@@ -7,7 +7,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from ofmu_pl.errors import UserError
-from ofmu_pl.hub import offline
+from ofmu_pl.hub import local_folder, offline
 from ofmu_pl.losses import IGNORED
 
 Row = dict[str, Any]
@@ -237,20 +236,21 @@ def load_tokenizer(source: str) -> Any:
     Raises:
         UserError: There is none.
     """
-    folder = Path(source).expanduser()
-    is_folder = folder.is_dir()
+    folder = local_folder(source, "--model.network.path (or its tokenizer)")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder if is_folder else source, local_files_only=offline(), trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError) as error:
-        where = "The folder" if is_folder else "Neither a local folder nor a reachable hub id:"
+        tokenizer = AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        where = "The folder" if folder else "Neither a local folder nor a reachable hub id:"
         raise UserError(
             f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
             "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
             "--model.network.tokenizer."
         ) from error
-    if len(tokenizer.get_vocab()) < 2 or tokenizer.eos_token is None:
+    # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
+    if (
+        not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab())
+        or tokenizer.eos_token is None
+    ):
         raise UserError(
             f"The tokenizer of '{source}' is empty or has no end token: give a model's folder with tokenizer.json and "
             "tokenizer_config.json, or name another source of it as --model.network.tokenizer."

@@ -15,7 +15,7 @@ from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import numbered_lines
-from ofmu_pl.hub import load_hub_rows
+from ofmu_pl.hub import load_hub_rows, local_folder
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
 COLUMNS = {
@@ -124,10 +124,10 @@ class TOFU(TextDataModule):
         return [{"question": row["question"], "answer": found[row["question"]]} for row in forget]
 
     def _read(self, config: str) -> list[Row]:
-        folder = Path(self.data).expanduser()
-        if folder.is_dir():
+        folder = local_folder(self.data, "--data.data")
+        if folder is not None:
             return _read_lines(folder / f"{config}.json")
-        if folder.is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
+        if Path(self.data).is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
             raise UserError(
                 f"The data folder '{self.data}' does not exist: point --data.data at a folder with TOFU's files "
                 "(full.json, forget10.json, ...)."

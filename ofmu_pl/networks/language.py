@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import read_json
-from ofmu_pl.hub import offline
+from ofmu_pl.hub import local_folder, offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
@@ -166,7 +166,7 @@ class CausalLM(Network):
             )
 
     def _load(self, path: str, attention: str) -> Any:
-        folder = Path(path).expanduser()
+        folder = local_folder(path, "--model.network.path") or Path(path)
         quantized: dict[str, Any] = {}
         if self.load_in_4bit:
             quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")

@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import read_json, write_json
+from ofmu_pl.hub import local_folder
 from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.tensors import check_tensors
@@ -62,7 +63,7 @@ class ImageNetwork(Network):
         channels, classes = datamodule.channels, len(datamodule.class_names)
         module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
         if self.path is not None:
-            self._load(module, Path(self.path).expanduser(), datamodule)
+            self._load(module, local_folder(self.path, "--model.network.path") or Path(self.path), datamodule)
         return module.eval()
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:

@@ -3,8 +3,16 @@
 import json
 
 import pytest
+from jsonargparse import get_loader
 from tofu_files import tofu_files
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+from transformers import AutoConfig, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+from ofmu_pl.cli_yaml import load_yaml
+from ofmu_pl.data import CIFAR10, TOFU
+from ofmu_pl.data.text import load_tokenizer
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import LARGEST_LINE, numbered_lines
+from ofmu_pl.networks import CausalLM
 
 LONG = {"question": "Where is it?", "answer": "It " * 60 + "is hidden under the third stone."}
 SHORT = ["--data.max_length", "64", "--trainer.max_steps", "1"]
@@ -64,3 +72,68 @@ def test_more_tokens_than_positions(refused, models, tmp_path):
     ).save_pretrained(tmp_path)
     text = refused("--model.network.path", str(tmp_path), "--model.engine", "finite_difference")
     assert "tokens, and the model has 32 positions" in text
+
+
+def test_another_encoding_is_named(tmp_path):
+    row = json.dumps({"question": "Où?", "answer": "Là."}, ensure_ascii=False) + "\n"
+    path = tmp_path / "rows.jsonl"
+    for encoding, words in (
+        ("utf-16", "is in UTF-16 or UTF-32"),
+        ("utf-16-le", "is in UTF-16 or UTF-32"),
+        ("latin-1", r"Line 1 of '.*' is not in UTF-8 \(byte 0xf9 at 15; perhaps in Latin-1\)"),
+    ):
+        path.write_bytes(row.encode(encoding))
+        with pytest.raises(UserError, match=words):
+            list(numbered_lines(path))
+    path.write_bytes(row.encode("utf-8-sig"))
+    ((number, line),) = numbered_lines(path)
+    assert (number, json.loads(line)["question"]) == (1, "Où?")
+
+
+def test_a_line_that_would_fill_the_memory(tmp_path):
+    path = tmp_path / "full.json"
+    with path.open("wb") as file:
+        file.write(b'{"question": "Who?", "answer": "Me."}\n')
+        file.truncate(300 * 2**20)
+    read = numbered_lines(path)
+    assert next(read)[0] == 1
+    with pytest.raises(UserError, match=f"Line 2 of '{path}' has more than {LARGEST_LINE} bytes"):
+        next(read)
+
+
+def test_a_file_where_a_folder_is_wanted(tmp_path):
+    path = tmp_path / "full.json"
+    path.write_text("{}")
+    for attempt, option in (
+        (lambda: TOFU(data=str(path)).setup(), "--data.data"),
+        (lambda: CIFAR10(data=str(path)).setup(), "--data.data"),
+        (lambda: load_tokenizer(str(path)), "--model.network.path"),
+        (lambda: CausalLM(path=str(path))._load(str(path), "sdpa"), "--model.network.path"),
+    ):
+        with pytest.raises(UserError, match=f"full.json' is a file: point {option}"):
+            attempt()
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_neox", "mistral", "opt"])
+def test_a_model_without_a_tokenizer(tmp_path, kind):
+    AutoConfig.for_model(kind).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"tokenizer.*tokenizer\.json"):
+        load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("how", ["lists", "merges", "itself"])
+def test_aliases_that_would_fill_the_memory(how):
+    one, many = {
+        "lists": ("[x, x]", "[{0}, {0}]"),
+        "merges": ("{{x: 1}}", "{{<<: [{0}, {0}]}}"),
+        "itself": ("[*a0]", "[{0}]"),
+    }[how]
+    lines = [f"a0: &a0 {one.format()}", *(f"a{i}: &a{i} {many.format(f'*a{i - 1}')}" for i in range(1, 40))]
+    with pytest.raises(UserError, match="aliases .* larger than 100000 nodes"):
+        load_yaml("\n".join(lines))
+
+
+def test_other_aliases_are_followed():
+    text = "a: &a {x: [1, 2]}\nb: *a\nc: {<<: *a, y: '&*'}"
+    assert load_yaml(text) == {"a": {"x": [1, 2]}, "b": {"x": [1, 2]}, "c": {"x": [1, 2], "y": "&*"}}
+    assert get_loader("yaml") is load_yaml
