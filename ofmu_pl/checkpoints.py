@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import replacing
@@ -24,6 +24,9 @@ LAST = "last"
 
 SETTINGS = "settings"
 """Key of a checkpoint under which the run's ``settings`` stand."""
+
+ENDED = "ended"
+"""Key under which stands, if the run stopped by itself there, the ``length`` that it was asked for."""
 
 _MAY_DIFFER = {
     "model.init_args.micro_batch_size",  # the same result
@@ -56,6 +59,20 @@ def settings(resolved: dict[str, Any]) -> dict[str, str]:
     return {k: v for k, v in _flat(decides) if k not in _MAY_DIFFER}
 
 
+def length(resolved: dict[str, Any]) -> str:
+    """What of a resolved configuration decides when a run stops, as JSON (with ``settings``, which may stop it too)."""
+    names = ("max_steps", "max_epochs", "min_steps", "min_epochs", "max_time", "callbacks")
+    trainer = resolved.get("trainer") or {}
+    return json.dumps({name: trainer.get(name) for name in names}, sort_keys=True, default=str)
+
+
+def progress(path: Path | None, resolved: dict[str, Any]) -> tuple[int, bool]:
+    """The iterations done at a checkpoint (``None``: none), and whether none is left to the run that begins there."""
+    header = _header(path) if path else {}
+    step, most = int(header.get("global_step", 0)), int(resolved["trainer"]["max_steps"])
+    return step, 0 <= most <= step or header.get(ENDED) == length(resolved)
+
+
 def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(x, dict) and x:
         for key, value in x.items():
@@ -78,7 +95,7 @@ def require_sound(path: Path) -> None:
         )
 
 
-def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) -> str | None:
+def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) -> Path | None:
     """The checkpoint that a run goes on from.
 
     Args:
@@ -94,14 +111,13 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
     """
     if words == LAST:
         path = newest(method_folder)
-        rank_zero_info(f"Going on from '{path}'." if path else f"No checkpoint in '{method_folder}' yet: a new run.")
         if path is None:
             return None
     else:
         path = Path(words)
     then = _header(path).get(SETTINGS)
     if now is None or then is None or then == now:
-        return str(path)
+        return path
     differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
     told = "; ".join(f"{k} was {then.get(k, 'not set')}, is {now.get(k, 'not set')}" for k in differing[:3])
     more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
@@ -112,14 +128,8 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
 
 
 def newest(method_folder: Path) -> Path | None:
-    """The newest sound checkpoint of a method's runs, ``None`` if there is none; broken ones are passed over.
-
-    Half-written files that a killed run left in their folders are removed.
-    """
-    folders = list(method_folder.glob("version_*/checkpoints"))
-    for rest in (p for f in folders for p in f.glob(".*.partial")):
-        rest.unlink(missing_ok=True)
-    found = [(p.lstat().st_mtime_ns, p) for f in folders for p in f.glob("*.ckpt")]
+    """The newest sound checkpoint of a method's runs, ``None`` if there is none; broken ones are passed over."""
+    found = [(p.lstat().st_mtime_ns, p) for p in method_folder.glob("version_*/checkpoints/*.ckpt")]
     for _, path in sorted(found, reverse=True):
         problem = _problem(path)
         if problem is None:

@@ -10,6 +10,9 @@ import errno
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -20,21 +23,23 @@ import torch
 from jsonargparse import auto_cli
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import ModelParallelStrategy
+from lightning.pytorch.utilities import rank_zero_info
 
 import ofmu_pl.callbacks
 import ofmu_pl.data
 import ofmu_pl.modules
 import ofmu_pl.networks  # noqa: F401  makes the short class names known
 from ofmu_pl import __version__
+from ofmu_pl.callbacks.ended import Ended
 from ofmu_pl.callbacks.evaluation import Evaluation
 from ofmu_pl.callbacks.export import ModelExport
 from ofmu_pl.callbacks.image_evaluation import RETRAIN, ImageEvaluation
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.callbacks.resumable import Resumable
-from ofmu_pl.checkpoints import LAST, WholeFiles, require_sound, resumed_from, settings
+from ofmu_pl.checkpoints import LAST, WholeFiles, length, require_sound, settings
 from ofmu_pl.cli_errors import refused
 from ofmu_pl.cli_parser import Parser
 from ofmu_pl.cli_purge import purge
@@ -42,11 +47,12 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
-from ofmu_pl.files import below, replacing
+from ofmu_pl.files import below
 from ofmu_pl.interrupts import orderly
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.report import report
+from ofmu_pl.run_folders import Start, begun, choose, discard, number, point_latest
 from ofmu_pl.trust import check_classes, restrict_imports
 
 COMMANDS = {
@@ -101,17 +107,64 @@ class UnlearningCLI(LightningCLI):
         except (ValueError, TypeError, MisconfigurationException) as error:
             raise refused(error) from error
 
-    def fit(self, **kwargs: Any) -> None:
-        """The trainer's, which unpickles nothing but tensors and plain values."""
-        self.trainer.fit(**kwargs, weights_only=True)
+    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
+        with self._begun(ckpt_path) as start:
+            if start.done:
+                if self.trainer.is_global_zero:
+                    sys.stdout.write(f"finished: see {start.folder}\n")
+                return
+            if ckpt_path:
+                told = f"Going on from '{start.checkpoint}'." if start.checkpoint else "No checkpoint yet: a new run."
+                rank_zero_info(told)
+            self._train_originals()
+            if start.ended:
+                self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
+            self.trainer.fit(ckpt_path=start.checkpoint, **kwargs, weights_only=True)
+            if start.folder is not None:
+                point_latest(start.folder)
 
     def validate(self, **kwargs: Any) -> None:
-        """The trainer's, likewise."""
-        self.trainer.validate(**kwargs, weights_only=True)
+        """Measure a model, or a checkpoint, in a folder of its own."""
+        self._measure(self.trainer.validate, **kwargs)
 
     def test(self, **kwargs: Any) -> None:
-        """The trainer's, likewise."""
-        self.trainer.test(**kwargs, weights_only=True)
+        """The same."""
+        self._measure(self.trainer.test, **kwargs)
+
+    def _measure(self, run: Callable[..., Any], ckpt_path: str | None = None, **kwargs: Any) -> None:
+        with self._begun(ckpt_path) as start:
+            self._train_originals()
+            run(ckpt_path=start.checkpoint, **kwargs, weights_only=True)
+
+    @contextmanager
+    def _begun(self, words: str | None) -> Iterator[Start]:
+        """Where the command begins, its folder held and logged to meanwhile, and removed if nothing came of it."""
+        folder, command = self.method_folder, str(self.subcommand)
+        resolved = self.config[command].as_dict()
+        if command == "fit":
+            self.config[command]["ckpt_path"] = None  # the saved configuration is that of a whole run
+        if not self._logs_here:
+            yield replace(choose(folder, command, words, resolved), folder=None, done=False)
+            return
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, SaveConfigCallback):
+                callback.overwrite = True
+        if not self.trainer.is_global_zero:  # the others write nothing, and are told the folder by rank 0
+            self.trainer.logger = TensorBoardLogger(folder.parent, name=folder.name, default_hp_metric=False)
+            yield choose(folder, command, words, resolved)
+            return
+        with begun(folder, command, words, resolved) as start:
+            if start.folder is not None and not start.done:
+                self.trainer.logger = TensorBoardLogger(
+                    folder.parent, name=folder.name, version=number(start.folder), default_hp_metric=False
+                )
+            try:
+                yield start
+            except BaseException:
+                if start.new and start.folder is not None and self.trainer.global_step <= start.step:
+                    discard(start.folder)
+                raise
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
@@ -122,6 +175,7 @@ class UnlearningCLI(LightningCLI):
         parser.add_argument(
             "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
         )
+        parser.add_lightning_class_args(ModelExport, "export")  # before the evaluation, which writes results.json last
         parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
         parser.add_argument(
             "--original",
@@ -129,7 +183,6 @@ class UnlearningCLI(LightningCLI):
             default=None,
             help="How image classifiers are trained from scratch, where no path is given; null: not at all.",
         )
-        parser.add_lightning_class_args(ModelExport, "export")
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
             {
@@ -139,6 +192,7 @@ class UnlearningCLI(LightningCLI):
                 "checkpoint.mode": "max",
                 "checkpoint.save_top_k": 2,
                 "checkpoint.every_n_train_steps": 10,
+                "checkpoint.enable_version_counter": False,  # an iteration made again has the same weights
             }
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
@@ -146,19 +200,25 @@ class UnlearningCLI(LightningCLI):
             parser.link_arguments("model", f"data.init_args.{target}", compute_fn=source, apply_on="instantiate")
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The trainer, logging to ``logs/<benchmark>/<method>/version_N`` unless a logger was configured."""
+        """The trainer; its logger follows when the command has a folder."""
         trainer_config = self._get(self.config_init, "trainer", default={})
         check_devices(trainer_config)
-        folder = self.method_folder
-        if trainer_config.get("logger") in (None, True) and not trainer_config.get("fast_dev_run"):
-            kwargs["logger"] = TensorBoardLogger(folder.parent, name=folder.name, default_hp_metric=False)
+        if self._logs_here:
+            kwargs["logger"] = False
         kwargs["plugins"] = [*(trainer_config.get("plugins") or []), WholeFiles()]
         if self.subcommand == "fit":
             kwargs["limit_val_batches"] = 0  # the evaluation callback measures
             bar = [IterationProgressBar()] if trainer_config.get("enable_progress_bar") is not False else []
             # First, so that a checkpoint of its own is written before anything else looks at the iteration.
-            kwargs["callbacks"] = [Resumable(self.settings), *(trainer_config.get("callbacks") or []), *bar]
+            resumable = Resumable(self.settings, length(self.config[self.subcommand].as_dict()))
+            kwargs["callbacks"] = [resumable, *(trainer_config.get("callbacks") or []), *bar]
         return super().instantiate_trainer(**kwargs)
+
+    @property
+    def _logs_here(self) -> bool:
+        """Whether to log to ``logs/<benchmark>/<method>/version_N``: unless a logger was configured."""
+        config = self._get(self.config_init, "trainer", default={})
+        return config.get("logger") in (None, True) and not config.get("fast_dev_run")
 
     @property
     def method_folder(self) -> Path:
@@ -171,15 +231,6 @@ class UnlearningCLI(LightningCLI):
     def settings(self) -> dict[str, str]:
         """What a run that goes on must have in common with the one before."""
         return settings(self.config[self.subcommand].as_dict())
-
-    def before_fit(self) -> None:
-        """Verify what the run goes on from, and train what the configuration leaves out."""
-        chosen = self.config_init[self.subcommand]
-        if chosen.get("ckpt_path"):
-            chosen["ckpt_path"] = resumed_from(
-                chosen["ckpt_path"], self.method_folder, self.settings if self.subcommand == "fit" else None
-            )
-        self._train_originals()
 
     def _train_originals(self) -> None:
         """The model that must forget, and the retrained one, where there are none."""
@@ -208,16 +259,6 @@ class UnlearningCLI(LightningCLI):
                 callback.source = str(train(split="retain"))
         if recipe.path is None:
             recipe.path = str(train(split="full"))
-
-    before_validate = before_test = before_fit
-
-    def after_fit(self) -> None:
-        """Point ``latest`` at the finished run."""
-        log_dir = self.trainer.log_dir
-        if log_dir is None or not self.trainer.is_global_zero or self.trainer.interrupted:
-            return
-        with replacing(Path(log_dir).parent / "latest") as temporary:
-            temporary.symlink_to(Path(log_dir).name)
 
 
 def check_trainer(trainer: Any) -> None:
@@ -259,6 +300,7 @@ _NOISE = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
     r"LightningCLI's args parameter is intended to run from within Python",  # main looks at the first word
     r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
+    r"Checkpoint directory .* exists and is not empty",  # a run goes on in its own folder
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
 """Beginnings of warnings that a user can do nothing about, each with its reason."""

@@ -17,10 +17,9 @@ class PlanCLI(UnlearningCLI):
         """The planner."""
         return Planner(self._get(self.config, "trainer", default={}))
 
-    def before_fit(self) -> None:
-        """Nothing is trained first."""
-
-    after_fit = before_fit
+    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """The planner's: nothing is trained first, and no folder is made."""
+        self.trainer.fit(**kwargs)
 
 
 class Planner:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ofmu_pl.errors import UserError
 
@@ -74,6 +77,34 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary)
         else:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[IO[str]]:
+    """Hold a file's lock, which the system frees when the process ends, however it ends.
+
+    Where the disk knows no locks (some network disks), a warning is all that there is.
+
+    Args:
+        path: The file, made if it is not there; it stays.
+        wait: Until another process frees it.
+
+    Raises:
+        BlockingIOError: Another process holds it, and ``wait`` is off.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            warnings.warn(
+                f"'{path.parent}' lies on a disk without file locks, so nothing keeps two processes out of one folder: "
+                "do not start the same run twice at once.",
+                stacklevel=2,
+            )
+        yield file
 
 
 def _sync(path: Path) -> None:

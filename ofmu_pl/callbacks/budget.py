@@ -21,8 +21,9 @@ class GradientBudget(pl.Callback):
         self._spent = self._dearest = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Begin to count (a resumed run has spent something already)."""
+        """Begin to count; a resumed run has spent something already, perhaps all that it may."""
         self._spent = float(pl_module.gradient_evaluations)
+        self._stop_if_spent(trainer)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Stop if one more iteration, as dear as the dearest before, would not fit.
@@ -37,5 +38,16 @@ class GradientBudget(pl.Callback):
                 f"{self.gradients:.0f}: give a larger one."
             )
         self._dearest, self._spent = max(self._dearest, spent - self._spent), spent
-        if spent + self._dearest > self.gradients:
+        self._stop_if_spent(trainer)
+
+    def state_dict(self) -> dict[str, float]:
+        """What the dearest iteration took."""
+        return {"dearest": self._dearest}
+
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
+        """Take it back."""
+        self._dearest = state_dict["dearest"]
+
+    def _stop_if_spent(self, trainer: pl.Trainer) -> None:
+        if self._spent + self._dearest > self.gradients:
             trainer.should_stop = True

@@ -10,7 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from ofmu_pl.checkpoints import SETTINGS, check_room
+from ofmu_pl.checkpoints import ENDED, SETTINGS, check_room
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.interrupts import Interrupted, end, kill, listening
 
@@ -25,17 +25,20 @@ class Resumable(pl.Callback):
 
     Args:
         settings: Kept in every checkpoint (``checkpoints.settings``).
+        length: Kept in one where the run has stopped by itself (``checkpoints.length``).
     """
 
-    def __init__(self, settings: dict[str, str]) -> None:
-        self.settings = settings
+    def __init__(self, settings: dict[str, str], length: str) -> None:
+        self.settings, self.length = settings, length
         self._asked = 0
         self._patient = self._iterated = False
         self._listening = ExitStack()
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict) -> None:
-        """Add the settings."""
+        """Add the settings, and whether the run has stopped by itself."""
         checkpoint[SETTINGS] = self.settings
+        if trainer.should_stop:
+            checkpoint[ENDED] = self.length
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Refuse a disk that is too small.

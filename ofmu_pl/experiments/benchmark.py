@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +17,7 @@ from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
 from ofmu_pl.experiments.search import chosen
 from ofmu_pl.experiments.specs import Experiment, check
-from ofmu_pl.files import below
+from ofmu_pl.files import below, locked
 from ofmu_pl.report import report
 
 
@@ -193,10 +192,9 @@ def by_seed(places: list[Place]) -> list[Place]:
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Two at work on one folder would run everything twice; the system frees the lock of one that was killed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(folder / ".lock"))
         except BlockingIOError:
             raise UserError(f"Another benchmark is at work in '{folder}': wait for it, or end it.") from None
         yield

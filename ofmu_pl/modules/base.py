@@ -165,9 +165,10 @@ class UnlearningModule(pl.LightningModule, ABC):
         """Say what is about to be compared: two methods are comparable under the same data, batch and steps."""
         parameters = list(self.trained.parameters())
         counts = [sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), parameters)]
-        steps = self.trainer.max_steps if self.trainer.max_steps >= 0 else "unlimited"
+        most = self.trainer.max_steps
+        each = f"{most} iterations, each" if most >= 0 else "each iteration"
         rank_zero_info(
-            f"{type(self).__name__}: {steps} iterations, each with {self.pairs} batch(es) of {self._data.batch_size} "
+            f"{type(self).__name__}: {each} with {self.pairs} batch(es) of {self._data.batch_size} "
             f"of {', '.join(self.streams)}; {counts[0]:.2f} of {counts[1]:.2f} M parameters trained."
         )
 

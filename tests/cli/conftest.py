@@ -28,6 +28,12 @@ NETWORK = (
 )
 
 
+def lasting(results):
+    """What of ``results.json`` does not depend on when and where a run was made."""
+    facts = {k: v for k, v in results["provenance"].items() if k != "git"}
+    return results | {"cost": results["cost"]["gradient_evaluations"], "provenance": facts}
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     """Folder of a run of FineTune on the full split (target) and one on the retain split (retrained)."""

@@ -9,8 +9,8 @@ import time
 
 import pytest
 import torch
-from cli.conftest import TINY
-from cli.process import run
+from cli.conftest import TINY, lasting
+from cli.process import EVALUATION, run
 
 from ofmu_pl.checkpoints import newest
 
@@ -29,10 +29,10 @@ def start(models, folder):
     config = folder / "ofmu.yaml"
     config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=24))
 
-    def process(logs):
+    def process(logs, hold=None):
         words = ["fit", "--config", str(config), "--logs", str(folder / logs), "--ckpt_path", "last"]
         words += ["--model.network.path", str(models / "target/latest/hf"), "--evaluation.max_new_tokens", "1"]
-        process = CONTEXT.Process(target=run, args=(words, folder / f"{logs}.txt"))
+        process = CONTEXT.Process(target=run, args=(words, folder / f"{logs}.txt", hold))
         process.start()
         return process
 
@@ -43,15 +43,12 @@ def start(models, folder):
 
 @pytest.fixture(scope="module")
 def whole(start, folder):
-    """The last checkpoint of a run that nobody disturbed, its seconds, and those to its first checkpoint."""
-    process, began = start("whole"), time.monotonic()
-    wait_for(lambda: steps(folder / "whole") > 0)
-    to_first = time.monotonic() - began
-    process.join(120)
-    return state(folder / "whole", 24), time.monotonic() - began, to_first
+    """The last checkpoint of a run that nobody disturbed."""
+    start("whole").join(300)
+    return state(folder / "whole", 24)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.001)
@@ -60,6 +57,11 @@ def wait_for(condition, seconds=60):
 
 def partial(folder):
     return lambda: any(folder.glob("authors/ofmu/version_*/checkpoints/.*.partial"))
+
+
+def holds(folder, process):
+    """Whether a process has got to where it holds a run's folder."""
+    return any(f'"process": {process.pid},' in p.read_text() for p in folder.glob("authors/ofmu/version_*/.lock"))
 
 
 def steps(folder):
@@ -78,33 +80,64 @@ def assert_same(a, b):
     assert all(torch.equal(x, moments[1][i][k]) for i, s in moments[0].items() for k, x in s.items())
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_at_random_moments(start, whole, folder, times):
-    expected, duration, to_first = whole
-    killed, name, draw = 0, f"killed-{times}", random.Random(times)
-    logs = folder / name
-    while killed < times:
-        process = start(name)
-        if killed % 3 == 2:  # while a checkpoint is being written
+TRAINING, CHECKPOINT = "training", "step=24.ckpt"
+END = ["hf", EVALUATION, "samples.jsonl", "results.json", "latest"]
+"""Export, evaluation and writing: each start gets to where it is held without training anything again."""
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [TRAINING, TRAINING, CHECKPOINT, "hf", EVALUATION, "results.json"],
+        pytest.param([TRAINING] * 8 + [CHECKPOINT] * 2 + END * 2, marks=pytest.mark.slow, id="twenty"),
+    ],
+)
+def test_killed_at_every_stage(start, whole, folder, kills):
+    name, draw = f"killed-{len(kills)}", random.Random(len(kills))
+    logs, held = folder / name, folder / f"{name}.txt.held"
+    for number, stage in enumerate(kills):
+        done = steps(logs)
+        process = start(name, None if stage == TRAINING else stage)
+        if stage != TRAINING:
+            wait_for(lambda alive=process.is_alive: held.exists() or not alive())
+            held.unlink()
+        elif number % 3 == 2:  # while a checkpoint is being written
             wait_for(lambda alive=process.is_alive: partial(logs)() or not alive())
-        else:  # from before the first iteration of this process to a few later
-            process.join(draw.uniform(0.3, 1.0) * to_first + draw.uniform(0, 0.1) * (duration - to_first))
-        if not process.is_alive():
-            break
+        else:  # from before the first iteration of this process to one or two later
+            wanted = done + draw.randint(0, 1)
+            wait_for(lambda p=process, n=wanted: (holds(logs, p) and steps(logs) >= n) or not p.is_alive())
+            time.sleep(draw.uniform(0, 0.1))
+        assert process.is_alive(), "the run ended before it was killed often enough"
         process.kill()
         process.join()
-        killed += 1
-    assert killed == times, "the run ended before it was killed often enough"
     last = start(name)
-    last.join(120)
+    last.join(300)
     assert last.exitcode == 0, (folder / f"{name}.txt").read_text()[-2000:]
-    assert_same(state(logs, 24), expected)
+    assert_same(state(logs, 24), whole)
+    method = logs / "authors/ofmu"
+    assert sorted(p.name for p in method.iterdir()) == [".lock", "latest", "version_0"]
+    results = [json.loads((f / "authors/ofmu/latest/results.json").read_text()) for f in (logs, folder / "whole")]
+    assert lasting(results[0]) == lasting(results[1])
     for path in logs.rglob("*.ckpt"):
         assert torch.load(path, weights_only=True)["global_step"] == int(path.stem.split("=")[1])
     for path in logs.rglob("*.json"):
         json.loads(path.read_text())
     assert not partial(logs)()
+
+
+def test_a_second_start_leaves_the_first_one_and_its_half_written_checkpoint_alone(start, folder):
+    first = start("twice", CHECKPOINT)
+    wait_for((folder / "twice.txt.held").exists)
+    second = start("twice")
+    second.join(300)
+    assert first.is_alive()
+    assert second.exitcode == 1
+    said = (folder / "twice.txt").read_text()
+    assert f"(process {first.pid} on " in said.split("ofmu_pl: error: A run is at work in ")[1]
+    assert "Traceback" not in said
+    assert partial(folder / "twice")()
+    first.kill()
 
 
 def test_sigterm_writes_a_checkpoint_and_exits(start, whole, folder):
@@ -120,7 +153,7 @@ def test_sigterm_writes_a_checkpoint_and_exits(start, whole, folder):
     again = start("asked")
     again.join(120)
     assert again.exitcode == 0
-    assert_same(state(logs, 24), whole[0])
+    assert_same(state(logs, 24), whole)
 
 
 @pytest.fixture
@@ -168,7 +201,6 @@ def test_a_checkpoint_that_is_not_sound(resume, change, said):
 
 def test_last_passes_over_what_is_not_sound(resume):
     checkpoints = resume.folder / "checkpoints"
-    (checkpoints / ".step=3.ckpt.123.partial").write_bytes(b"half")
     shutil.copy(checkpoints / "step=2.ckpt", checkpoints / "step=3.ckpt")
     truncate(checkpoints / "step=3.ckpt")
     with pytest.warns(UserWarning, match=r"step=3.ckpt' is truncated .* passed over"):

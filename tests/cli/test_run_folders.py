@@ -1,0 +1,214 @@
+"""A run is one folder: interrupted anywhere it goes on there, finished it is left alone, and nobody else gets in."""
+
+import errno
+import json
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+import yaml
+from cli.conftest import lasting
+
+from ofmu_pl.files import locked
+from ofmu_pl.run_folders import begun
+
+LAST = ["--ckpt_path", "last"]
+RESOLVED = {"trainer": {"max_steps": 4}, "export": {"folder": None}}
+
+
+def read(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def names(run):
+    return sorted(p.name for p in run.parent.iterdir() if not p.name.startswith("."))
+
+
+@pytest.fixture
+def refused(fit, capsys):
+    """Runs ``fit`` that must fail; returns its sentence."""
+
+    def attempt(*options, **more):
+        with pytest.raises(SystemExit) as stop:
+            fit(*options, **more)
+        assert stop.value.code == 1
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
+        return line
+
+    return attempt
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "logs/authors/ofmu"
+
+
+@pytest.mark.parametrize("how", ["last", "a checkpoint", "no checkpoint is left", "fewer iterations"])
+def test_the_line_again_on_a_finished_run(fit, capsys, how):
+    run = fit(*LAST, "--trainer.max_steps", "2")
+    before = {p: p.stat().st_mtime_ns for p in run.rglob("*")}
+    if how == "no checkpoint is left":
+        for path in (run / "checkpoints").iterdir():
+            path.unlink()
+            del before[path]
+        del before[run / "checkpoints"]
+    words = ["--ckpt_path", str(run / "checkpoints/step=2.ckpt")] if how == "a checkpoint" else LAST
+    capsys.readouterr()
+    fit(*words, "--trainer.max_steps", "1" if how == "fewer iterations" else "2")
+    assert capsys.readouterr().out == f"finished: see {run}\n"
+    assert names(run) == ["latest", "version_0"]
+    assert all(p.stat().st_mtime_ns == t for p, t in before.items())
+
+
+def test_more_iterations_of_a_finished_run_are_another_run(fit):
+    first = fit(*LAST, "--trainer.max_steps", "2")
+    second = fit(*LAST, "--trainer.max_steps", "3")
+    assert (first.name, second.name) == ("version_0", "version_1")
+    assert read(first)["provenance"]["steps"] == 2
+    assert read(second)["provenance"]["steps"] == 3
+    assert (first.parent / "latest").resolve() == second
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device", "disk")
+
+
+def full_at(step, then):
+    """A disk that is full from an iteration on."""
+    return lambda checkpoint, path: (full if checkpoint["global_step"] == step else then)(checkpoint, path)
+
+
+STAGES = {
+    "the last checkpoint": ("ofmu_pl.checkpoints.torch.save", full_at(2, torch.save)),
+    "the export": ("ofmu_pl.callbacks.export.save_model", full),
+    "the evaluation": ("ofmu_pl.callbacks.text_evaluation.cached_scores", full),
+    "its files": ("ofmu_pl.callbacks.text_evaluation.write_samples", full),
+    "the results": ("ofmu_pl.callbacks.evaluation.write_json", full),
+}
+
+
+def test_a_disk_that_is_full_at_every_stage_of_the_end(fit, refused, folder, monkeypatch, tmp_path):
+    options = ["--trainer.max_steps", "2", "--evaluation.every_n_steps", "1"]
+    expected = lasting(read(shutil.move(fit(*options), tmp_path / "undisturbed")))
+    (folder / "latest").unlink()
+    run = folder / "version_0"
+    for stage, (name, broken) in STAGES.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(name, broken)
+            assert "The disk is full" in refused(*LAST, *options), stage
+        assert names(run) == ["version_0"], "no folder more, and latest names those with results only"
+        assert not (run / "results.json").exists()
+        if stage == "the evaluation":
+            assert (run / "hf/model.safetensors").is_file(), "the results are what is written last"
+    assert fit(*LAST, *options) == run
+    assert names(run) == ["latest", "version_0"]
+    assert lasting(read(run)) == expected
+
+
+def test_a_model_that_was_not_exported_is(fit):
+    run = fit("--trainer.max_steps", "1", "--export.folder", "null")
+    expected = lasting(read(run))
+    assert fit(*LAST, "--trainer.max_steps", "1") == run
+    assert (run / "hf/model.safetensors").is_file()
+    assert lasting(read(run)) == expected
+
+
+def test_no_iteration_at_all(fit, capsys):
+    run = fit(*LAST, "--trainer.max_steps", "0")
+    results = read(run)
+    assert results["provenance"]["steps"] == 0
+    assert results["metrics"]["forget_Q_A_Prob"]["value"] == results["before"]["forget_Q_A_Prob"]["value"]
+    assert (run / "hf").is_dir()
+    capsys.readouterr()
+    fit(*LAST, "--trainer.max_steps", "0")
+    assert capsys.readouterr().out == f"finished: see {run}\n"
+
+
+BUDGET = {"trainer": {"callbacks": [{"class_path": "GradientBudget", "init_args": {"gradients": 2 * 12 + 10}}]}}
+
+
+@pytest.mark.parametrize("why", ["stationary", "budget"])
+def test_a_run_that_stopped_by_itself_is_not_trained_further(fit, refused, monkeypatch, tmp_path, why, capsys):
+    (tmp_path / "budget.yaml").write_text(yaml.safe_dump(BUDGET))
+    options = ["--model.stationarity_tol", "1e6"] if why == "stationary" else ["-c", str(tmp_path / "budget.yaml")]
+    with monkeypatch.context() as patch:
+        patch.setattr("ofmu_pl.callbacks.export.save_model", full)
+        refused(*LAST, *options)
+    run = fit(*LAST, *options)
+    assert read(run)["provenance"]["steps"] == 1
+    capsys.readouterr()
+    assert fit(*LAST, *options) == run
+    assert capsys.readouterr().out == f"finished: see {run}\n"
+
+
+def test_the_saved_configuration_is_that_of_a_whole_run(fit):
+    run = fit(*LAST, "--trainer.max_steps", "1")
+    assert yaml.safe_load((run / "config.yaml").read_text())["ckpt_path"] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--evaluation.reference", "no/such/folder"],
+        ["--evaluation.rows", "0"],
+        ["--model.network.path", "no/such/model"],
+    ],
+)
+def test_a_run_that_fails_at_the_start_leaves_no_folder(refused, folder, options):
+    refused(*options)
+    assert not list(folder.glob("version_*"))
+
+
+def test_a_refused_disk_leaves_no_folder_but_an_iteration_its_curves(fit, refused, folder, monkeypatch):
+    usage = shutil.disk_usage("/")
+    with monkeypatch.context() as patch:
+        patch.setattr("ofmu_pl.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
+        refused()
+    assert not list(folder.glob("version_*"))
+    monkeypatch.setattr("ofmu_pl.callbacks.text_evaluation.TextEvaluation.interim_metrics", full)
+    refused("--evaluation.every_n_steps", "1", "--checkpoint.every_n_train_steps", "10")
+    assert list((folder / "version_0").glob("events.*"))
+
+
+def test_a_run_at_work_is_left_alone(fit, refused, folder):
+    run = fit("--trainer.max_steps", "1", "--export.folder", "null")
+    half = run / "checkpoints/.step=2.ckpt.123.partial"
+    half.write_bytes(b"half")
+    options = ["--trainer.max_steps", "1"]
+    with locked(run / ".lock") as file:
+        for words in (LAST, ["--ckpt_path", str(run / "checkpoints/step=1.ckpt")]):
+            assert f"A run is at work in '{run}' (process " in refused(*words, *options)
+        assert half.exists()
+        measured = fit(*LAST, command="validate")
+        assert measured.name == "version_1"
+        assert half.exists()
+        assert fit(*options).name == "version_2"
+    assert file.closed
+    assert fit("--ckpt_path", str(run / "checkpoints/step=1.ckpt"), *options).name == "version_2"
+    assert not half.exists()
+    assert (run / "hf").is_dir()
+
+
+def test_what_was_killed_before_its_first_checkpoint_is_begun_again_in_its_folder(folder):
+    folder.mkdir(parents=True)
+    places = []
+    for _ in range(2):
+        with begun(folder, "fit", "last", RESOLVED) as start:
+            (start.folder / "config.yaml").write_text("{}")
+            places.append(start.folder)
+    with begun(folder, "fit", None, RESOLVED) as start:
+        places.append(start.folder)
+    assert [p.name for p in places] == ["version_0", "version_0", "version_1"]
+
+
+def test_folders_are_never_shared(folder):
+    def one(_):
+        with begun(folder, "fit", None, RESOLVED) as start:
+            barrier.wait(20)  # all of them are held at once
+            return start.folder
+
+    barrier = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(one, range(8)))) == 8
