@@ -111,8 +111,10 @@ class UnlearningCLI(LightningCLI):
         """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
         with self._begun(ckpt_path) as start:
             if start.done:
-                if self.trainer.is_global_zero:
+                if self.trainer.is_global_zero and start.folder is not None:
                     sys.stdout.write(f"finished: see {start.folder}\n")
+                    if ckpt_path == LAST:  # the process may have been killed before it did so
+                        point_latest(start.folder)
                 return
             if ckpt_path:
                 told = f"Going on from '{start.checkpoint}'." if start.checkpoint else "No checkpoint yet: a new run."

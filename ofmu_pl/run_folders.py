@@ -98,8 +98,9 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: dict[s
                 assert start.folder is not None
                 _refuse_a_second(start.folder)
                 _write_holder(held.enter_context(locked(start.folder / LOCK)), command)
-                for rest in start.folder.glob("checkpoints/.*.partial"):  # of a process that was killed
-                    rest.unlink(missing_ok=True)
+                for rests in (method_folder.glob(".latest.*.partial"), start.folder.rglob(".*.partial")):
+                    for rest in list(rests):  # of a process that was killed
+                        shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink(missing_ok=True)
         yield start
 
 
@@ -124,7 +125,7 @@ def discard(folder: Path) -> None:
 def point_latest(folder: Path) -> None:
     """Let ``latest`` name a run's folder, which must hold results."""
     if (folder / RESULTS).is_file():
-        with replacing(folder.parent / "latest") as temporary:
+        with locked(folder.parent / LOCK, wait=True), replacing(folder.parent / "latest") as temporary:
             temporary.symlink_to(folder.name)
 
 
