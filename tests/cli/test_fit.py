@@ -1,13 +1,15 @@
 """From the command line to the files of a run."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
 import yaml
 from cli.conftest import ROOT
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import AutoModelForCausalLM
+from torch.optim.lr_scheduler import OneCycleLR
+from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
 
 from ofmu_pl.cli import main
 
@@ -172,3 +174,32 @@ def test_every_shipped_config_parses(path, capsys):
         assert printed["model"]["class_path"].startswith("ofmu_pl.modules.")
     else:
         assert all(e["methods"] for e in printed["experiments"].values())
+
+
+def test_the_recipe_of_open_unlearning_is_theirs(capsys):
+    """locuslab/open-unlearning d3d7cf9: trainer/finetune.yaml, experiment/unlearn/tofu/default.yaml, tofu_unlearn.sh."""
+    files = ("tofu.yaml", "methods/recipe_open_unlearning.yaml", "methods/npo.yaml")
+    with pytest.raises(SystemExit):
+        main(["fit", *(f"--config={ROOT / 'configs' / name}" for name in files), "--print_config"])
+    found = yaml.safe_load(capsys.readouterr().out)
+    optimizer, scheduler = (found["model"]["init_args"][name] for name in ("optimizer", "scheduler"))
+    assert optimizer["class_path"] == "torch.optim.AdamW"
+    wanted = {"lr": 1e-5, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01, "amsgrad": False}
+    assert {key: optimizer["init_args"][key] for key in wanted} == wanted
+    assert found["model"]["init_args"]["gradient_clip"] == 1.0  # max_grad_norm of Hugging Face's Trainer
+    rows, devices, per_device, accumulated, epochs = 400, 2, 4, 4, 10
+    steps = -(-rows // (devices * per_device)) // accumulated * epochs
+    assert found["data"]["init_args"]["batch_size"] == devices * per_device * accumulated
+    assert found["trainer"]["max_steps"] == steps == 120
+    assert found["trainer"]["accumulate_grad_batches"] == 1
+    rates = []
+    theirs = partial(get_linear_schedule_with_warmup, num_warmup_steps=12, num_training_steps=steps)
+    for make in (partial(OneCycleLR, **scheduler["init_args"]), theirs):
+        ours = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=optimizer["init_args"]["lr"])
+        schedule = make(ours)
+        rates.append([])
+        for _ in range(steps):
+            rates[-1].append(ours.param_groups[0]["lr"])
+            ours.step()
+            schedule.step()
+    assert rates[0] == pytest.approx(rates[1], rel=1e-9, abs=1e-15)

@@ -42,7 +42,11 @@ CASES = {  # configuration, RoPE as version 4 has it, first version that knows t
     ),
     "llama-2": ({"model_type": "llama", **SHAPE}, {"rope_theta": 10000.0, "rope_scaling": None}, "4.45.1"),
     "mistral": ({"model_type": "mistral", **GROUPED, "rope_parameters": rope("default")}, PLAIN, "4.45.1"),
-    "qwen2": ({"model_type": "qwen2", **SHAPE, "rope_parameters": rope("default")}, PLAIN, "4.45.1"),
+    "qwen2": (
+        {"model_type": "qwen2", **SHAPE, "num_key_value_heads": 1, "rope_parameters": rope("default")},
+        PLAIN,
+        "4.45.1",
+    ),
     "qwen3": ({"model_type": "qwen3", **GROUPED, "rope_parameters": rope("default")}, PLAIN, "4.51.3"),
     "gemma2": ({"model_type": "gemma2", **GROUPED, "rope_parameters": rope("default")}, PLAIN, "4.45.1"),
     "gemma3": (
