@@ -177,7 +177,7 @@ def test_every_shipped_config_parses(path, capsys):
 
 
 def test_the_recipe_of_open_unlearning_is_theirs(capsys):
-    """locuslab/open-unlearning d3d7cf9: trainer/finetune.yaml, experiment/unlearn/tofu/default.yaml, tofu_unlearn.sh."""
+    """locuslab/open-unlearning d3d7cf9: trainer/finetune.yaml, experiment/unlearn/tofu/default.yaml and its script."""
     files = ("tofu.yaml", "methods/recipe_open_unlearning.yaml", "methods/npo.yaml")
     with pytest.raises(SystemExit):
         main(["fit", *(f"--config={ROOT / 'configs' / name}" for name in files), "--print_config"])
