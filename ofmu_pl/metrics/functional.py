@@ -7,6 +7,7 @@ nats, since exp(-23) = 1e-10. The default adds nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -140,6 +141,21 @@ def forget_quality(log_ratio: Array, reference_log_ratio: Array) -> tuple[float,
         return float("nan"), float("nan")
     result = stats.ks_2samp(log_ratio, reference_log_ratio)
     return float(result.pvalue), float(result.statistic)
+
+
+def forget_quality_distance(p: float, n: int) -> float:
+    """The distance D that gives forget quality p between n and n items: what another program's total stands for.
+
+    D is a multiple of 1 / n, and p falls as it grows, so that the inverse is found by bisection (of D = 0 and 1 / n,
+    which both give 1, the first).
+
+    Args:
+        p: Of the two-sample Kolmogorov-Smirnov test.
+        n: Items of each side.
+    """
+    items = np.arange(n)
+    steps = bisect_left(items, -p * (1 + 1e-6), key=lambda k: -stats.ks_2samp(items, items + k - 0.5 * (k > 0)).pvalue)
+    return steps / n
 
 
 def harmonic_mean(parts: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import below, read_json
+from ofmu_pl.metrics.functional import forget_quality_distance
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 
@@ -222,17 +223,20 @@ def _read(path: Path, problems: list[str]) -> Any:
 
 
 def _foreign(path: Path, problems: list[str]) -> tuple[str, tuple[str, dict[str, float]]] | None:
-    """A row by its folder's name: totals of ``TOFU_SUMMARY.json``, or of ``TOFU_EVAL.json``."""
-    for name in ("TOFU_SUMMARY.json", "TOFU_EVAL.json"):
-        if not (path / name).is_file():
-            continue
-        content = _read(path / name, problems)
+    """A row by its folder's name: totals of ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, and D, which neither has."""
+    values: dict[str, float] = {}
+    for name in ("TOFU_EVAL.json", "TOFU_SUMMARY.json"):
+        content = _read(path / name, problems) if (path / name).is_file() else None
         if not isinstance(content, dict):
             continue
         totals = {k: number(v.get("agg_value") if isinstance(v, dict) else v) for k, v in content.items()}
-        values = {k: v for k, v in totals.items() if v is not None}
-        if values:
-            return path.resolve().name, ("open_unlearning", values)
+        values |= {k: v for k, v in totals.items() if v is not None}
+        ratios = content.get("forget_truth_ratio")
+        items = ratios.get("value_by_index") if isinstance(ratios, dict) else None
+        if items and "forget_quality" in values:
+            values["forget_quality_D"] = forget_quality_distance(values["forget_quality"], len(items))
+    if values:
+        return path.resolve().name, ("open_unlearning", values)
     problems.append(
         f"The foreign folder '{path}' has no readable TOFU_SUMMARY.json or TOFU_EVAL.json of open-unlearning: left out."
     )

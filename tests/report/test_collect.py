@@ -8,6 +8,7 @@ import os
 
 import pytest
 from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table, write
+from scipy.stats import ks_2samp
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.report.claims import claims
@@ -254,7 +255,16 @@ def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared
     found = collect(bench.folder, [theirs, only_eval, tmp_path / "nowhere"])
     text, pictures = found.experiments
     summary = json.loads((theirs / "TOFU_SUMMARY.json").read_text())
-    assert text.foreign["full"] == ("open_unlearning", summary)
+    log, goal = (
+        json.loads((theirs.parent / name / "TOFU_EVAL.json").read_text())["forget_truth_ratio"]["value_by_index"]
+        for name in ("full", "retain90")
+    )
+    items = [[entry["score"] for entry in side.values()] for side in (log, goal)]
+    definition, values = text.foreign["full"]
+    assert definition == "open_unlearning"
+    assert values.items() >= summary.items()
+    assert values["retain_Q_A_Prob"] == pytest.approx(0.84201, abs=1e-5)
+    assert values["forget_quality_D"] == pytest.approx(ks_2samp(*items).statistic, abs=1e-12) == 0.415
     assert text.foreign["only_eval"] == ("open_unlearning", {"model_utility": 0.25})
     assert pictures.foreign == {}
     assert [p for p in found.problems if "nowhere" in p and "left out" in p]
