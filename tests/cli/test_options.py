@@ -58,5 +58,4 @@ def test_notes_that_are_cited_exist():
     pattern = re.compile(r"[\w./-]*\w\.md\b")
     texts = sources().items()
     named = {(path.name, name) for path, text in texts if path.suffix != ".md" for name in pattern.findall(text)}
-    rewritten = {"finite_difference.py", "preflight.py"}  # for the time being
-    assert {entry for entry in named if entry[0] not in rewritten and not (ROOT / entry[1]).is_file()} == set()
+    assert {entry for entry in named if not (ROOT / entry[1]).is_file()} == set()
