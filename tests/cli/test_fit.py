@@ -47,7 +47,7 @@ def test_everything_is_there(run):
 
 def test_results(run):
     results = json.loads((run / "results.json").read_text())
-    assert set(results) == {*"definition metrics before reference history curves provenance cost".split()}
+    assert set(results) == {*"definition metrics before reference history curves data provenance cost".split()}
     for name in ("forget_Q_A_Prob", "forget_quality", "model_utility", "forget_truth_ratio"):
         for metrics in (results["metrics"], results["before"], results["reference"]["metrics"]):
             assert set(metrics[name]) == {"value", "n", "higher_is_better", "target", "definition", "interval"}
