@@ -138,8 +138,16 @@ def newest(method_folder: Path) -> Path | None:
     return None
 
 
+def moments_bytes(optimizer: Any) -> float:
+    """What an optimizer's state will take, bytes: two tensors a parameter of Adam's kin, one of momentum, else none."""
+    defaults = optimizer.defaults
+    tensors = 2 + bool(defaults.get("amsgrad")) if "betas" in defaults else bool(defaults.get("momentum"))
+    sizes = (p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"])
+    return float(tensors * sum(sizes))
+
+
 def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: float) -> None:
-    """Refuse a run whose files will not fit the disk.
+    """Refuse a run whose files will not fit the disk; checkpoints that it has already are part of them.
 
     Args:
         folder: Where they go.
@@ -151,7 +159,10 @@ def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: f
         UserError: They take more than is free.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wanted, free = (kept + 1) * checkpoint_bytes + export_bytes, shutil.disk_usage(folder).free
+    checkpoints = (folder / "checkpoints").rglob("*")
+    there = sum(p.stat().st_size for p in checkpoints if p.is_file() and not p.is_symlink())
+    wanted = max((kept + 1) * checkpoint_bytes - there, 0) + export_bytes
+    free = shutil.disk_usage(folder).free
     if wanted > free:
         raise UserError(
             f"The run will write about {wanted / 1e9:.3g} GB and '{folder}' has {free / 1e9:.3g} GB free: free some "

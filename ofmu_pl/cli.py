@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -330,9 +329,10 @@ def main(args: list[str] | None = None) -> None:
     except (UserError, DivergedError) as error:
         _fail(str(error))
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            place = f"of '{error.filename}' " if error.filename else ""
             _fail(
-                f"The disk is full ({error.filename or os.getcwd()}): free some space, then go on with --ckpt_path "
+                f"The disk {place}is full: free some space, then go on with --ckpt_path "
                 "last; the checkpoints in the run's folder are whole."
             )
         if error.errno not in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):

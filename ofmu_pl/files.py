@@ -7,6 +7,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ofmu_pl.errors import UserError
+
+_NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
+"""How torch and safetensors say that a file could not be written to its end."""
 
 LARGEST_JSON = 2**28
 """Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
@@ -60,6 +64,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path``, file or folder, that takes its place if the block succeeds.
 
     What it holds is on the disk before the name points at it, so a power cut leaves the old content or the new.
+
+    Raises:
+        OSError: It cannot be written; the error names ``path``, also where a library says in words of its own that the
+            disk takes no more.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -72,6 +80,13 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(path)
         os.replace(temporary, path)
         _sync(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    except Exception as error:
+        if _NO_ROOM.search(str(error)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
     finally:
         if temporary.is_dir() and not temporary.is_symlink():
             shutil.rmtree(temporary)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from ofmu_pl.checkpoints import ENDED, SETTINGS, check_room
-from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.checkpoints import ENDED, SETTINGS, check_room, moments_bytes
 from ofmu_pl.interrupts import Interrupted, end, kill, listening
 
 
@@ -49,8 +49,9 @@ class Resumable(pl.Callback):
         log_dir, keeper = trainer.log_dir, _keeper(trainer)
         if log_dir is None or keeper is None or keeper.save_top_k == 0 or not trainer.is_global_zero:
             return
-        weights = 4.0 * sum(p.numel() for p in pl_module.network.parameters())
-        moments = 8.0 * sum(p.numel() for p in trainable(pl_module.network))  # of Adam, in float32
+        held = chain(pl_module.network.parameters(), pl_module.network.buffers())
+        weights = float(sum(x.numel() * x.element_size() for x in held))
+        moments = sum(map(moments_bytes, trainer.optimizers))
         check_room(Path(log_dir), weights + moments, max(keeper.save_top_k, 1), weights)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

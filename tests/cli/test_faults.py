@@ -3,16 +3,21 @@
 import json
 import multiprocessing
 import random
+import resource
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from cli.conftest import TINY, lasting
 from cli.process import EVALUATION, run
+from safetensors.torch import save_file
 
-from ofmu_pl.checkpoints import newest
+from ofmu_pl.checkpoints import check_room, newest
+from ofmu_pl.errors import UserError
+from ofmu_pl.files import replacing
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["cli.process"])  # so that a process starts in a moment
@@ -229,3 +234,48 @@ def test_a_folder_that_cannot_be_written(fit, tmp_path, capsys):
         fit("--logs", str(tmp_path / "file/logs"))
     assert stop.value.code == 1
     assert "cannot be written (Not a directory): give another folder with --logs" in capsys.readouterr().err
+
+
+def test_the_room_that_is_asked_for_is_what_a_checkpoint_takes(fit, monkeypatch):
+    asked = []
+    monkeypatch.setattr("ofmu_pl.callbacks.resumable.check_room", lambda *sizes: asked.append(sizes))
+    options = ["--model.engine", "finite_difference", "--model.inner_optimizer", "adam", "--trainer.max_steps", "1"]
+    run = fit(*options)
+    ((folder, checkpoint, kept, export),) = asked
+    content = torch.load(run / "checkpoints/step=1.ckpt", weights_only=True)
+    moments = [x for s in content["optimizer_states"] for m in s["state"].values() for x in m.values() if x.dim()]
+    weights = list({x.data_ptr(): x for x in content["state_dict"].values()}.values())  # tied ones are stored once
+    assert len(moments) == 4 * len(weights)
+    size = lambda tensors: sum(x.numel() * x.element_size() for x in tensors)  # noqa: E731
+    assert checkpoint == pytest.approx(size([*weights, *moments]), rel=0.01)
+    assert (folder, kept) == (run, 2)
+    assert export == pytest.approx(size(weights), rel=0.01)
+
+
+def test_checkpoints_that_are_there_need_no_room(tmp_path, monkeypatch):
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr("ofmu_pl.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=1500))
+    (tmp_path / "checkpoints").mkdir()
+    for step in (1, 2):
+        (tmp_path / f"checkpoints/step={step}.ckpt").write_bytes(bytes(1000))
+    check_room(tmp_path, 1000, 2, 400)
+    with pytest.raises(UserError, match="free some space"):
+        check_room(tmp_path, 1000, 2, 600)
+
+
+def test_a_disk_that_is_full_while_a_checkpoint_is_written(fit, capsys):
+    """torch's writer and safetensors' have words of their own for that; a limit on files stands for the disk's."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(SystemExit) as stop:
+            fit()
+        assert stop.value.code == 1
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if "ofmu_pl: error: " in line]
+        assert "The disk of '" in line
+        assert "step=1.ckpt' is full: free some space, then go on with --ckpt_path last" in line
+        with pytest.raises(OSError, match="No space left") as full, replacing(Path("/tmp") / "weights") as temporary:
+            save_file({"a": torch.zeros(100_000)}, temporary)
+        assert full.value.filename == "/tmp/weights"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
