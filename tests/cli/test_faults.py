@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -263,7 +262,7 @@ def test_checkpoints_that_are_there_need_no_room(tmp_path, monkeypatch):
         check_room(tmp_path, 1000, 2, 600)
 
 
-def test_a_disk_that_is_full_while_a_checkpoint_is_written(fit, capsys):
+def test_a_disk_that_is_full_while_a_checkpoint_is_written(fit, tmp_path, capsys):
     """torch's writer and safetensors' have words of their own for that; a limit on files stands for the disk's."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
@@ -274,8 +273,8 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(fit, capsys):
         (line,) = [line for line in capsys.readouterr().err.splitlines() if "ofmu_pl: error: " in line]
         assert "The disk of '" in line
         assert "step=1.ckpt' is full: free some space, then go on with --ckpt_path last" in line
-        with pytest.raises(OSError, match="No space left") as full, replacing(Path("/tmp") / "weights") as temporary:
+        with pytest.raises(OSError, match="No space left") as full, replacing(tmp_path / "weights") as temporary:
             save_file({"a": torch.zeros(100_000)}, temporary)
-        assert full.value.filename == "/tmp/weights"
+        assert full.value.filename == str(tmp_path / "weights")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
