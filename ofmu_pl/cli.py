@@ -42,6 +42,7 @@ from ofmu_pl.checkpoints import LAST, WholeFiles, length, require_sound, setting
 from ofmu_pl.cli_errors import refused
 from ofmu_pl.cli_parser import Parser
 from ofmu_pl.cli_purge import purge
+from ofmu_pl.cli_yaml import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
 from ofmu_pl.experiments.benchmark import benchmark
@@ -276,6 +277,11 @@ def check_trainer(trainer: Any) -> None:
             "An iteration is one optimizer step already, so --trainer.accumulate_grad_batches does nothing: set a "
             "larger --data.batch_size, and --model.micro_batch_size where memory is short."
         )
+    if trainer["logger"] is False:
+        raise UserError(
+            "--trainer.logger false leaves the run without a folder for its results: leave it out, and say with --logs "
+            "where results go."
+        )
     for option in ("gradient_clip_val", "gradient_clip_algorithm"):
         if trainer[option] is not None:
             raise UserError(f"--trainer.{option} does nothing here: set --model.gradient_clip, a norm, instead.")
@@ -346,7 +352,11 @@ def _run(words: list[str]) -> None:
     command, *options = words or ["--help"]
     if command not in COMMANDS:
         _general(command)
-    elif command == "report":
+    try:
+        check_files(options)
+    except UserError as error:
+        _fail(str(error), 2)
+    if command == "report":
         _report(options)
     elif command == "purge":
         purge(options)

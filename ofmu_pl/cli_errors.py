@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from jsonargparse import ArgumentError
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from yaml import MarkedYAMLError
 
 from ofmu_pl.callbacks.evaluation import Evaluation
 from ofmu_pl.data.base import PairedDataModule
@@ -134,9 +133,6 @@ def explain(message: str, error: BaseException | None, options: Iterable[str]) -
             kinds, deeper = "", None
         elif cls := re.match(r"Problem with given class_path '[\w.]*?(\w+)'|.*class_path='[\w.]*?(\w+)'", text):
             owner = cls[1] or cls[2]
-        elif isinstance(cause, MarkedYAMLError) and cause.problem_mark is not None:
-            mark = cause.problem_mark
-            return f"A configuration is no YAML: line {mark.line + 1}, column {mark.column + 1}: {cause.problem}"
         elif union := re.search(r"Subtypes: \[(.*)\]", text):
             kinds = union[1]
             deeper = re.search(r"Problem with given class_path '[\w.]*?(\w+)':\s+(.*)", text)

@@ -12,7 +12,10 @@ from ofmu_pl.cli_yaml import load_yaml  # noqa: F401  takes the place of the par
 
 
 class Parser(LightningArgumentParser):
-    """A parser whose errors are one line, without pages of usage."""
+    """A parser whose errors are one line, without pages of usage, and whose options are written out."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str, ex: Exception | None = None) -> Any:
         """Print the message and exit with code 2.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -29,6 +32,36 @@ def load_yaml(text: str) -> Any:
         return _load(text)
     except RecursionError:
         raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
+
+
+def check_files(words: Sequence[str]) -> None:
+    """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was.
+
+    Args:
+        words: Of the command line; what stands behind ``--config`` and ``-c`` is looked at where it is a file.
+
+    Raises:
+        UserError: A file is no UTF-8, or no YAML.
+    """
+    for path in filter(Path.is_file, map(Path, _configurations(words))):
+        try:
+            load_yaml(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"The configuration '{path}' is no text in UTF-8 ({error}): save it as UTF-8.") from error
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+            raise UserError(f"The configuration '{path}' is no YAML: {error.problem}{where}.") from error
+        except yaml.YAMLError as error:
+            raise UserError(f"The configuration '{path}' is no YAML: {str(error).splitlines()[0]}.") from error
+
+
+def _configurations(words: Sequence[str]) -> Iterator[str]:
+    """What stands behind the options that name a configuration, whatever it is."""
+    for word, following in pairwise([*words, ""]):
+        option, _, value = word.partition("=")
+        if option in ("--config", "-c"):
+            yield value or following
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

@@ -32,7 +32,7 @@ def offline(timeout: float = 2.0) -> bool:
     return False
 
 
-def local_folder(source: str, option: str) -> Path | None:
+def local_folder(source: str | None, option: str) -> Path | None:
     """The folder that a source names; ``None``: there is none, so that it may be a hub id.
 
     Args:
@@ -40,8 +40,10 @@ def local_folder(source: str, option: str) -> Path | None:
         option: What gave it, for the message.
 
     Raises:
-        UserError: It is a file.
+        UserError: It is nothing, or a file.
     """
+    if not source:
+        raise UserError(f"{option} is {source!r}: give a folder or a hub id.")
     path = Path(source).expanduser()
     if path.is_file():
         raise UserError(f"'{source}' is a file: point {option} at the folder that it lies in.")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.rehearsal import Processes, Rehearsed, rehearse
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.parallel import cut_layers, unknown_strategy
@@ -89,14 +90,19 @@ def processes_of(trainer: Mapping[str, Any]) -> Processes:
     """How many processes a trainer's configuration starts, and how they share; ``auto`` devices are taken as one.
 
     Raises:
-        UserError: A strategy that runs refuse too.
+        UserError: Devices that are no number, or a strategy that runs refuse too.
     """
     devices, nodes = trainer.get("devices", "auto"), int(trainer.get("num_nodes") or 1)
     if isinstance(devices, str) and "," in devices:
         devices = [word for word in devices.split(",") if word.strip()]
     if isinstance(devices, list):
         devices = len(devices)
-    each = 1 if devices in (None, "auto", -1, "-1") else int(devices)
+    try:
+        each = 1 if devices in (None, "auto", -1, "-1") else int(devices)
+    except ValueError:
+        raise UserError(
+            f"--trainer.devices takes a number, a list of numbers or auto, not '{devices}': say how many the run has."
+        ) from None
     strategy = trainer.get("strategy") or "auto"
     name = strategy if isinstance(strategy, str) else str(strategy["class_path"]).rsplit(".", 1)[-1]
     if name == "ModelParallelStrategy":

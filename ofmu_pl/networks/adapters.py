@@ -37,9 +37,13 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
     """Freeze every parameter whose name a regular expression does not match anywhere.
 
     Raises:
-        UserError: It matches none.
+        UserError: It matches none, or is no regular expression.
     """
-    names = [name for name, p in model.named_parameters() if p.requires_grad and re.search(pattern, name)]
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"model.network.trainable '{pattern}' is no regular expression ({error}).") from error
+    names = [name for name, p in model.named_parameters() if p.requires_grad and wanted.search(name)]
     if not names:
         example = next(name for name, _ in model.named_parameters())
         raise UserError(

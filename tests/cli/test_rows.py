@@ -112,6 +112,8 @@ def test_a_file_where_a_folder_is_wanted(tmp_path):
     ):
         with pytest.raises(UserError, match=f"full.json' is a file: point {option}"):
             attempt()
+    with pytest.raises(UserError, match="--data.data is None: give a folder or a hub id"):
+        TOFU(data=None).setup()
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_neox", "mistral", "opt"])

@@ -58,6 +58,7 @@ def says(tmp_path, capsys):
         (["--trainer.max_stps=3"], "There is no option --trainer.max_stps: did you mean --trainer.max_steps? "),
         (["--trainer.max_steps", "x"], "--trainer.max_steps takes a whole number, not 'x' "),
         (["--trainer.callbacks", "EarlyStopping"], "EarlyStopping needs --trainer.callbacks.monitor "),
+        (["--data.batch", "3"], "Authors has no option 'batch': did you mean --data.batch_size? "),
         (["surplus"], "There is no place for 'surplus' "),
     ],
 )
@@ -75,7 +76,11 @@ def test_a_configuration_that_is_none(says, tmp_path):
     assert code == 2
     assert "NPO needs --model.network: give a base configuration first" in text
     overlay.write_text("model:\n  @x\n")
-    assert "A configuration is no YAML: line 2, column 3: " in says(config=overlay)[1]
+    text = says(config=overlay)[1]
+    assert text.startswith(f"The configuration '{overlay}' is no YAML: ")
+    assert text.endswith(" at line 2, column 3.")
+    overlay.write_bytes("# für\nmodel: NPO\n".encode("latin-1"))
+    assert f"The configuration '{overlay}' is no text in UTF-8 (" in says(config=overlay)[1]
     assert "File does not exist" in says(config=tmp_path / "nowhere.yaml")[1]
     assert "The command needs --data, --model: give a configuration" in says(config=None)[1]
 
@@ -91,6 +96,7 @@ def test_a_configuration_that_is_none(says, tmp_path):
             "The optimizer refuses its options (Invalid learning rate: -1.0): mend --model.optimizer.",
         ),
         (["--trainer.accumulate_grad_batches", "2"], "set a larger --data.batch_size"),
+        (["--trainer.logger", "false"], "leaves the run without a folder for its results: leave it out"),
         (["--trainer.gradient_clip_val", "1"], "set --model.gradient_clip, a norm, instead."),
         (["--trainer.max_epochs", "-5"], "`max_epochs` must be a non-negative integer or -1. You passed in -5."),
         (["--trainer.accelerator", "abacus"], "You selected an invalid accelerator name"),

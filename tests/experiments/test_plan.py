@@ -277,3 +277,5 @@ def test_processes(trainer, expected):
     assert processes_of(trainer) == expected
     with pytest.raises(UserError, match="not layers"):
         processes_of({"devices": 2, "strategy": "ModelParallelStrategy"})
+    with pytest.raises(UserError, match="takes a number, a list of numbers or auto, not 'some'"):
+        processes_of({"devices": "some"})
