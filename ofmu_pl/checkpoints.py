@@ -7,23 +7,27 @@ import pickle
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.utilities import rank_zero_warn
+from torch import nn
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import replacing
-from ofmu_pl.shards import check_shards
+from ofmu_pl.shards import check_shards, names, shapes
 
 LAST = "last"
 """Instead of a path: the newest sound checkpoint of the method's runs."""
 
 SETTINGS = "settings"
 """Key of a checkpoint under which the run's ``settings`` stand."""
+
+NAMES = "names"
+"""Key under which stands what the optimizers and the network are made of (``shards.names``)."""
 
 ENDED = "ended"
 """Key under which stands, if the run stopped by itself there, the ``length`` that it was asked for."""
@@ -48,6 +52,12 @@ class WholeFiles(TorchCheckpointIO):
         """Write a file whose records carry CRC-32 sums (torch's zip format)."""
         with replacing(Path(path)) as temporary:
             torch.save(checkpoint, temporary)
+
+
+def names_in(checkpoint: dict[str, Any]) -> list[str]:
+    """The names of what Lightning writes into shards."""
+    optimizers = {f"optimizer_{i}": x for i, x in enumerate(checkpoint.get("optimizer_states", []))}
+    return names({"state_dict": checkpoint["state_dict"], **optimizers})
 
 
 def settings(resolved: dict[str, Any]) -> dict[str, str]:
@@ -138,6 +148,34 @@ def newest(method_folder: Path) -> Path | None:
     return None
 
 
+def most_advanced(paths: Iterable[Path], below: float) -> Path | None:
+    """Of checkpoints the sound one with the most iterations, fewer than ``below``; ``None`` if there is none."""
+    steps = {path: int(_header(path)["global_step"]) for path in paths if _problem(path) is None}
+    return max((path for path, step in steps.items() if step < below), key=lambda path: steps[path], default=None)
+
+
+def require_fit(path: Path, network: nn.Module) -> None:
+    """Refuse a checkpoint of another network.
+
+    Raises:
+        UserError: A tensor is missing in one of the two, or has another shape.
+    """
+    if path.is_dir():
+        then = shapes(path, "state_dict.network")
+    else:
+        weights = _header(path)["state_dict"]
+        then = {k.removeprefix("network."): list(x.shape) for k, x in weights.items() if k.startswith("network.")}
+    now = {k: list(x.shape) for k, x in network.state_dict().items()}
+    differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
+    if differing:
+        kinds = [f"{k} is {then.get(k, 'missing')} there, {now.get(k, 'missing')} here" for k in differing[:3]]
+        told = "; ".join(kinds) + (f"; and {len(differing) - 3} more" if len(differing) > 3 else "")
+        raise UserError(
+            f"The checkpoint '{path}' is of another network ({told}): give the run the network that it was written "
+            "with, or start without --ckpt_path."
+        )
+
+
 def moments_bytes(optimizer: Any) -> float:
     """What an optimizer's state will take, bytes: two tensors a parameter of Adam's kin, one of momentum, else none."""
     defaults = optimizer.defaults
@@ -175,13 +213,13 @@ def _problem(path: Path) -> str | None:
     if not path.exists():
         return "does not exist"
     try:
-        if path.is_dir():
-            check_shards(path)
         with zipfile.ZipFile(_plain(path)) as archive:
             damaged = archive.testzip()
         if damaged:
             return f"is damaged (its record '{damaged}' does not match its checksum)"
         header = _header(path)
+        if path.is_dir():
+            check_shards(path, header.get(NAMES))
         if "hyper_parameters" in header:
             return "brings options of its own (hyper_parameters), which would take the place of yours"
         lacking = sorted((_OURS | (set() if path.is_dir() else _WEIGHTS)) - header.keys())

@@ -122,7 +122,8 @@ class UnlearningCLI(LightningCLI):
             self._train_originals()
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
-            self.trainer.fit(ckpt_path=start.checkpoint, **kwargs, weights_only=True)
+            self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
+            self.trainer.fit(**kwargs, weights_only=True)
             if start.folder is not None:
                 point_latest(start.folder)
 
@@ -137,7 +138,8 @@ class UnlearningCLI(LightningCLI):
     def _measure(self, run: Callable[..., Any], ckpt_path: str | None = None, **kwargs: Any) -> None:
         with self._begun(ckpt_path) as start:
             self._train_originals()
-            run(ckpt_path=start.checkpoint, **kwargs, weights_only=True)
+            self.trainer.ckpt_path = start.checkpoint
+            run(**kwargs, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:

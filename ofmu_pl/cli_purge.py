@@ -13,6 +13,7 @@ from ofmu_pl.cli_parser import Parser
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import read_json
 from ofmu_pl.kept import cache_folder
+from ofmu_pl.run_folders import require_idle
 
 HOLDERS = {
     "samples.jsonl": "questions and answers, or their hashes",
@@ -31,7 +32,7 @@ def purge(words: list[str]) -> None:
         words: After the command's name.
 
     Raises:
-        UserError: A folder is no finished run; then nothing has been removed from any.
+        UserError: A folder is no finished run, or a run is at work there; then nothing has been removed from any.
     """
     parser = Parser(
         prog="ofmu_pl purge",
@@ -40,6 +41,8 @@ def purge(words: list[str]) -> None:
     )
     parser.add_argument("runs", type=Path, nargs="+", help="Folders of runs, for example logs/tofu/ofmu/version_0.")
     runs = [folder.resolve() for folder in parser.parse_args(words).runs]
+    for folder in runs:
+        require_idle(folder, "then purge it (nothing was removed anywhere)")
     facts = [_finished(folder) for folder in runs]
     for folder, (results, config) in zip(runs, facts, strict=True):
         for path in filter(_is_there, (folder / name for name in HOLDERS)):

@@ -22,6 +22,7 @@ from ofmu_pl.files import locked, read_json, replacing
 RESULTS = "results.json"
 """The last file that a run writes: where it is, the run has finished."""
 LOCK = ".lock"
+ANOTHER = "or start another one without --ckpt_path"
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,12 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: dict[s
         with locked(method_folder / LOCK, wait=True):  # so that of two starts one sees what the other has chosen
             if command == "fit" and words == LAST:
                 for folder in versions(method_folder):
-                    _refuse_a_second(folder)
+                    require_idle(folder, ANOTHER)
             start = choose(method_folder, command, words, resolved)
             if not start.done:
                 start = _placed(start, method_folder, words)
                 assert start.folder is not None
-                _refuse_a_second(start.folder)
+                require_idle(start.folder, ANOTHER)
                 _write_holder(held.enter_context(locked(start.folder / LOCK)), command)
                 for rests in (method_folder.glob(".latest.*.partial"), start.folder.rglob(".*.partial")):
                     for rest in list(rests):  # of a process that was killed
@@ -184,8 +185,12 @@ def _is_vacant(folder: Path) -> bool:
     return not any(p.is_file() and not any(p.match(name) for name in idle) for p in folder.rglob("*"))
 
 
-def _refuse_a_second(folder: Path) -> None:
-    """Refuse to go on where a run is still at work.
+def require_idle(folder: Path, remedy: str) -> None:
+    """Refuse to touch a folder where a run is still at work.
+
+    Args:
+        folder: The run's.
+        remedy: What to do besides waiting, as the end of the sentence.
 
     Raises:
         UserError: A process holds the folder's lock, and it does not only measure.
@@ -193,9 +198,7 @@ def _refuse_a_second(folder: Path) -> None:
     holder = _holder(folder)
     if holder is not None and holder.get("command", "fit") == "fit":
         who = f" (process {holder['process']} on {holder['host']})" if "process" in holder else ""
-        raise UserError(
-            f"A run is at work in '{folder}'{who}: wait for its end, or start another one without --ckpt_path."
-        )
+        raise UserError(f"A run is at work in '{folder}'{who}: wait for its end, {remedy}.")
 
 
 def _holder(folder: Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import itertools
 import math
 import pickle
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,30 @@ class _Index(pickle.Unpickler):
         return found
 
 
-def check_shards(folder: Path) -> None:
+def names(state: Any, path: str = "") -> list[str]:
+    """Dotted paths to all values of nested dictionaries and lists; what a checkpoint keeps to check its index by."""
+    inside: Any = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else None
+    if inside is None or state == []:
+        return [path]
+    return [found for key, value in inside for found in names(value, f"{path}.{key}" if path else str(key))]
+
+
+def shapes(folder: Path, group: str) -> dict[str, list[int]]:
+    """The shapes of the tensors in a group of a folder of shards, by name without the group's."""
+    described = _index(folder).state_dict_metadata
+    known = {name.removeprefix(f"{group}."): x for name, x in described.items() if name.startswith(f"{group}.")}
+    return {name: list(x.size) for name, x in known.items() if not isinstance(x, BytesStorageMetadata)}
+
+
+def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
     """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
 
     Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
     records: the tensor of each is as long as the index says, and those of a name fill its tensor without overlap.
+
+    Args:
+        folder: Of the shards.
+        wanted: The ``names`` of what was written, which no record holds; ``None``: not known.
 
     Raises:
         UnpicklingError: The index or a value names something that is not plain.
@@ -51,8 +71,9 @@ def check_shards(folder: Path) -> None:
         EOFError: A shard is shorter than the index says, or lies elsewhere.
         OSError: A file is missing.
     """
-    with (folder / ".metadata").open("rb") as file:
-        index = _Index(file).load()
+    index = _index(folder)
+    if wanted is not None and not _named_alike(set(index.state_dict_metadata), wanted):
+        raise zipfile.BadZipFile("the index has other names than what was written")
     boxes: dict[str, list[Box]] = {fqn: [] for fqn in index.state_dict_metadata}
     for key, place in index.storage_data.items():
         shard = folder / place.relative_path
@@ -76,6 +97,23 @@ def check_shards(folder: Path) -> None:
         expected = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in described.chunks}
         if set(found) != expected or not _fill(found, tuple(described.size)):
             raise zipfile.BadZipFile(f"the index does not match the records of {fqn}")
+
+
+def _index(folder: Path) -> Any:
+    with (folder / ".metadata").open("rb") as file:
+        return _Index(file).load()
+
+
+def _named_alike(found: set[str], wanted: list[str]) -> bool:
+    """Whether the names are the wanted ones; torch keeps some lists whole, so a name may stand for all below it."""
+    return found == {next((path for path in _upwards(name) if path in found), None) for name in wanted}
+
+
+def _upwards(name: str) -> Iterator[str]:
+    """A dotted path, and all that lead to it."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
 
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]

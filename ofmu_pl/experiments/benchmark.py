@@ -11,13 +11,14 @@ from typing import Any
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.experiments.comparison import Comparisons
-from ofmu_pl.experiments.grid import Cell, Grid
+from ofmu_pl.experiments.grid import Cell, Grid, model_folder
 from ofmu_pl.experiments.manifest import MANIFEST, Manifest, Place
-from ofmu_pl.experiments.pool import Job, Pool
+from ofmu_pl.experiments.pool import FINISHED, Job, Pool
 from ofmu_pl.experiments.progress import Live
 from ofmu_pl.experiments.search import chosen
-from ofmu_pl.experiments.specs import Experiment, check
+from ofmu_pl.experiments.specs import PREPARED, Experiment, check
 from ofmu_pl.files import below, locked
+from ofmu_pl.kept import damage, warn_damaged
 from ofmu_pl.report import report
 
 
@@ -155,6 +156,7 @@ class Run:
         for cell in cells:
             if cell.key in self.ended:
                 continue
+            self._verify(cell)
             broken = [need.folder for need in cell.needs.values() if not self._fine(need)]
             words = cell.words(self.folder)
             place = self.folder / cell.folder
@@ -165,6 +167,15 @@ class Run:
             else:
                 jobs.append(job)
         self._jobs(jobs)
+
+    def _verify(self, cell: Cell) -> None:
+        """Have a prepared model that is damaged made anew: what others start from is looked at before they do."""
+        model = model_folder(self.folder, cell)
+        if Path(cell.folder).parts[0] == PREPARED and model.is_dir():
+            problem = damage(model)
+            if problem is not None:
+                warn_damaged(model, problem)
+                (self.folder / cell.folder / FINISHED).unlink(missing_ok=True)
 
     def _jobs(self, jobs: list[Job]) -> None:
         self.pool.run(jobs, self._end)

@@ -118,6 +118,7 @@ class Nobody:
     global_step, current_epoch, is_last_batch, is_global_zero, should_stop = 0, 0, True, True, False
     checkpoint_callbacks: tuple[Any, ...] = ()
     log_every_n_steps = 0
+    ckpt_path = None
 
     def __init__(self, data: Any, precision: str, max_steps: int) -> None:
         self.datamodule, self.precision, self.max_steps = data, precision, max_steps

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -17,6 +18,7 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
+from ofmu_pl.checkpoints import NAMES, names_in, require_fit
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
@@ -142,6 +144,8 @@ class UnlearningModule(pl.LightningModule, ABC):
                     "data (README: Other methods, other data; Images)."
                 )
         self.network = self.recipe.build(self._data, exact=self.exact)
+        if self.trainer.ckpt_path:
+            require_fit(Path(self.trainer.ckpt_path), self.network)
         self.ranks = ranks_of(self.trainer.strategy)
         if self.ranks.sharded:
             check_rows(self._data, self.streams, self.ranks)
@@ -210,10 +214,11 @@ class UnlearningModule(pl.LightningModule, ABC):
         """Nothing: the evaluation callback measures."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the hashes of the data that the weights have seen, and the run's record."""
+        """Keep the hashes of the data that the weights have seen, the run's record, and the names of all tensors."""
         checkpoint["data_hashes"] = dict(self._data.hashes)
         checkpoint["step_scale"] = self.recovery.step_scale
         checkpoint["record"] = self.record.state_dict()
+        checkpoint[NAMES] = names_in(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to go on with other data.

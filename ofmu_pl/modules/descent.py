@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
+from ofmu_pl.checkpoints import most_advanced
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.errors import DivergedError, UserError
@@ -106,11 +108,9 @@ def diverged(module: Any, k: int, what: str) -> DivergedError:
 
     A checkpoint of the present weights is not trusted: they are what the trouble was seen with.
     """
-    good = {
-        float(step): path
-        for callback in module.trainer.checkpoint_callbacks
-        for path, step in getattr(callback, "best_k_models", {}).items()
-        if step < k - 1
-    }
-    where = f"the last good checkpoint is '{good[max(good)]}'" if good else "there is no good checkpoint yet"
+    trainer = module.trainer
+    folders = {Path(trainer.ckpt_path).parent} if trainer.ckpt_path else set()
+    folders |= {Path(c.dirpath) for c in trainer.checkpoint_callbacks if getattr(c, "dirpath", None)}
+    good = most_advanced((path for folder in folders for path in folder.glob("*.ckpt")), below=k - 1)
+    where = f"the last good checkpoint is '{good}'" if good else "there is no good checkpoint yet"
     return DivergedError(f"{type(module).__name__} diverged in outer iteration {k} ({what}); {where}; {module.remedy}.")

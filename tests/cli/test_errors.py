@@ -205,6 +205,37 @@ def test_nan_loss_at_step_3(fails, monkeypatch, tmp_path):
     assert not (run.parent / "latest").exists()
 
 
+def test_a_divergence_after_a_resume_names_the_good_checkpoint_of_before(fails, fit, monkeypatch):
+    """In the second process, whose folder is a new one; a damaged one is not named."""
+    run = fit("--trainer.max_steps", "2")
+    losses = CausalLM.sample_losses
+    monkeypatch.setattr(CausalLM, "sample_losses", lambda *args: losses(*args) * float("nan"))
+    _, text = fails("--ckpt_path", "last")
+    assert "OFMU diverged in outer iteration 3" in text
+    good = run / "checkpoints/step=1.ckpt"
+    assert f"last good checkpoint is '{good}'" in text
+    good.write_bytes(good.read_bytes()[:-1000])
+    _, text = fails("--ckpt_path", "last")
+    assert "there is no good checkpoint yet" in text
+
+
+@pytest.mark.parametrize("command", ["fit", "validate"])
+def test_a_checkpoint_of_another_network(fails, fit, tmp_path, command):
+    """The model at the same path is another one by now, or the command does not compare settings."""
+    good = fit("--trainer.max_steps", "1") / "checkpoints/step=1.ckpt"
+    content = torch.load(good, weights_only=True)
+    weights = content["state_dict"]
+    name = "network.model.norm.weight"
+    weights[name] = weights[name].repeat(2)
+    torch.save(content, shaped := tmp_path / "step=1.ckpt")
+    weights["network.model.norm.weigh"] = weights.pop(name)
+    torch.save(content, named := tmp_path / "step=2.ckpt")
+    _, text = fails("--ckpt_path", str(shaped), command=command)
+    assert f"'{shaped}' is of another network (model.norm.weight is [32] there, [16] here): give the run" in text
+    _, text = fails("--ckpt_path", str(named), command=command)
+    assert "(model.norm.weigh is [32] there, missing here; model.norm.weight is missing there, [16] here)" in text
+
+
 def test_disk_full_at_checkpoint_time(fails, fit, monkeypatch):
     finished = fit("--trainer.max_steps", "2")
     before = {p: p.stat().st_mtime_ns for p in finished.parent.rglob("*") if p.is_file()}

@@ -9,6 +9,7 @@ from cli.conftest import TINY
 
 from ofmu_pl.callbacks.outputs import hashed
 from ofmu_pl.cli import main
+from ofmu_pl.files import locked
 
 OPEN_UNLEARNING = ("--evaluation.definition", "open_unlearning")
 
@@ -152,6 +153,22 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     assert "checkpoints of version_1 beside it" in remains
     main(["purge", str(folder)])
     assert "Removed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_purge_refuses_a_run_that_is_at_work(quiet, tmp_path, capsys, finished):
+    folder = tmp_path / "version_0"
+    shutil.copytree(quiet, folder)
+    if not finished:
+        (folder / "results.json").unlink()
+    before = {p: sorted(p.iterdir()) for p in (quiet, folder)}
+    (folder / ".lock").write_text('{"command": "fit", "process": 7, "host": "here"}')
+    with locked(folder / ".lock"), pytest.raises(SystemExit) as stop:
+        main(["purge", str(quiet), str(folder)])
+    assert stop.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"A run is at work in '{folder}' (process 7 on here): wait for its end, then purge it" in line
+    assert {p: sorted(p.iterdir()) for p in (quiet, folder)} == before, "all or nothing"
 
 
 @pytest.mark.parametrize("what", ["nothing", "empty", "foreign", "unfinished"])

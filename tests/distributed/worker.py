@@ -114,7 +114,8 @@ def main(method, strategy, file, checkpoint=None):
     torch.manual_seed(0)
     if checkpoint:
         require_sound(Path(checkpoint))
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        trainer.ckpt_path = checkpoint  # as the command line does, so that the network is compared with it
+    trainer.fit(module, datamodule=data, weights_only=True)
     state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
     if trainer.is_global_zero:
         torch.save({"state": state, "batches": seen.ids}, file)

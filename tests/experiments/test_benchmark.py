@@ -15,14 +15,18 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ofmu_pl.cli import main
-from ofmu_pl.experiments.benchmark import by_seed
+from ofmu_pl.experiments.benchmark import Run, by_seed
+from ofmu_pl.experiments.grid import Cell, Grid
 from ofmu_pl.experiments.pool import Job, Pool
 from ofmu_pl.experiments.progress import Live
+from ofmu_pl.files import write_json
 from ofmu_pl.interrupts import orderly
+from ofmu_pl.kept import write_sums
 
 ROOT = Path(__file__).parent.parent.parent
 BENCHMARK = f"""
@@ -231,6 +235,45 @@ def test_a_run_without_results_has_not_finished(tmp_path):
         assert not (tmp_path / name / "cell.json").exists()
     results_in(tmp_path / "older")
     assert jobs[2].record is None, "it is run once more, not taken for finished"
+
+
+def remove(path):
+    path.unlink()
+
+
+def change(path):
+    path.write_bytes(b"Weights")
+
+
+@pytest.mark.parametrize("harm", [change, remove])
+def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path, harm):
+    weights = tmp_path / "prepared/table/target/once/latest/hf/model.safetensors"
+    made = []
+
+    def make(jobs, _):
+        for job in jobs:
+            if job.record is None:
+                weights.parent.mkdir(parents=True, exist_ok=True)
+                weights.write_bytes(b"weights")
+                write_sums(weights.parent)
+                write_json(job.place / "latest/results.json", {})
+                write_json(job.place / "cell.json", {"key": job.key, "seconds": 1.0})
+                made.append(job.place)
+
+    def start():
+        manifest = SimpleNamespace(write=lambda: None)
+        run = Run(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None)
+        run._cells([Cell("prepared/table/target/once", "table/prepared", (), {}, {})])
+
+    start()
+    start()
+    assert len(made) == 1
+    harm(weights)
+    with pytest.warns(UserWarning, match=r"model.safetensors'.*: it is made anew") as said:
+        start()
+    assert (len(said), len(made)) == (1, 2)
+    start()
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
