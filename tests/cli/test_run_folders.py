@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_at_every_stage_of_the_end(fit, refused, folder, mon
     for stage, (name, broken) in STAGES.items():
         with monkeypatch.context() as patch:
             patch.setattr(name, broken)
-            assert "The disk is full" in refused(*LAST, *options), stage
+            assert "is full: free some space" in refused(*LAST, *options), stage
         assert names(run) == ["version_0"], "no folder more, and latest names those with results only"
         assert not (run / "results.json").exists()
         if stage == "the evaluation":
