@@ -8,7 +8,7 @@ from unittest import mock
 
 import torch
 
-from ofmu_pl.callbacks.evaluation import Evaluation
+from ofmu_pl.callbacks.text_evaluation import TextEvaluation
 from ofmu_pl.cli import main
 
 EVALUATION = "the final evaluation"
@@ -24,7 +24,7 @@ def run(words, output, hold=None):
             put in its place, or in the midst of ``EVALUATION``.
     """
     torch.set_num_threads(1)
-    replace, score = os.replace, Evaluation._timed_score
+    replace, score = os.replace, TextEvaluation.score
 
     def wait():
         Path(f"{output}.held").touch()
@@ -35,9 +35,9 @@ def run(words, output, hold=None):
             wait()
         replace(source, target)
 
-    def held_score(self, trainer, model, cheap=False):
-        scores = score(self, trainer, model, cheap)
-        if hold == EVALUATION and trainer.global_step == trainer.max_steps and not cheap:
+    def held_score(self, trainer, *args, **kwargs):
+        scores = score(self, trainer, *args, **kwargs)
+        if hold == EVALUATION and trainer.global_step == trainer.max_steps:
             wait()
         return scores
 
@@ -46,5 +46,5 @@ def run(words, output, hold=None):
         stack.enter_context(contextlib.redirect_stdout(file))
         stack.enter_context(contextlib.redirect_stderr(file))
         stack.enter_context(mock.patch("os.replace", held_replace))
-        stack.enter_context(mock.patch.object(Evaluation, "_timed_score", held_score))
+        stack.enter_context(mock.patch.object(TextEvaluation, "score", held_score))
         main(words)

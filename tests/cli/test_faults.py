@@ -94,7 +94,11 @@ END = ["hf", EVALUATION, "samples.jsonl", "results.json", "latest"]
     "kills",
     [
         [TRAINING, TRAINING, CHECKPOINT, "hf", EVALUATION, "results.json"],
-        pytest.param([TRAINING] * 8 + [CHECKPOINT] * 2 + END * 2, marks=pytest.mark.slow, id="twenty"),
+        pytest.param(
+            [TRAINING] * 8 + [CHECKPOINT] * 2 + [stage for stage in END for _ in range(2)],
+            marks=pytest.mark.slow,
+            id="twenty",
+        ),
     ],
 )
 def test_killed_at_every_stage(start, whole, folder, kills):
