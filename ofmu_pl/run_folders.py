@@ -99,9 +99,8 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: dict[s
                 assert start.folder is not None
                 require_idle(start.folder, ANOTHER)
                 _write_holder(held.enter_context(locked(start.folder / LOCK)), command)
-                for rests in (method_folder.glob(".latest.*.partial"), start.folder.rglob(".*.partial")):
-                    for rest in list(rests):  # of a process that was killed
-                        shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink(missing_ok=True)
+                for rest in list(start.folder.rglob(".*.partial")):  # of a process that was killed
+                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
         yield start
 
 
@@ -125,8 +124,12 @@ def discard(folder: Path) -> None:
 
 def point_latest(folder: Path) -> None:
     """Let ``latest`` name a run's folder, which must hold results."""
-    if (folder / RESULTS).is_file():
-        with locked(folder.parent / LOCK, wait=True), replacing(folder.parent / "latest") as temporary:
+    if not (folder / RESULTS).is_file():
+        return
+    with locked(folder.parent / LOCK, wait=True):
+        for rest in folder.parent.glob(".latest.*.partial"):  # of a process that was killed
+            rest.unlink()
+        with replacing(folder.parent / "latest") as temporary:
             temporary.symlink_to(folder.name)
 
 
