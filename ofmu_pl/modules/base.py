@@ -44,8 +44,9 @@ class UnlearningModule(pl.LightningModule, ABC):
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. Halved
             by itself where a GPU's memory does not do.
-        rollbacks: How often a diverged iteration is taken back, with all further steps halved; 0: the run stops. Costs
-            a copy of the weights and of the optimizer's state.
+        rollbacks: How often a diverged iteration is taken back, with all further steps halved; where it fails again,
+            together with the one or two before it. 0: the run stops. Costs as many copies of the weights and of all
+            optimizers' states, three at most, in the host's memory.
 
     Raises:
         UserError: A number is out of range, or the optimizer or the scheduler refuses its options.
@@ -71,7 +72,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         self.network: nn.Module | None = None
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
-        self._iteration = 0
+        self.iteration, self.epoch_ends = 0, False
         self.ranks = ALONE
         self.recovery = Recovery(rollbacks)
         self.record = Record()
@@ -83,6 +84,11 @@ class UnlearningModule(pl.LightningModule, ABC):
 
     needs: ClassVar[Literal["text", "images"] | None] = None
     """The only data that the method works on; ``None``: any."""
+
+    iteration: int
+    """The present outer iteration, from 1."""
+    epoch_ends: bool
+    """Whether it is the last of its epoch."""
 
     moves_parameters: ClassVar[bool] = False
     """Whether ``iterate`` moves the parameters before the optimizer does."""
@@ -178,23 +184,26 @@ class UnlearningModule(pl.LightningModule, ABC):
 
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
-        started = time.perf_counter()
-        self._iteration = self.trainer.global_step + 1
+        number = self.trainer.global_step + 1
         with self.no_autocast():
-            scalars = self.recovery.run(self, partial(self._attempt, batch))
-        scalars["gradient_evaluations"] = self.gradient_evaluations
-        scalars["seconds"] = time.perf_counter() - started
-        scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
+            attempt = partial(self._attempt, number, batch, bool(self.trainer.is_last_batch))
+            made = self.recovery.run(self, number, attempt)
+        if min(made) < number:
+            self.record.back_to(min(made) - 1, self.loggers)
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        for k, scalars in sorted(made.items()):
+            self.record.add(k, scalars)
+            if every and k % every == 0:
+                self.record.log(self.loggers, k, scalars)
         shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)
-        self.record.add(self._iteration, scalars)
-        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if every and self._iteration % every == 0:
-            self.record.log(self.loggers, self._iteration, scalars)
 
-    def _attempt(self, batch: dict[str, list[Batch]]) -> dict[str, float]:
+    def _attempt(self, number: int, batch: dict[str, list[Batch]], epoch_ends: bool) -> dict[str, float]:
+        """Iteration ``number``, for the first time or once more after it was taken back; its scalars."""
+        started = time.perf_counter()
+        self.iteration, self.epoch_ends = number, epoch_ends
         if self.exact:
             self.whole_network()
         elif self._replica is not None:
@@ -205,6 +214,9 @@ class UnlearningModule(pl.LightningModule, ABC):
             raise self.diverged("a gradient vanished, so the similarity does not exist") from error
         check_direction(self, gradient, scalars)
         self.descend(gradient)
+        scalars["gradient_evaluations"] = self.gradient_evaluations
+        scalars["seconds"] = time.perf_counter() - started
+        scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
         return scalars
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -317,7 +329,7 @@ class UnlearningModule(pl.LightningModule, ABC):
 
     def diverged(self, what: str) -> DivergedError:
         """The error that stops the run in the present iteration and names the last checkpoint before the trouble."""
-        return diverged(self, self._iteration, what)
+        return diverged(self, self.iteration, what)
 
     def descend(self, gradient: Vector) -> None:
         """One counted step of the optimizer against ``gradient``, taken back by an error if the weights run away."""

@@ -95,8 +95,9 @@ def descend(module: Any, gradient: Vector) -> None:
             raise module.diverged(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
 
     module.weights_changed()
+    counted = module.iteration > module.trainer.global_step  # not where an iteration is made again
     with module.recovery.step(optimizer.optimizer, check):
-        optimizer.step()
+        (optimizer if counted else optimizer.optimizer).step()
     optimizer.zero_grad()
     scheduler: Any = module.lr_schedulers()
     if scheduler is not None:

@@ -225,8 +225,8 @@ class OFMU(UnlearningModule):
         losses = [
             (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
-        whole = self.trainer.global_step % self.period == 0
-        if whole and self.settles and _is_looked_at(self.trainer.global_step // self.period):
+        whole = (self.iteration - 1) % self.period == 0
+        if whole and self.settles and _is_looked_at((self.iteration - 1) // self.period):
             scalars |= self._settle(batch["forget"][-1], batch["retain"][-1])
         if not self.audited:
             scalars |= self._audit(batch["forget"][0], batch["retain"][0])
@@ -246,7 +246,7 @@ class OFMU(UnlearningModule):
         scalars |= {"inner/L_f": steps[0].loss_f, "inner/grad_Phi": steps[0].grad_phi_norm, "rho": self.penalty.rho}
         if not whole:
             retain = self.engine.expand(losses[-1][1], order=1)
-            self.penalty.update(None, epoch_ends=self.trainer.is_last_batch)
+            self.penalty.update(None, epoch_ends=self.epoch_ends)
             return retain.gradient, scalars | {"L_r": retain.value}
         outer = outer_gradient(
             self.engine,
@@ -266,7 +266,7 @@ class OFMU(UnlearningModule):
             "penalty": outer.penalty_norm,
             "curvature": outer.curvature,
         }
-        self.penalty.update(outer.grad_phi_norm, epoch_ends=self.trainer.is_last_batch)
+        self.penalty.update(outer.grad_phi_norm, epoch_ends=self.epoch_ends)
         if self.stationarity_tol is not None and outer.grad_phi_norm <= self.stationarity_tol:
             rank_zero_info(
                 f"Stopping: |grad Phi| = {outer.grad_phi_norm:.3g} <= stationarity_tol = {self.stationarity_tol}."

@@ -54,12 +54,12 @@ class Record:
             logger.log_metrics(dict(values), step=step)
 
     def back_to(self, step: int, loggers: Iterable[Logger]) -> None:
-        """Forget what was measured after an iteration, of weights that are taken back."""
+        """Forget, in place, what was measured after an iteration: the weights it was measured of are taken back."""
         for series in (self.curves, self.logged):
             for name, points in list(series.items()):
                 kept = sum(s <= step for s in points["step"])
                 series[name] = {key: column[:kept] for key, column in points.items()}
-        self.history = [entry for entry in self.history if entry["step"] <= step]
+        self.history[:] = [entry for entry in self.history if entry["step"] <= step]
         self._rewrite(loggers, step + 1)
 
     def state_dict(self) -> dict[str, Any]:

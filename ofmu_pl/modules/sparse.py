@@ -37,7 +37,7 @@ class L1Sparse(FineTune):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of both, with sign(0) = 0."""
         gradient, scalars = super().iterate(batch)
-        scalars["a"] = self.a * (1 - self.trainer.global_step / self.trainer.max_steps)
+        scalars["a"] = self.a * (1 - (self.iteration - 1) / self.trainer.max_steps)
         for g, p in zip(gradient, trainable(self.trained), strict=True):
             g.add_(torch.sign(p.detach()), alpha=scalars["a"])
         return gradient, scalars

@@ -20,7 +20,7 @@ def sgd(lr=0.1):
 
 
 def ofmu(**options):
-    return OFMU(CausalLM(config=TINY), inner_steps=2, inner_lr=0.1, **{"optimizer": sgd()} | options)
+    return OFMU(CausalLM(config=TINY), **{"inner_steps": 2, "inner_lr": 0.1, "optimizer": sgd()} | options)
 
 
 class Poison:
@@ -38,12 +38,12 @@ class Poison:
 class HalvedFrom(Callback):
     """What the rollback should amount to, done by hand."""
 
-    def __init__(self, step):
-        self.step = step
+    def __init__(self, step, scale=0.5):
+        self.step, self.scale = step, scale
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         if trainer.global_step == self.step:
-            pl_module.recovery.step_scale = 0.5
+            pl_module.recovery.step_scale = self.scale
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,41 @@ def test_a_runaway_step_is_not_counted():
     assert trainer.global_step == 3
     assert 0 < module.recovery.step_scale < 0.1
     assert torch.isfinite(weights(module)).all()
+
+
+class Limit:
+    """Losses are no numbers once the weights are too far from where they started."""
+
+    def __init__(self, monkeypatch, distance):
+        self.distance, self.start, self.losses = distance, None, CausalLM.sample_losses
+        monkeypatch.setattr(CausalLM, "sample_losses", partialmethod(self))
+
+    def __call__(self, recipe, module, batch):
+        now = torch.cat([p.detach().flatten() for p in module.parameters()])
+        self.start = now if self.start is None else self.start
+        return self.losses(recipe, module, batch) * (float("nan") if (now - self.start).norm() > self.distance else 1.0)
+
+
+@pytest.mark.parametrize("ascent", ["sgd", "adam"])
+def test_a_bad_step_that_shows_an_iteration_later_is_taken_back(monkeypatch, ascent):
+    """The rate rises at the third iteration, and the fourth starts from weights that no step length mends."""
+    rising = {
+        "scheduler": lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda k: [1, 1, 30, 30][min(k, 3)]),
+        "inner_optimizer": ascent,
+        "inner_lr": 1e-3,
+        "higher_order_every": 2,  # the third is whole, the fourth is not
+    }
+    by_hand = ofmu(**rising)
+    train(by_hand, steps=4, callbacks=[HalvedFrom(2, scale=0.25)])
+    Limit(monkeypatch, distance=1.5)
+    module = ofmu(rollbacks=12, **rising)
+    with pytest.warns(UserWarning, match=r"Taken back to iteration 3, steps are 0.25 .* iteration 4"):
+        trainer = train(module, steps=4)
+    assert trainer.global_step == 4
+    assert module.recovery.step_scale == 0.25
+    assert torch.equal(weights(module), weights(by_hand))
+    assert module.gradient_evaluations == by_hand.gradient_evaluations
+    assert module.record.curves == by_hand.record.curves, "of the third iteration as it was made in the end"
 
 
 def test_no_more_rollbacks_than_asked_for(monkeypatch):
