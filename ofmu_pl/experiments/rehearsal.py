@@ -22,6 +22,7 @@ from ofmu_pl.experiments.ledger import Kernels, Ledger
 from ofmu_pl.experiments.stand_ins import Graphs, Nobody, Unloaded, Watching
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
+from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.parallel import check_rows
 
 ENOUGH_PAIRS = 2
@@ -89,6 +90,7 @@ def rehearse(
         UserError: What a run would refuse before its first step.
     """
     data.blank()
+    module.recovery = Recovery(0)  # what rollbacks keep lies in the host's memory
     exact, n = module.exact, processes.size
     cut = processes.sharded and not exact  # the exact engine works on a whole copy
     ledger = Ledger(n, ("parameters", "vectors", "optimizer") if cut else ("optimizer",) if processes.sharded else ())

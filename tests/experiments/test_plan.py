@@ -279,3 +279,14 @@ def test_processes(trainer, expected):
         processes_of({"devices": 2, "strategy": "ModelParallelStrategy"})
     with pytest.raises(UserError, match="takes a number, a list of numbers or auto, not 'some'"):
         processes_of({"devices": "some"})
+
+
+def test_rollbacks_take_nothing_of_a_gpu():
+    """What they keep lies in the host's memory."""
+    totals = [
+        rehearse(
+            FineTune(CausalLM(config=TINY), rollbacks=n), blank(FineTune(CausalLM(config=TINY))), Processes()
+        ).total
+        for n in (0, 3)
+    ]
+    assert totals[0] == totals[1] > 0
