@@ -26,14 +26,14 @@ class Unloaded:
         recipe: The real one.
         ledger: Told of the memory of losses that are not evaluated again.
         saving: Leave out what would only repeat: a first-order engine's graph never outlives its loss, so one
-            evaluation stands for all; with several micro-batches the first of each batch does.
+            evaluation of the most samples stands for all; with several micro-batches the first of each batch does.
         exact: Whether graphs of graphs are taken.
     """
 
     def __init__(self, recipe: Any, ledger: Ledger, *, saving: bool, exact: bool) -> None:
         self.recipe, self.ledger, self.saving, self.exact = recipe, ledger, saving, exact
         self.real = True
-        self._built = self._evaluated = False
+        self._built, self._most = False, 0
         self._first: list[Batch] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -54,14 +54,15 @@ class Unloaded:
 
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
         """(b,) losses, or something of that shape without a graph."""
-        new = any(batch is part for part in self._first) if self.exact else not self._evaluated
+        rows = len(next(iter(batch.values())))
+        new = any(batch is part for part in self._first) if self.exact else rows > self._most
         if self.real and (new or not self.saving):
-            self._evaluated = True
+            self._most = max(self._most, rows)
             with self.ledger.counting("activations"):
                 return self.recipe.sample_losses(module, batch)
         if self.real and not self.exact:
             self.ledger.repeat("activations")
-        return torch.zeros(len(next(iter(batch.values()))), device="meta", requires_grad=True)
+        return torch.zeros(rows, device="meta", requires_grad=True)
 
 
 @dataclass(frozen=True)

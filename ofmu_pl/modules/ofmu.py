@@ -349,6 +349,7 @@ class OFMU(UnlearningModule):
             "penalty": self.penalty.state_dict(),
             "gradient_evaluations": self.gradient_evaluations,
             "differences": {"order": self.order, "steps": self._found_steps},
+            "audited": self.audited,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -359,7 +360,8 @@ class OFMU(UnlearningModule):
         self.order, self._found_steps = differences["order"], differences["steps"]
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
-        self.audited = True
+        self.audited = checkpoint["ofmu"].get("audited", True)
+        self.examined = False  # which gives the engine its steps
 
 
 def _is_looked_at(iteration: int) -> bool:

@@ -150,8 +150,8 @@ def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, 
 
 
 def test_a_divergence_is_not_forgotten_when_memory_runs_out_next(monkeypatch):
-    Poison(monkeypatch, 6)  # the end of the first attempt
-    Memory(monkeypatch, rows=2, call=6)  # the second and later ones
+    Poison(monkeypatch, 7)  # the end of the first attempt: a look at the network, then three pairs
+    Memory(monkeypatch, rows=2, call=7)  # the second and later ones
     module = ofmu(rollbacks=1)
     with pytest.warns(UserWarning, match="micro-batches of 2 samples"):
         train(module, steps=1)
