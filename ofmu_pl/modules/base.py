@@ -230,7 +230,8 @@ class UnlearningModule(pl.LightningModule, ABC):
         checkpoint["data_hashes"] = dict(self._data.hashes)
         checkpoint["step_scale"] = self.recovery.step_scale
         checkpoint["record"] = self.record.state_dict()
-        checkpoint[NAMES] = names_in(checkpoint)
+        if "state_dict" in checkpoint:  # what recovery keeps in memory has no shards
+            checkpoint[NAMES] = names_in(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse to go on with other data.
