@@ -60,6 +60,24 @@ def names_in(checkpoint: dict[str, Any]) -> list[str]:
     return names({"state_dict": checkpoint["state_dict"], **optimizers})
 
 
+def require_same_data(now: dict[str, str], then: dict[str, str]) -> None:
+    """Refuse to go on with other data.
+
+    Args:
+        now: Hashes of the data's splits and sets.
+        then: Those of the run that a checkpoint or results are of.
+
+    Raises:
+        UserError: One differs.
+    """
+    for split, value in then.items():
+        if now.get(split) != value:
+            raise UserError(
+                f"The checkpoint was made with other data (split '{split}' has hash {now.get(split)}, "
+                f"the checkpoint's {value}): give the run the same --data options, or start without --ckpt_path."
+            )
+
+
 def settings(resolved: dict[str, Any]) -> dict[str, str]:
     """What of a resolved configuration decides where the run goes: dotted keys and JSON values.
 

@@ -38,7 +38,7 @@ from ofmu_pl.callbacks.export import ModelExport
 from ofmu_pl.callbacks.image_evaluation import RETRAIN, ImageEvaluation
 from ofmu_pl.callbacks.progress import IterationProgressBar
 from ofmu_pl.callbacks.resumable import Resumable
-from ofmu_pl.checkpoints import LAST, WholeFiles, length, require_sound, settings
+from ofmu_pl.checkpoints import LAST, WholeFiles, length, require_same_data, require_sound, settings
 from ofmu_pl.cli_errors import refused
 from ofmu_pl.cli_parser import Parser
 from ofmu_pl.cli_purge import purge
@@ -47,12 +47,12 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
 from ofmu_pl.experiments.benchmark import benchmark
 from ofmu_pl.experiments.originals import Original, original
-from ofmu_pl.files import below
+from ofmu_pl.files import below, read_json
 from ofmu_pl.interrupts import orderly
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.report import report
-from ofmu_pl.run_folders import Start, begun, choose, discard, number, point_latest
+from ofmu_pl.run_folders import RESULTS, Start, begun, choose, discard, number, point_latest
 from ofmu_pl.trust import check_classes, restrict_imports
 
 COMMANDS = {
@@ -111,6 +111,10 @@ class UnlearningCLI(LightningCLI):
         """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
         with self._begun(ckpt_path) as start:
             if start.done:
+                self.datamodule.setup("fit")
+                if start.folder is not None:
+                    then = read_json(start.folder / RESULTS)["provenance"]["hashes"]
+                    require_same_data(self.datamodule.hashes, then)
                 if self.trainer.is_global_zero and start.folder is not None:
                     sys.stdout.write(f"finished: see {start.folder}\n")
                     if ckpt_path == LAST:  # the process may have been killed before it did so

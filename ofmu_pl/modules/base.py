@@ -18,7 +18,7 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from ofmu_pl.checkpoints import NAMES, names_in, require_fit
+from ofmu_pl.checkpoints import NAMES, names_in, require_fit, require_same_data
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
@@ -239,13 +239,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         Raises:
             UserError: A split differs from the one the checkpoint was made with.
         """
-        now = self._data.hashes
-        for split, value in checkpoint.get("data_hashes", {}).items():
-            if now.get(split) != value:
-                raise UserError(
-                    f"The checkpoint was made with other data (split '{split}' has hash {now.get(split)}, "
-                    f"the checkpoint's {value}): give the run the same --data options, or start without --ckpt_path."
-                )
+        require_same_data(self._data.hashes, checkpoint.get("data_hashes", {}))
         self.recovery.step_scale = checkpoint.get("step_scale", 1.0)
         if self.trainer.state.fn == "fit" and "record" in checkpoint:
             self.record.load_state_dict(checkpoint["record"])

@@ -78,7 +78,7 @@ def test_ctrl_c_while_a_model_is_measured(fit, press, capsys):
 def test_a_second_ctrl_c_ends_at_once(monkeypatch):
     killed = []
     monkeypatch.setattr(resumable, "kill", killed.append)
-    callback = resumable.Resumable({})
+    callback = resumable.Resumable({}, {})
     callback._patient = True
     with listening(callback._note):
         os.kill(os.getpid(), signal.SIGINT)

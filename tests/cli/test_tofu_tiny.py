@@ -20,6 +20,7 @@ def logs(shared, tmp_path_factory):
         words = ["--data", "TOFU", "--data.data", str(shared / "data/tofu"), "--trainer.accelerator", "cpu"]
         words += ["--model", "OFMU", "--model.network", "CausalLM", "--model.network.path"]
         words += [str(shared / f"models/tofu-tiny-{name}"), "--evaluation.definition", "open_unlearning", *reference]
+        words += ["--evaluation.samples", "full"]
         main(["validate", *words, "--logs", str(root), "--method", name, "--trainer.devices", "1"])
         folder, stored = root / "tofu" / name / "version_0", shared / f"reference/open-unlearning-tiny/{name}"
         pairs[name] = [json.loads((f / "TOFU_EVAL.json").read_text()) for f in (folder, stored)]
