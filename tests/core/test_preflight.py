@@ -79,7 +79,7 @@ def test_refused_by_what_is_called(words, first_order, make):
 
 
 THIRD = {
-    "group_norm": lambda x: F.group_norm(x, 2),
+    "group_norm": lambda x: F.group_norm(x, 1),  # two channels a group would be +1 and -1
     "rms_norm": lambda x: F.rms_norm(x, (4,)),
     "softmax": lambda x: F.softmax(x, -1),
     "gelu": F.gelu,
@@ -92,6 +92,7 @@ THIRD = {
 @pytest.mark.parametrize("name", THIRD)
 def test_third_derivatives_of_what_passes_are_right(name):
     """And wrong by tens of per cent of what does not: a rule without a reason is a defect too."""
+    torch.manual_seed(0)
     case = classifier(nn.Sequential(nn.Linear(5, 4), Functional(THIRD[name]), nn.Linear(4, 4)), (5,))
     try:
         check_calls(calls(case.network, case.loss("forget")[0]), first_order=False)
