@@ -18,7 +18,7 @@ from torch import nn
 
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import replacing
-from ofmu_pl.shards import check_shards, names, shapes
+from ofmu_pl.shards import check_shards, names, read_index, shapes
 
 LAST = "last"
 """Instead of a path: the newest sound checkpoint of the method's runs."""
@@ -231,6 +231,8 @@ def _problem(path: Path) -> str | None:
     if not path.exists():
         return "does not exist"
     try:
+        if path.is_dir():
+            read_index(path)  # first: what could run code is said before any damage
         with zipfile.ZipFile(_plain(path)) as archive:
             damaged = archive.testzip()
         if damaged:

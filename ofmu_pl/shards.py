@@ -50,7 +50,7 @@ def names(state: Any, path: str = "") -> list[str]:
 
 def shapes(folder: Path, group: str) -> dict[str, list[int]]:
     """The shapes of the tensors in a group of a folder of shards, by name without the group's."""
-    described = _index(folder).state_dict_metadata
+    described = read_index(folder).state_dict_metadata
     known = {name.removeprefix(f"{group}."): x for name, x in described.items() if name.startswith(f"{group}.")}
     return {name: list(x.size) for name, x in known.items() if not isinstance(x, BytesStorageMetadata)}
 
@@ -71,7 +71,7 @@ def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
         EOFError: A shard is shorter than the index says, or lies elsewhere.
         OSError: A file is missing.
     """
-    index = _index(folder)
+    index = read_index(folder)
     if wanted is not None and not _named_alike(set(index.state_dict_metadata), wanted):
         raise zipfile.BadZipFile("the index has other names than what was written")
     boxes: dict[str, list[Box]] = {fqn: [] for fqn in index.state_dict_metadata}
@@ -99,7 +99,13 @@ def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
             raise zipfile.BadZipFile(f"the index does not match the records of {fqn}")
 
 
-def _index(folder: Path) -> Any:
+def read_index(folder: Path) -> Any:
+    """The index of a folder of shards.
+
+    Raises:
+        UnpicklingError: It names something that is not plain.
+        OSError: It is missing.
+    """
     with (folder / ".metadata").open("rb") as file:
         return _Index(file).load()
 
