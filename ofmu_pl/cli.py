@@ -15,7 +15,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import lightning.pytorch as pl
 import torch
@@ -111,11 +111,11 @@ class UnlearningCLI(LightningCLI):
         """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
         with self._begun(ckpt_path) as start:
             if start.done:
+                assert start.folder is not None, "a finished run has a folder"
                 self.datamodule.setup("fit")
-                if start.folder is not None:
-                    then = read_json(start.folder / RESULTS)["provenance"]["hashes"]
-                    require_same_data(self.datamodule.hashes, then)
-                if self.trainer.is_global_zero and start.folder is not None:
+                then = read_json(start.folder / RESULTS)["provenance"]["hashes"]
+                require_same_data(self.datamodule.hashes, then)
+                if self.trainer.is_global_zero:
                     sys.stdout.write(f"finished: see {start.folder}\n")
                     if ckpt_path == LAST:  # the process may have been killed before it did so
                         point_latest(start.folder)
@@ -379,7 +379,7 @@ def _run(words: list[str]) -> None:
         _lightning(command, options)
 
 
-def _general(word: str) -> None:
+def _general(word: str) -> NoReturn:
     """Answer what is no command: a wish for help or for the version, or a mistake."""
     parser = argparse.ArgumentParser("ofmu_pl", description="Machine unlearning that shows its work.")
     parser.add_argument("--version", action="version", version=f"ofmu_pl {__version__}")
@@ -436,6 +436,6 @@ def _report(words: list[str]) -> None:
     report(options.folder, options.foreign)
 
 
-def _fail(sentence: str, code: int = 1) -> None:
+def _fail(sentence: str, code: int = 1) -> NoReturn:
     sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
     sys.exit(code)

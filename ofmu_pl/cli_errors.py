@@ -113,7 +113,7 @@ def explain(message: str, error: BaseException | None, options: Iterable[str]) -
     Args:
         message: jsonargparse's, of the whole chain.
         error: The last of the chain.
-        options: Of the command.
+        options: Names of the options that the command has.
 
     Returns:
         A sentence without its full stop.

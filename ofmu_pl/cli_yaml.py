@@ -38,7 +38,7 @@ def check_files(words: Sequence[str]) -> None:
     """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was.
 
     Args:
-        words: Of the command line; what stands behind ``--config`` and ``-c`` is looked at where it is a file.
+        words: The words of the command line; a word behind ``--config`` or ``-c`` is looked at where it is a file.
 
     Raises:
         UserError: A file is no UTF-8, or no YAML.

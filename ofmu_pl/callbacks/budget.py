@@ -41,11 +41,11 @@ class GradientBudget(pl.Callback):
         self._stop_if_spent(trainer)
 
     def state_dict(self) -> dict[str, float]:
-        """What the dearest iteration took."""
+        """What the dearest iteration took, for a checkpoint."""
         return {"dearest": self._dearest}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Take it back."""
+        """Restore what ``state_dict`` gave."""
         self._dearest = state_dict["dearest"]
 
     def _stop_if_spent(self, trainer: pl.Trainer) -> None:

@@ -145,7 +145,7 @@ class Evaluation(pl.Callback, ABC):
         return {"before": before, "seconds": dict(self._seconds)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore what ``state_dict`` gave."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
         self._seconds = state_dict["seconds"]
 

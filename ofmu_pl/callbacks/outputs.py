@@ -62,7 +62,7 @@ def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics:
     Args:
         folder: Where.
         data: The data module.
-        scores: Of the model.
+        scores: What the model scored, by evaluation set.
         metrics: Under the definition ``open_unlearning``.
         samples: ``hashes`` takes the place of texts in the first, ``none`` leaves it out.
     """

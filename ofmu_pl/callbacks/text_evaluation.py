@@ -169,7 +169,7 @@ class TextEvaluation(Evaluation):
         return super().state_dict() | {"said": said}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore what ``state_dict`` gave."""
         super().load_state_dict(state_dict)
         for name, texts in state_dict["said"].items():
             self.before[name].generations = np.array(texts, dtype=object)

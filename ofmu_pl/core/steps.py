@@ -43,8 +43,8 @@ class Agreement:
     """How far differences of two steps disagree, relatively, at the steps that the engine now has.
 
     Attributes:
-        decorrelation: Of ``-beta (H_f u_f + H_r u_r)``.
-        penalty: Of ``Hess(Phi) grad Phi``; 0 if it was not asked for.
+        decorrelation: The disagreement about ``-beta (H_f u_f + H_r u_r)``.
+        penalty: The disagreement about ``Hess(Phi) grad Phi``; 0 if it was not asked for.
     """
 
     decorrelation: float

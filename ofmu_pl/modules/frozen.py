@@ -65,5 +65,5 @@ class Frozen:
         return {"random_state": self.random_state, "weights": self.weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take it back, before ``take``."""
+        """Restore what ``state_dict`` gave, before ``take``."""
         self.random_state, self.weights, self.resumed = state["random_state"], state["weights"], True

@@ -63,11 +63,11 @@ class Record:
         self._rewrite(loggers, step + 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The record, for a checkpoint."""
         return {"curves": self.curves, "logged": self.logged, "history": self.history}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore what ``state_dict`` gave."""
         self.curves, self.logged, self.history = state["curves"], state["logged"], state["history"]
 
     def _rewrite(self, loggers: Iterable[Logger], first: int) -> None:
