@@ -42,6 +42,7 @@ from ofmu_pl.checkpoints import LAST, WholeFiles, length, require_same_data, req
 from ofmu_pl.cli_errors import refused
 from ofmu_pl.cli_parser import Parser
 from ofmu_pl.cli_purge import purge
+from ofmu_pl.cli_ranks import watched
 from ofmu_pl.cli_yaml import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.errors import MAX_SEED, DivergedError, UserError, check_range
@@ -53,6 +54,7 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.report import report
 from ofmu_pl.run_folders import RESULTS, Start, begun, choose, discard, number, point_latest
+from ofmu_pl.shards import shard_errors
 from ofmu_pl.trust import check_classes, restrict_imports
 
 COMMANDS = {
@@ -127,7 +129,8 @@ class UnlearningCLI(LightningCLI):
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
             self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
-            self.trainer.fit(**kwargs, weights_only=True)
+            with watched(self.trainer, "fit"), shard_errors(start.folder):
+                self.trainer.fit(**kwargs, weights_only=True)
             if start.folder is not None:
                 point_latest(start.folder)
 
@@ -143,7 +146,8 @@ class UnlearningCLI(LightningCLI):
         with self._begun(ckpt_path) as start:
             self._train_originals()
             self.trainer.ckpt_path = start.checkpoint
-            run(**kwargs, weights_only=True)
+            with watched(self.trainer, str(self.subcommand)):
+                run(**kwargs, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:

@@ -84,7 +84,7 @@ def replacing(path: Path) -> Iterator[Path]:
         error.filename = error.filename or str(path)
         raise
     except Exception as error:
-        if _NO_ROOM.search(str(error)):
+        if no_room(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
     finally:
@@ -92,6 +92,11 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether torch or safetensors says in its own words that the disk took no more."""
+    return _NO_ROOM.search(str(error)) is not None
 
 
 @contextmanager

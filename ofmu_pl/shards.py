@@ -5,17 +5,23 @@ torch.distributed.checkpoint unpickles ``.metadata`` and every value that is no 
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import math
+import os
 import pickle
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint import CheckpointException
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+
+from ofmu_pl.files import no_room
 
 _PLAIN = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict")}
 _PLAIN |= {("pathlib", "PosixPath"), ("pathlib._local", "PosixPath")}  # the folder that it was written to
@@ -53,6 +59,29 @@ def shapes(folder: Path, group: str) -> dict[str, list[int]]:
     described = read_index(folder).state_dict_metadata
     known = {name.removeprefix(f"{group}."): x for name, x in described.items() if name.startswith(f"{group}.")}
     return {name: list(x.size) for name, x in known.items() if not isinstance(x, BytesStorageMetadata)}
+
+
+@contextmanager
+def shard_errors(folder: Path | None) -> Iterator[None]:
+    """In which shards that cannot be written are an ``OSError``, as one file is.
+
+    torch gathers what every rank raised into a ``CheckpointException``, which is no ``Exception``.
+
+    Args:
+        folder: Of the run, for the error; ``None``: it has none.
+
+    Raises:
+        OSError: A rank could not write its shard; the error names the rank's file or ``folder``.
+    """
+    try:
+        yield
+    except CheckpointException as failed:
+        for error, _ in failed.failures.values():
+            if isinstance(error, OSError) or no_room(error):
+                code = error.errno if isinstance(error, OSError) else errno.ENOSPC
+                name = getattr(error, "filename", None) or folder
+                raise OSError(code, os.strerror(code or 0), name and str(name)) from error
+        raise
 
 
 def check_shards(folder: Path, wanted: list[str] | None = None) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import yaml
+from cli.conftest import TINY
 
 FSDP2 = {
     "class_path": "lightning.pytorch.strategies.ModelParallelStrategy",
@@ -25,16 +30,19 @@ FSDP2 = {
 def fit_on_two(fit, models, tmp_path):
     """Runs OFMU as ``fit`` does, in two processes under FSDP2."""
 
-    def run(*options, model=None):
+    def run(*options, model=None, strategy=FSDP2, largest_file=None):
         alone = fit("--trainer.max_steps", "1")  # writes the configuration too
         assert alone.is_dir()
-        overlay = {"trainer": {"devices": 2, "strategy": FSDP2}} | ({"model": model} if model else {})
+        overlay = {"trainer": {"devices": 2, "strategy": strategy}} | ({"model": model} if model else {})
         (tmp_path / "two.yaml").write_text(yaml.safe_dump(overlay))
         words = [sys.executable, "-m", "ofmu_pl", "fit", "--config", str(tmp_path / "ofmu.yaml")]
         words += ["-c", str(tmp_path / "two.yaml"), "--model.network.path", str(models / "target/latest/hf")]
         words += ["--logs", str(tmp_path / "two"), *options]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OFMU_CACHE": ""}
-        return subprocess.run(words, check=False, env=environment, capture_output=True, text=True, timeout=280)
+        limit = largest_file and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file)))
+        return subprocess.run(
+            words, check=False, env=environment, capture_output=True, text=True, timeout=280, preexec_fn=limit
+        )
 
     return run
 
@@ -60,3 +68,63 @@ def test_what_shards_cannot_do_is_said(fit_on_two):
     done = fit_on_two(model={"class_path": "OFMU", "init_args": {"optimizer": EIGHT_BIT}})
     assert done.returncode == 1
     assert "cannot step on FSDP2's shards" in done.stderr
+
+
+def test_a_disk_that_is_full_while_shards_are_written(fit_on_two, tmp_path):
+    """A limit on the size of files stands for the disk's; torch raises no Exception there but a BaseException."""
+    shards = FSDP2 | {"init_args": FSDP2["init_args"] | {"save_distributed_checkpoint": True}}
+    done = fit_on_two("--trainer.max_steps", "1", strategy=shards, largest_file=20_000)
+    assert done.returncode == 1
+    line, *_ = [line for line in done.stderr.splitlines() if "ofmu_pl: error: " in line]  # one of each rank
+    assert f"The disk of '{tmp_path}/two/" in line
+    assert "is full: free some space" in line
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def long_run_on_two(models, tmp_path):
+    """A run of two ranks with DDP that would take hours: its process and rank 1's number, once both train."""
+    (tmp_path / "ofmu.yaml").write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=100_000))
+    words = [sys.executable, "-m", "ofmu_pl", "fit", "--config", str(tmp_path / "ofmu.yaml"), "--logs", str(tmp_path)]
+    words += ["--model.network.path", str(models / "target/latest/hf"), "--evaluation.max_new_tokens", "1"]
+    words += ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OFMU_CACHE": ""}
+    with (tmp_path / "output.txt").open("w") as output:
+        first = subprocess.Popen(words, env=environment, stdout=output, stderr=output)
+    wait_for(lambda: list(tmp_path.rglob("step=2.ckpt")))
+    (second,) = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
+    yield first, second, tmp_path / "output.txt"
+    first.kill()
+
+
+def wait_for(condition, seconds=200):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert condition()
+
+
+def alive(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("killed", "sentence"),
+    [
+        (1, "Rank 1 of 2 was killed by SIGKILL, as the system does when memory runs out; the same line with"),
+        pytest.param(0, "Rank 1 of 2 ends, since rank 0, which started it, is gone;", marks=pytest.mark.slow),
+    ],
+)
+def test_a_rank_that_dies_is_named(long_run_on_two, killed, sentence):
+    first, second, output = long_run_on_two
+    os.kill([first.pid, second][killed], signal.SIGKILL)
+    code = first.wait(30)
+    wait_for(lambda: not alive(second), 30)
+    said = output.read_text()
+    assert code == [-signal.SIGKILL, 1][killed]
+    assert f"ofmu_pl: error: {sentence}" in said
+    assert said.count("ofmu_pl: error: ") == 1
+    assert "Traceback" not in said
