@@ -122,7 +122,8 @@ def explain(message: str, error: BaseException | None, options: Iterable[str]) -
     if words:
         named = [word[2:].partition("=")[0] for word in words[1].split() if word.startswith("--")]
         return unknown(named, options) if named else f"There is no place for '{words[1]}'"
-    keys: list[str] = []
+    of_help = re.match(r"--([\w.]+)\.help: ", message)
+    keys: list[str] = [of_help[1]] if of_help else []
     owner, kinds, text, deeper, cls = "", "", message, None, None
     for cause in causes(error):
         text = str(cause).strip()

@@ -241,8 +241,13 @@ class UnlearningModule(pl.LightningModule, ABC):
         """
         require_same_data(self._data.hashes, checkpoint.get("data_hashes", {}))
         self.recovery.step_scale = checkpoint.get("step_scale", 1.0)
-        if self.trainer.state.fn == "fit" and "record" in checkpoint:
-            self.record.load_state_dict(checkpoint["record"])
+        if self.trainer.state.fn == "fit":
+            if "record" in checkpoint:
+                self.record.load_state_dict(checkpoint["record"])
+            self.go_on_from(checkpoint)
+
+    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+        """Take from a checkpoint what the method needs to train on; who only measures may have another method's."""
 
     # Helpers of subclasses -----------------------------------------------------------------------------------------
 

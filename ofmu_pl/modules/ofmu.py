@@ -352,9 +352,8 @@ class OFMU(UnlearningModule):
             "audited": self.audited,
         }
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the penalty schedule and the steps of differences where the checkpoint left them."""
-        super().on_load_checkpoint(checkpoint)
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
         differences = checkpoint["ofmu"].get("differences", {"order": 3, "steps": None})  # older ones have none
         self.order, self._found_steps = differences["order"], differences["steps"]

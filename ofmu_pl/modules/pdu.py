@@ -52,7 +52,7 @@ class PDU(TwoTerms):
         super().on_save_checkpoint(checkpoint)
         checkpoint["pdu"] = {"price": self.price}
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take it back."""
-        super().on_load_checkpoint(checkpoint)
+    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+        """Take the price back."""
+        super().go_on_from(checkpoint)
         self.price = checkpoint["pdu"]["price"]

@@ -86,9 +86,9 @@ class SalUn(RandomLabels):
         super().on_save_checkpoint(checkpoint)
         checkpoint["masks"] = self.masks
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take it back."""
-        super().on_load_checkpoint(checkpoint)
+    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+        """Take the mask back."""
+        super().go_on_from(checkpoint)
         self.masks = checkpoint["masks"]
 
 

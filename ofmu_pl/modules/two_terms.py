@@ -168,9 +168,8 @@ class TwoTerms(UnlearningModule):
             "gradient_evaluations": self._gradient_evaluations,
         }
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take them back."""
-        super().on_load_checkpoint(checkpoint)
+    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+        """Take the frozen model and its scores back."""
         self._frozen.load_state_dict(checkpoint["two_terms"]["frozen"])
         self.reference_nll = checkpoint["two_terms"]["reference_nll"]
         self._gradient_evaluations = checkpoint["two_terms"]["gradient_evaluations"]

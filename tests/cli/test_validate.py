@@ -56,6 +56,17 @@ def test_a_reference_is_scored_in_the_number_format_of_the_run(validate, models)
     )
 
 
+def test_a_checkpoint_of_any_method_is_measured(fit):
+    run = fit("--trainer.max_steps", "1")
+    checkpoint = str(run / "checkpoints/step=1.ckpt")
+    measured = {
+        method: read(fit("--model", method, "--ckpt_path", checkpoint, "--method", "ofmu", command="validate"))
+        for method in ("OFMU", "NPO", "PDU", "FineTune")
+    }
+    for method, results in measured.items():
+        assert results["metrics"] == read(run)["metrics"], method
+
+
 def test_a_quick_look_at_some_rows(validate, models, capsys):
     retrained = ["--evaluation.reference", str(models / "retrained/latest/hf")]
     whole, quick = validate(*retrained), validate(*retrained, "--evaluation.rows", "3")

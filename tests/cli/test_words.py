@@ -38,6 +38,7 @@ def says(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["--model.help", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
         (["--model", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
         (["--model", "torch.nn.Linear"], "--model takes no 'torch.nn.Linear' but one of BatchNormOnly, "),
         (["--model", "TwoTerms"], "--model takes no 'TwoTerms' but one of BatchNormOnly, "),
