@@ -1,17 +1,26 @@
-"""The command line in a process that can be killed."""
+"""The command line in processes of its own: one that can be killed, and two ranks."""
 
 import contextlib
+import multiprocessing
 import os
+import resource
+import socket
 import time
 from pathlib import Path
 from unittest import mock
 
+import matplotlib.backends.backend_agg  # noqa: F401  what each run would import, once for all
+import tensorboard.compat.proto.event_pb2  # noqa: F401
 import torch
+import torch.utils.tensorboard
+import transformers.models.llama.modeling_llama  # noqa: F401
 
 from ofmu_pl.callbacks.text_evaluation import TextEvaluation
 from ofmu_pl.cli import main
 
 EVALUATION = "the final evaluation"
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["cli.process"])  # so that a process starts in a moment
 
 
 def run(words, output, hold=None):
@@ -48,3 +57,35 @@ def run(words, output, hold=None):
         stack.enter_context(mock.patch("os.replace", held_replace))
         stack.enter_context(mock.patch.object(TextEvaluation, "score", held_score))
         main(words)
+
+
+def two_ranks(words, output, largest_file=None):
+    """Runs a command line in two processes forked from this one, so that nothing is imported again.
+
+    Args:
+        words: Of the command line; the ranks know of each other as torchrun's do.
+        output: The file for all that they print.
+        largest_file: Bytes; writing more fails.
+
+    Returns:
+        The exit codes.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=_rank, args=(rank, port, words, output, largest_file)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(280)
+    return [process.exitcode for process in ranks]
+
+
+def _rank(rank, port, words, output, largest_file):
+    known = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "two", "OFMU_CACHE": ""}
+    os.environ.update({name: str(value) for name, value in known.items()})
+    if largest_file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    run(words, output)

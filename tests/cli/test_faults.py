@@ -11,15 +11,12 @@ import time
 import pytest
 import torch
 from cli.conftest import TINY, lasting
-from cli.process import EVALUATION, run
+from cli.process import EVALUATION, FORKSERVER, run
 from safetensors.torch import save_file
 
 from ofmu_pl.checkpoints import check_room, newest
 from ofmu_pl.errors import UserError
 from ofmu_pl.files import replacing
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["cli.process"])  # so that a process starts in a moment
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +33,7 @@ def start(models, folder):
     def process(logs, hold=None):
         words = ["fit", "--config", str(config), "--logs", str(folder / logs), "--ckpt_path", "last"]
         words += ["--model.network.path", str(models / "target/latest/hf"), "--evaluation.max_new_tokens", "1"]
-        process = CONTEXT.Process(target=run, args=(words, folder / f"{logs}.txt", hold))
+        process = FORKSERVER.Process(target=run, args=(words, folder / f"{logs}.txt", hold))
         process.start()
         return process
 
@@ -93,7 +90,10 @@ END = ["hf", EVALUATION, "samples.jsonl", "results.json", "latest"]
 @pytest.mark.parametrize(
     "kills",
     [
-        [TRAINING, TRAINING, CHECKPOINT, "hf", EVALUATION, "results.json"],
+        [TRAINING, CHECKPOINT, EVALUATION],
+        pytest.param(
+            [TRAINING, TRAINING, CHECKPOINT, "hf", EVALUATION, "results.json"], marks=pytest.mark.slow, id="six"
+        ),
         pytest.param(
             [TRAINING] * 8 + [CHECKPOINT] * 2 + [stage for stage in END for _ in range(2)],
             marks=pytest.mark.slow,
@@ -135,7 +135,7 @@ def test_killed_at_every_stage(start, whole, folder, kills):
 
 
 def test_a_second_start_leaves_the_first_one_and_its_half_written_checkpoint_alone(start, folder):
-    first = start("twice", CHECKPOINT)
+    first = start("twice", "step=2.ckpt")
     wait_for((folder / "twice.txt.held").exists)
     second = start("twice")
     second.join(300)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli.conftest import TINY
+from cli.process import two_ranks
 
 FSDP2 = {
     "class_path": "lightning.pytorch.strategies.ModelParallelStrategy",
@@ -27,31 +27,31 @@ FSDP2 = {
 
 
 @pytest.fixture
-def fit_on_two(fit, models, tmp_path):
-    """Runs OFMU as ``fit`` does, in two processes under FSDP2."""
+def words(fit, models, tmp_path):
+    """Words that run OFMU as ``fit`` does, in two processes under FSDP2."""
 
-    def run(*options, model=None, strategy=FSDP2, largest_file=None):
-        alone = fit("--trainer.max_steps", "1")  # writes the configuration too
-        assert alone.is_dir()
+    def words(*options, model=None, strategy=FSDP2):
         overlay = {"trainer": {"devices": 2, "strategy": strategy}} | ({"model": model} if model else {})
         (tmp_path / "two.yaml").write_text(yaml.safe_dump(overlay))
-        words = [sys.executable, "-m", "ofmu_pl", "fit", "--config", str(tmp_path / "ofmu.yaml")]
-        words += ["-c", str(tmp_path / "two.yaml"), "--model.network.path", str(models / "target/latest/hf")]
-        words += ["--logs", str(tmp_path / "two"), *options]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OFMU_CACHE": ""}
-        limit = largest_file and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file)))
-        return subprocess.run(
-            words, check=False, env=environment, capture_output=True, text=True, timeout=280, preexec_fn=limit
-        )
+        words = ["fit", "--config", str(tmp_path / "ofmu.yaml"), "-c", str(tmp_path / "two.yaml")]
+        words += ["--model.network.path", str(models / "target/latest/hf"), "--logs", str(tmp_path / "two")]
+        return [*words, "--evaluation.max_new_tokens", "1", *options]
 
-    return run
+    return words
 
 
-def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, fit_on_two, models, tmp_path):
+@pytest.mark.parametrize("launched", ["as by torchrun", pytest.param("by itself", marks=pytest.mark.slow)])
+def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, words, models, tmp_path, launched):
     options = ["--model.engine", "finite_difference", "--trainer.max_steps", "2"]
     options += ["--evaluation.reference", str(models / "retrained/latest/hf"), "--evaluation.every_n_steps", "1"]
-    done = fit_on_two(*options)
-    assert done.returncode == 0, done.stderr[-3000:]
+    options += ["--evaluation.max_new_tokens", "8"]
+    if launched == "by itself":
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OFMU_CACHE": ""}
+        command = [sys.executable, "-m", "ofmu_pl", *words(*options)]
+        done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stderr[-3000:]
+    else:
+        assert two_ranks(words(*options), tmp_path / "said.txt") == [0, 0], (tmp_path / "said.txt").read_text()[-3000:]
     alone, together = fit(*options), tmp_path / "two/authors/ofmu/version_0"
     first, second = (json.loads((f / "results.json").read_text()) for f in (alone, together))
     assert [h["step"] for h in second["history"]] == [1]
@@ -64,21 +64,21 @@ def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, fit_on_two, m
 EIGHT_BIT = {"class_path": "bitsandbytes.optim.AdamW8bit", "init_args": {"lr": 0.001}}
 
 
-def test_what_shards_cannot_do_is_said(fit_on_two):
-    done = fit_on_two(model={"class_path": "OFMU", "init_args": {"optimizer": EIGHT_BIT}})
-    assert done.returncode == 1
-    assert "cannot step on FSDP2's shards" in done.stderr
+def test_what_shards_cannot_do_is_said(words, tmp_path):
+    codes = two_ranks(words(model={"class_path": "OFMU", "init_args": {"optimizer": EIGHT_BIT}}), tmp_path / "said.txt")
+    assert codes == [1, 1]
+    assert "cannot step on FSDP2's shards" in (tmp_path / "said.txt").read_text()
 
 
-def test_a_disk_that_is_full_while_shards_are_written(fit_on_two, tmp_path):
+def test_a_disk_that_is_full_while_shards_are_written(words, tmp_path):
     """A limit on the size of files stands for the disk's; torch raises no Exception there but a BaseException."""
     shards = FSDP2 | {"init_args": FSDP2["init_args"] | {"save_distributed_checkpoint": True}}
-    done = fit_on_two("--trainer.max_steps", "1", strategy=shards, largest_file=20_000)
-    assert done.returncode == 1
-    line, *_ = [line for line in done.stderr.splitlines() if "ofmu_pl: error: " in line]  # one of each rank
+    output = tmp_path / "said.txt"
+    assert two_ranks(words("--trainer.max_steps", "1", strategy=shards), output, largest_file=20_000) == [1, 1]
+    line, *_ = [line for line in output.read_text().splitlines() if "ofmu_pl: error: " in line]  # one of each rank
     assert f"The disk of '{tmp_path}/two/" in line
     assert "is full: free some space" in line
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in output.read_text()
 
 
 @pytest.fixture

@@ -163,7 +163,9 @@ def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
     sets = {"forget": ROWS, "holdout": ROWS[:1]}
     alone = score_rows(model, Letters(), sets, max_new_tokens=4)
     add_gradient_norms(model, Letters(), sets, alone)
-    mp.spawn(_rank, args=(str(tmp_path), 2), nprocs=2)
+    mp.start_processes(
+        _rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork"
+    )  # in a moment: nothing is imported again
     for rank in range(2):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         for name, s in alone.items():
