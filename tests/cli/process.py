@@ -9,18 +9,16 @@ import time
 from pathlib import Path
 from unittest import mock
 
-import matplotlib.backends.backend_agg  # noqa: F401  what each run would import, once for all
-import tensorboard.compat.proto.event_pb2  # noqa: F401
 import torch
-import torch.utils.tensorboard
-import transformers.models.llama.modeling_llama  # noqa: F401
 
 from ofmu_pl.callbacks.text_evaluation import TextEvaluation
 from ofmu_pl.cli import main
 
 EVALUATION = "the final evaluation"
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["cli.process"])  # so that a process starts in a moment
+# So that a process starts in a moment. The server does not see pytest's path, and so none of the tests' modules.
+LIBRARIES = ["transformers.models.llama.modeling_llama", "torch.utils.tensorboard", "matplotlib.backends.backend_agg"]
+FORKSERVER.set_forkserver_preload(["ofmu_pl.cli", *LIBRARIES])
 
 
 def run(words, output, hold=None):
