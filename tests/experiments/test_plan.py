@@ -50,15 +50,37 @@ def llama(layers=2, **options):
     ("make", "options", "precision", "tolerance"),
     [
         pytest.param(
-            lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES), {}, "32-true", 0.1, id="differences"
+            lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES),
+            {},
+            "32-true",
+            0.1,
+            id="differences",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
-            lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}, "32-true", 0.1, id="checkpointing"
+            lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES),
+            {},
+            "32-true",
+            0.1,
+            id="checkpointing",
+            marks=pytest.mark.slow,
         ),
-        pytest.param(lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES), {"tokens": 128}, "bf16-mixed", 0.1, id="bf16"),
+        pytest.param(
+            lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES),
+            {"tokens": 128},
+            "bf16-mixed",
+            0.1,
+            id="bf16",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(lambda: OFMU(llama(), **SHORT), {"rows": 2}, "32-true", 0.1, id="exact"),
         pytest.param(
-            lambda: OFMU(llama(), micro_batch_size=2, **SHORT), {"rows": 4}, "32-true", 0.1, id="exact, micro-batches"
+            lambda: OFMU(llama(), micro_batch_size=2, **SHORT),
+            {"rows": 4},
+            "32-true",
+            0.1,
+            id="exact, micro-batches",
+            marks=pytest.mark.slow,
         ),
         pytest.param(lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}, "32-true", 0.1, id="npo"),
         pytest.param(lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1, id="frozen copy"),
@@ -210,9 +232,10 @@ def run(monkeypatch, capsys):
             ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING, *PLAIN],
             ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / yes / yes"],
         ),
-        (
+        pytest.param(
             ["--config", "configs/wmdp.yaml", *FSDP2, "--model.network.path", "zephyr-7b-beta"],
             ["7.24 B / 7.24 B", "batches of 4 rows of 512 tokens", "no / no / yes / yes"],
+            marks=pytest.mark.slow,
         ),
         (
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
