@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
@@ -19,6 +20,19 @@ FORKSERVER = multiprocessing.get_context("forkserver")
 # So that a process starts in a moment. The server does not see pytest's path, and so none of the tests' modules.
 LIBRARIES = ["transformers.models.llama.modeling_llama", "torch.utils.tensorboard", "matplotlib.backends.backend_agg"]
 FORKSERVER.set_forkserver_preload(["ofmu_pl.cli", *LIBRARIES])
+
+
+def start_benchmark(words, output):
+    """A benchmark in a process that is forked from this one, whose runs come from this one's server: no imports."""
+    forkserver.ensure_running()
+    process = multiprocessing.get_context("fork").Process(target=_benchmark, args=(words, output))
+    process.start()
+    return process
+
+
+def _benchmark(words, output):
+    forkserver._forkserver.ensure_running = lambda: None  # it is no child of this process, which cannot wait for it
+    run(words, output)
 
 
 def run(words, output, hold=None):

@@ -10,8 +10,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -19,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cli.process import start_benchmark
 
 from ofmu_pl.cli import main
 from ofmu_pl.experiments.benchmark import Run, by_seed
@@ -74,12 +73,6 @@ experiments:
 """
 
 
-def start(config, logs):
-    words = [sys.executable, "-m", "ofmu_pl", "benchmark", "--config", str(config), "--logs", str(logs)]
-    log = (logs / "output.txt").open("a")
-    return subprocess.Popen(words, stdout=log, stderr=log, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
-
-
 def marks(folder):
     return {p.parent: p.stat().st_mtime_ns for p in folder.rglob("cell.json")}
 
@@ -90,16 +83,17 @@ def logs(tmp_path_factory):
     logs = tmp_path_factory.mktemp("logs")
     config = logs / "small.yaml"
     config.write_text(BENCHMARK)
-    process = start(config, logs)
+    words = ["benchmark", "--config", str(config), "--logs", str(logs)]
+    process = start_benchmark(words, logs / "output.txt")
     try:
         limit = time.monotonic() + 120
         while not list((logs / "small").glob("search/*/*/*/seed_1000/cell.json")):
-            assert process.poll() is None, (logs / "output.txt").read_text()
+            assert process.is_alive(), (logs / "output.txt").read_text()
             assert time.monotonic() < limit
             time.sleep(0.02)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
     time.sleep(1)  # its runs see that it is gone
     before = marks(logs / "small")
     assert not list((logs / "small/table").glob("*/grad_diff/seed_0/cell.json")), "nothing was interrupted"
@@ -108,7 +102,7 @@ def logs(tmp_path_factory):
     time.sleep(1.5)
     assert marks(logs / "small") == before, "a run has outlived its benchmark"
     with (logs / "output.txt").open("a") as log, contextlib.redirect_stderr(log), contextlib.redirect_stdout(log):
-        main(["benchmark", "--config", str(config), "--logs", str(logs)])
+        main(words)
     after = marks(logs / "small")
     assert before.items() <= after.items(), "what had finished was run again"
     assert len(after) > len(before)
