@@ -269,7 +269,7 @@ def test_the_literal_algorithm_diverges_and_is_stopped(fails):
     off = [word for name in safeguards for word in (f"--model.{name}", "null")]
     off += ["--model.concave_only", "false"]
     sgd = ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.01", "--model.inner_lr", "0.01"]
-    code, text = fails(*off, *sgd, "--model.gamma", "2", "--trainer.max_steps", "60")
+    code, text = fails(*off, *sgd, "--model.gamma", "10", "--trainer.max_steps", "60")
     assert code == 1
     assert "OFMU diverged in outer iteration" in text
     assert ", ".join([*safeguards, "concave_only"]) in text

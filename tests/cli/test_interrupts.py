@@ -48,7 +48,9 @@ def stopped(capsys, start, code=130):
 
 
 @pytest.mark.parametrize(
-    ("number", "checkpoint"), [(1, None), (2, "step=2.ckpt"), (3, None)], ids=["before", "along the run", "at its end"]
+    ("number", "checkpoint"),
+    [pytest.param(1, None, marks=pytest.mark.slow), (2, "step=2.ckpt"), (3, None)],
+    ids=["before", "along the run", "at its end"],
 )
 def test_ctrl_c_in_a_measurement_ends_it(fit, press, capsys, number, checkpoint):
     """That before the first iteration, that after the second, and the last."""

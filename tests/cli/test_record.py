@@ -74,8 +74,15 @@ def test_what_an_iteration_did_not_measure_is_not_logged(whole):
     assert [step for step, _ in whole["points"]["metrics/forget_Q_A_Prob"]] == [0, 7]
 
 
-@pytest.mark.parametrize("number", [4, 6], ids=["an interim measurement is due", "and a checkpoint"])
-@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize(
+    ("number", "asked"),
+    [
+        pytest.param(4, signal.SIGTERM, id="an interim measurement is due"),
+        pytest.param(6, signal.SIGINT, id="and a checkpoint"),
+        pytest.param(4, signal.SIGINT, id="a measurement, Ctrl-C", marks=pytest.mark.slow),
+        pytest.param(6, signal.SIGTERM, id="a checkpoint, SIGTERM", marks=pytest.mark.slow),
+    ],
+)
 def test_the_record_of_a_run_that_was_asked_to_stop(whole, fit, at, number, asked):
     at(number, lambda: os.kill(os.getpid(), asked))
     with pytest.raises(SystemExit) as stop:
@@ -84,7 +91,7 @@ def test_the_record_of_a_run_that_was_asked_to_stop(whole, fit, at, number, aske
     assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
 
 
-@pytest.mark.parametrize("number", [4, 5])
+@pytest.mark.parametrize("number", [pytest.param(4, marks=pytest.mark.slow), 5])
 def test_the_record_of_a_run_that_was_killed(whole, fit, at, number):
     at(number, kill)
     with pytest.raises(Killed):

@@ -45,7 +45,10 @@ def folder(tmp_path):
     return tmp_path / "logs/authors/ofmu"
 
 
-@pytest.mark.parametrize("how", ["last", "a checkpoint", "no checkpoint is left", "fewer iterations"])
+HOW = ["last", pytest.param("a checkpoint", marks=pytest.mark.slow), "no checkpoint is left", "fewer iterations"]
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_the_line_again_on_a_finished_run(fit, capsys, how):
     run = fit(*LAST, "--trainer.max_steps", "2")
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*")}
@@ -89,12 +92,16 @@ STAGES = {
 }
 
 
-def test_a_disk_that_is_full_at_every_stage_of_the_end(fit, refused, folder, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "stages", [["the last checkpoint", "the evaluation"], pytest.param([*STAGES], marks=pytest.mark.slow, id="all")]
+)
+def test_a_disk_that_is_full_at_every_stage_of_the_end(fit, refused, folder, monkeypatch, tmp_path, stages):
     options = ["--trainer.max_steps", "2", "--evaluation.every_n_steps", "1"]
     expected = lasting(read(shutil.move(fit(*options), tmp_path / "undisturbed")))
     (folder / "latest").unlink()
     run = folder / "version_0"
-    for stage, (name, broken) in STAGES.items():
+    for stage in stages:
+        name, broken = STAGES[stage]
         with monkeypatch.context() as patch:
             patch.setattr(name, broken)
             assert "is full: free some space" in refused(*LAST, *options), stage
@@ -129,7 +136,7 @@ def test_no_iteration_at_all(fit, capsys):
 BUDGET = {"trainer": {"callbacks": [{"class_path": "GradientBudget", "init_args": {"gradients": 2 * 12 + 10}}]}}
 
 
-@pytest.mark.parametrize("why", ["stationary", "budget"])
+@pytest.mark.parametrize("why", ["stationary", pytest.param("budget", marks=pytest.mark.slow)])
 def test_a_run_that_stopped_by_itself_is_not_trained_further(fit, refused, monkeypatch, tmp_path, why, capsys):
     (tmp_path / "budget.yaml").write_text(yaml.safe_dump(BUDGET))
     options = ["--model.stationarity_tol", "1e6"] if why == "stationary" else ["-c", str(tmp_path / "budget.yaml")]

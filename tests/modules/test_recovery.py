@@ -89,7 +89,7 @@ class Limit:
         return self.losses(recipe, module, batch) * (float("nan") if (now - self.start).norm() > self.distance else 1.0)
 
 
-@pytest.mark.parametrize("ascent", ["sgd", "adam"])
+@pytest.mark.parametrize("ascent", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_a_bad_step_that_shows_an_iteration_later_is_taken_back(monkeypatch, ascent):
     """The rate rises at the third iteration, and the fourth starts from weights that no step length mends."""
     rising = {
@@ -135,7 +135,10 @@ class Memory:
         return self.losses(recipe, module, batch)
 
 
-@pytest.mark.parametrize(("engine", "ascent"), [("autograd", "sgd"), ("finite_difference", "adam")])
+ADAM = pytest.param("finite_difference", "adam", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("engine", "ascent"), [("autograd", "sgd"), ADAM])
 def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, engine, ascent):
     small = ofmu(engine=engine, inner_optimizer=ascent, micro_batch_size=1)
     train(small, steps=2)
