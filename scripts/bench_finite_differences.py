@@ -26,10 +26,10 @@ from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.steps import settle
 from ofmu_pl.data import TOFU
-from ofmu_pl.files import read_json, write_json
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.ofmu import INNER_BETAS, SETTLED_SAMPLES
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.files import read_json, write_json
 
 BETA, FLOOR, LR = 0.5, 1e-4, 3e-4
 TRAINED: dict[str, dict[str, Any]] = {

@@ -26,8 +26,8 @@ from ofmu_pl.core.derivatives import Engine, Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.data import TOFU
-from ofmu_pl.files import write_json
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.files import write_json
 
 BETA, FLOOR = 0.5, 1e-4
 STEPS: dict[str, tuple[float, float] | None] = {

@@ -35,8 +35,8 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.vectors import add_
-from ofmu_pl.files import write_json
 from ofmu_pl.losses import causal_lm_nll
+from ofmu_pl.support.files import write_json
 
 BETA, RHO, FLOOR, LR = 0.5, 0.3, 1e-4, 1e-6
 UNIT = "gradient ascent step"

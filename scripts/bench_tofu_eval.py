@@ -27,9 +27,9 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import TOFU
 from ofmu_pl.data.text import collate
-from ofmu_pl.files import write_json
+from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import Scores, tofu_metrics
-from ofmu_pl.networks.scoring import score_rows
+from ofmu_pl.support.files import write_json
 
 OPEN_UNLEARNING = 47
 """Yardsticks of open-unlearning at d3d7cf9, its start-up included."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ofmu_pl.errors import UserError
 from ofmu_pl.metrics.bootstrap import COVERAGE, RESAMPLES
+from ofmu_pl.support.errors import UserError
 
 
 @dataclass(frozen=True)

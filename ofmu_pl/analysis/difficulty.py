@@ -14,10 +14,10 @@ from torch import nn
 from ofmu_pl.analysis.embeddings import cosine, embed
 from ofmu_pl.analysis.gradients import mean_gradient, sample_gradients
 from ofmu_pl.analysis.udi import easiest_and_hardest, unlearning_difficulty
-from ofmu_pl.errors import UserError
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 TARGET = "target"
 BATCH = 16

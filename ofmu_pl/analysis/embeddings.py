@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ofmu_pl.analysis.gradients import evaluating
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
-from ofmu_pl.errors import UserError
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 @dataclass(frozen=True)

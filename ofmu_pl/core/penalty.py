@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 class Penalty:

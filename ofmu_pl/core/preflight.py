@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from ofmu_pl.core.calls import Calls
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 _KINKS = (
     "relu",

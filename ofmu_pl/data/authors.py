@@ -13,7 +13,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
-from ofmu_pl.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
 

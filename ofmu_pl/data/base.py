@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
-from ofmu_pl.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 ALTERNATIVE = "alternative"
 """The stream of other answers to the forget rows' questions, row for row."""
@@ -158,3 +158,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def test_dataloader(self) -> Any:
         """The same for ``test``."""
         return self.val_dataloader()
+
+
+def data_of(trainer: pl.Trainer) -> Any:
+    """The run's data module, which Lightning's types do not know of."""
+    return trainer.datamodule  # type: ignore[attr-defined]

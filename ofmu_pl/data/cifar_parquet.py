@@ -13,9 +13,9 @@ import PIL
 from lightning.pytorch.utilities import rank_zero_warn
 from PIL import Image, features
 
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import replacing
-from ofmu_pl.kept import cache_folder, content_path
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import replacing
+from ofmu_pl.support.kept import cache_folder, content_path
 
 SIDE = 32
 """Height and width of CIFAR's images."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.text import Row
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import below, numbered_lines
-from ofmu_pl.hub import load_hub_rows
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import below, numbered_lines
+from ofmu_pl.support.hub import load_hub_rows
 
 LETTERS = "ABCD"
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from ofmu_pl.data.cifar_parquet import Part, find_parquet, read_parquet
 from ofmu_pl.data.split import keyed_generator, sample_evenly
-from ofmu_pl.errors import UserError
-from ofmu_pl.hub import local_folder
-from ofmu_pl.kept import cache_folder
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.hub import local_folder
+from ofmu_pl.support.kept import cache_folder
 
 NAMES: dict[int, tuple[str, ...]] = {
     10: tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),

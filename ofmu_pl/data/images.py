@@ -14,7 +14,7 @@ from torch import Tensor
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.image_files import Images, read_cifar, read_digits
 from ofmu_pl.data.split import Split, draw_split
-from ofmu_pl.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 
 class ImageDataModule(PairedDataModule):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ofmu_pl.data.text import Encoded
-from ofmu_pl.errors import UserError
-from ofmu_pl.metrics.scores import forgets
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.sets import forgets
 
 SHORTEST = 16
 """Tokens of a piece of text that is worth a row."""

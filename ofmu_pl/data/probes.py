@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ofmu_pl.data.text import Row
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import numbered_lines
-from ofmu_pl.metrics.scores import PROBE
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines
+from ofmu_pl.support.sets import PROBE
 
 SIDES = ("forget", "retain")
 

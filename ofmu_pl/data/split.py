@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 PARTS = ("full", "forget", "retain", "validation", "test")
 

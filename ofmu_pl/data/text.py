@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from ofmu_pl.errors import UserError
-from ofmu_pl.hub import local_folder, offline
 from ofmu_pl.losses import IGNORED
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.hub import local_folder, offline
 
 Row = dict[str, Any]
 """TOFU's fields: question, answer, and optionally paraphrased_answer, perturbed_answer (list), paraphrased_question."""

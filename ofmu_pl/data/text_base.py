@@ -15,9 +15,8 @@ from torch import Tensor
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate, load_tokenizer
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED
-from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
+from ofmu_pl.support.errors import UserError
 
 
 class TextDataModule(PairedDataModule):
@@ -42,6 +41,8 @@ class TextDataModule(PairedDataModule):
     """
 
     holds = "text"
+    suite: ClassVar[str] = "questions"
+    """Which of the suites of metrics judges it (``evaluation.suites``)."""
     length_option: ClassVar[str] = "--data.max_length"
     """What bounds the length of training rows."""
 
@@ -150,11 +151,6 @@ class TextDataModule(PairedDataModule):
     def identity(row: Row) -> Hashable:
         """What makes two training rows the same."""
         return " ".join(row["question"].split()), " ".join(row["answer"].split())
-
-    @staticmethod
-    def metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
-        """The benchmark's metrics, see ``metrics.tofu_metrics``."""
-        return tofu_metrics(scores, reference, **options)
 
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""

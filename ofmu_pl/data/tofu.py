@@ -13,9 +13,9 @@ from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule, with_refusals
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import numbered_lines
-from ofmu_pl.hub import load_hub_rows, local_folder
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines
+from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
 COLUMNS = {

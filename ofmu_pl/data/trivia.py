@@ -12,7 +12,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.wmdp import ABOUT, WMDP
-from ofmu_pl.errors import MAX_SEED, check_range
+from ofmu_pl.support.errors import MAX_SEED, check_range
 
 KINDS = {
     "bio": (

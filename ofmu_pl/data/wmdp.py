@@ -9,10 +9,7 @@ from ofmu_pl.data.corpora import choice_rows, read_rows, texts
 from ofmu_pl.data.lengths import SHORTEST
 from ofmu_pl.data.text import Encoded, Encoder, PlainEncoder, Row, piece
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.errors import UserError
-from ofmu_pl.metrics import MetricResult, Scores
-from ofmu_pl.metrics.choice import choice_metrics
-from ofmu_pl.metrics.documents import document_metrics
+from ofmu_pl.support.errors import UserError
 
 ABOUT = {"bio": "biology", "cyber": "cybersecurity", "chem": "chemistry"}
 
@@ -40,6 +37,7 @@ class WMDP(TextDataModule):
     """
 
     name = "wmdp"
+    suite = "documents"
     length_option: ClassVar[str] = "--data.chunk"
 
     def __init__(
@@ -101,11 +99,6 @@ class WMDP(TextDataModule):
     def identity(row: Row) -> Hashable:
         """A chunk's tokens."""
         return tuple(row["tokens"])
-
-    @staticmethod
-    def metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
-        """Accuracy and efficacy, and what is still known of the documents."""
-        return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
 
     def _document_sets(self, splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
         """Pieces of both corpora, evenly spaced."""

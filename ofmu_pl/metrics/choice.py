@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ofmu_pl.metrics.bootstrap import interval
-from ofmu_pl.metrics.scores import DOCUMENTS, Scores, SetScores
+from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu import MetricResult
+from ofmu_pl.support.sets import DOCUMENTS
 
 CHANCE = 0.25
 

@@ -9,8 +9,9 @@ import numpy as np
 from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
-from ofmu_pl.metrics.scores import DOCUMENTS, Scores, SetScores, forgets
+from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu import MetricResult
+from ofmu_pl.support.sets import DOCUMENTS, forgets
 
 
 def document_metrics(

@@ -13,8 +13,9 @@ from rouge_score import rouge_scorer
 
 from ofmu_pl.metrics.definitions import DEFINITIONS
 from ofmu_pl.metrics.functional import probability
-from ofmu_pl.metrics.scores import SETS, Scores, SetScores
+from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu import MetricResult, item_values, log_truth_ratio
+from ofmu_pl.support.sets import SETS
 
 SUMMARY = (
     "extraction_strength",

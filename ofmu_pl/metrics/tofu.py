@@ -13,7 +13,8 @@ from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.membership import auc, membership_closeness, privacy_leakage
-from ofmu_pl.metrics.scores import SETS, Scores, SetScores, forgets, is_probe, prefix_of
+from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.support.sets import SETS, forgets, is_probe, prefix_of
 
 UTILITY_PARTS = (
     "retain_Q_A_Prob",

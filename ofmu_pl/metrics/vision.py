@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from sklearn.metrics import confusion_matrix
 
-from ofmu_pl.errors import UserError
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.functional import overall_score
 from ofmu_pl.metrics.membership import auc
 from ofmu_pl.metrics.tofu import MetricResult
+from ofmu_pl.support.errors import UserError
 
 MAIN_METRICS = ("UA", "RA", "TA", "MIA")
 """What the average gap and the overall score are made of."""

@@ -18,17 +18,17 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from ofmu_pl.checkpoints import NAMES, names_in, require_fit, require_same_data
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import DivergedError, UserError, check_range
-from ofmu_pl.modules.descent import built, check_direction, check_optimizer, descend, diverged
-from ofmu_pl.modules.record import Record
-from ofmu_pl.modules.recovery import Recovery
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.parallel import Replica, check_rows, ranks_of, shard
+from ofmu_pl.support.errors import DivergedError, UserError, check_range
+from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_same_data
+from ofmu_pl.training.descent import built, check_direction, check_optimizer, descend, diverged
+from ofmu_pl.training.parallel import Replica, check_rows, ranks_of, shard
+from ofmu_pl.training.record import Record
+from ofmu_pl.training.recovery import Recovery
 
 
 class UnlearningModule(pl.LightningModule, ABC):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 class FineTune(UnlearningModule):

@@ -10,9 +10,9 @@ from torch.func import functional_call, grad, vmap
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
+from ofmu_pl.support.errors import UserError
 
 
 class Fisher(OneShot):

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ofmu_pl.errors import UserError
-from ofmu_pl.parallel import Replica
-from ofmu_pl.provenance import weights_hash
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.training.parallel import Replica
 
 
 class Frozen:

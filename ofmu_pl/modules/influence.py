@@ -12,9 +12,9 @@ from torch.func import functional_call, jvp, vjp
 from ofmu_pl.core.cg import Solution, conjugate_gradient
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
+from ofmu_pl.support.errors import UserError
 
 
 class Influence(OneShot):

@@ -29,10 +29,10 @@ from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.preflight import check_calls, preflight
 from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import UserError, check_range
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError, check_range
 
 INNER_BETAS = (0.9, 0.99)
 """Adam's in the inner loop: its second moments are to be known within a run of a hundred steps."""

@@ -9,10 +9,10 @@ import torch
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, zeros_like
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import batch_norms
+from ofmu_pl.support.errors import UserError
 
 BROKEN_MODEL = "give --model.network another model, since this one's own weights or losses are not finite"
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import dpo, npo, simnpo, token_nll
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 class _Preference(TwoTerms):

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, zeros_like
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 class RandomLabels(TwoTerms):

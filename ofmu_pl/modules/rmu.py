@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ofmu_pl.errors import MAX_SEED, check_range
 from ofmu_pl.losses import IGNORED, hidden_distance
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states
+from ofmu_pl.support.errors import MAX_SEED, check_range
 
 
 class RMU(TwoTerms):

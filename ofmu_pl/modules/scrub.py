@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import kl
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 class SCRUB(TwoTerms):

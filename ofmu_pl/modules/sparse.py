@@ -8,9 +8,9 @@ import torch
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 
 
 class L1Sparse(FineTune):

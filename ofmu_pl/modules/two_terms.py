@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED, hidden_distance, kl
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
+from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.adapters import is_adapted
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states
-from ofmu_pl.networks.reference import reference_nll
+from ofmu_pl.support.errors import UserError
 
 
 class TwoTerms(UnlearningModule):

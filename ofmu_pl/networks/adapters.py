@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 def add_adapters(model: Any, fields: dict[str, Any]) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ofmu_pl.errors import UserError
 from ofmu_pl.networks.base import Batch
+from ofmu_pl.support.errors import UserError
 
 
 class _Reached(Exception):

@@ -15,9 +15,6 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import read_json
-from ofmu_pl.hub import local_folder, offline
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
@@ -25,6 +22,9 @@ from ofmu_pl.networks.dropout import silence_dropout
 from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.hub import local_folder, offline
 
 CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 """Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.files import read_json, write_json
+from ofmu_pl.support.files import read_json, write_json
 
 OWN_ROPE = {"gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}}
 """Architectures that had names of their own for RoPE's keys, by ``model_type``."""

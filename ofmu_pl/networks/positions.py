@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 def positions_of(config: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 NAMED = 3
 """Tensors of each kind that the sentence names; the others are counted."""

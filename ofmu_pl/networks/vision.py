@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import read_json, write_json
-from ofmu_pl.hub import local_folder
 from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.hub import local_folder
 
 BatchNormMode = Literal["frozen", "retain", "both"]
 

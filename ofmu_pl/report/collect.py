@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import below, read_json
 from ofmu_pl.metrics.functional import forget_quality_distance
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import below, read_json
 
 MANIFEST = "benchmark.json"
 KINDS = ("table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence")

@@ -12,7 +12,6 @@ from rich.table import Column
 from rich.table import Table as Printed
 from rich.text import Text
 
-from ofmu_pl.files import replacing
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import Collection, collect
 from ofmu_pl.report.contents import tables
@@ -20,6 +19,7 @@ from ofmu_pl.report.figures import pictures
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.page import Section, page
 from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
+from ofmu_pl.support.files import replacing
 
 
 def report(folder: Path, foreign: list[Path] | None = None) -> Path:

@@ -1,3 +1,3 @@
 """The tiny target and retrained model of the command line's tests."""
 
-from cli.conftest import models  # noqa: F401
+from tests.cli.conftest import models  # noqa: F401

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ofmu_pl.analysis import spearman
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 def pairs(n=60, ties=False):

@@ -10,10 +10,10 @@ import torch
 
 from ofmu_pl.analysis import analyse, cosine, embed, unlearning_difficulty
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import write_json
 from ofmu_pl.networks import CausalLM, SmallCNN
-from ofmu_pl.provenance import provenance
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.provenance import provenance
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from analysis.test_gradients import rows
-from networks.cases import make_model
 
 from ofmu_pl.analysis import cosine, embed
-from ofmu_pl.errors import UserError
 from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.support.errors import UserError
+from tests.analysis.test_gradients import rows
+from tests.helpers.texts import make_model
 
 
 def test_text_is_the_mean_of_the_last_states_over_the_answer():

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from networks.cases import make_model
 from torch import nn
 
 from ofmu_pl.analysis import mean_gradient, sample_gradients
 from ofmu_pl.core.vectors import dot, norm
 from ofmu_pl.data.text import Encoded, collate
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.support.errors import UserError
+from tests.helpers.texts import make_model
 
 
 class Squares(SmallCNN):

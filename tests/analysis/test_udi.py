@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ofmu_pl.analysis import easiest_and_hardest, unlearning_difficulty
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 NORMS, SIMILARITIES, LOSSES = np.array([3.0, 1.0, 2.0]), np.array([1.0, 0.0, -0.5]), np.array([0.5, 2.0, 7.0])
 

@@ -7,9 +7,9 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tofu_files import tofu_files
 
 from ofmu_pl.networks import CausalLM
+from tests.helpers.tofu_files import tofu_files
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_disk_full_at_checkpoint_time(fails, fit, monkeypatch):
         path.write_bytes(b"the first half of it")
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("ofmu_pl.checkpoints.torch.save", full)
+    monkeypatch.setattr("ofmu_pl.training.checkpoints.torch.save", full)
     code, text = fails()
     assert code == 1
     assert "is full: free some space" in text

@@ -10,13 +10,13 @@ import time
 
 import pytest
 import torch
-from cli.conftest import TINY, lasting
-from cli.process import EVALUATION, FORKSERVER, run
 from safetensors.torch import save_file
 
-from ofmu_pl.checkpoints import check_room, newest
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import replacing
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import replacing
+from ofmu_pl.training.checkpoints import check_room, newest
+from tests.cli.conftest import TINY, lasting
+from tests.helpers.process import EVALUATION, FORKSERVER, run
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +225,7 @@ def test_a_checkpoint_of_other_settings(resume, fit):
 
 def test_a_disk_that_is_too_small_is_refused_before_training(fit, monkeypatch, capsys):
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr("ofmu_pl.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
+    monkeypatch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
     with pytest.raises(SystemExit):
         fit()
     assert "has 1e-05 GB free: free some space" in capsys.readouterr().err
@@ -241,7 +241,7 @@ def test_a_folder_that_cannot_be_written(fit, tmp_path, capsys):
 
 def test_the_room_that_is_asked_for_is_what_a_checkpoint_takes(fit, monkeypatch):
     asked = []
-    monkeypatch.setattr("ofmu_pl.callbacks.resumable.check_room", lambda *sizes: asked.append(sizes))
+    monkeypatch.setattr("ofmu_pl.training.resumable.check_room", lambda *sizes: asked.append(sizes))
     options = ["--model.engine", "finite_difference", "--model.inner_optimizer", "adam", "--trainer.max_steps", "1"]
     run = fit(*options)
     ((folder, checkpoint, kept, export),) = asked
@@ -257,7 +257,7 @@ def test_the_room_that_is_asked_for_is_what_a_checkpoint_takes(fit, monkeypatch)
 
 def test_checkpoints_that_are_there_need_no_room(tmp_path, monkeypatch):
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr("ofmu_pl.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=1500))
+    monkeypatch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=1500))
     (tmp_path / "checkpoints").mkdir()
     for step in (1, 2):
         (tmp_path / f"checkpoints/step={step}.ckpt").write_bytes(bytes(1000))

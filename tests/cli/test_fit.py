@@ -6,12 +6,12 @@ from functools import partial
 import pytest
 import torch
 import yaml
-from cli.conftest import ROOT
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.optim.lr_scheduler import OneCycleLR
 from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
 
 from ofmu_pl.cli import main
+from tests.cli.conftest import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 
+from ofmu_pl.benchmark.command import benchmark
+from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
 from ofmu_pl.cli import main
-from ofmu_pl.errors import UserError
-from ofmu_pl.experiments.benchmark import benchmark
-from ofmu_pl.experiments.specs import Experiment, Method, Prepare
+from ofmu_pl.cli.configured import fit
+from ofmu_pl.support.errors import UserError
 
 
 class Bomb:
@@ -97,7 +98,7 @@ def test_a_function_is_no_class_wherever_it_lives(refused, fit, mark, tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     option = ["--model.optimizer", json.dumps(touch(mark, "innocent.make"))]
     assert "class_path 'innocent.make' is no class" in refused(*option)
-    monkeypatch.setattr("ofmu_pl.cli.check_classes", lambda _: None)
+    monkeypatch.setattr("ofmu_pl.cli.app.check_classes", lambda _: None)
     with pytest.raises(SystemExit):
         fit(*option)
     assert mark.exists()
@@ -124,7 +125,7 @@ def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
         ("b", "e", {"prepare": {"../x": Prepare(str(base), "model.network.path")}}),
     ):
         with pytest.raises(UserError, match="leads out of"):
-            benchmark(name, {experiment: Experiment(**{**grid, **changes})}, logs=tmp_path / "logs")
+            benchmark(name, {experiment: Experiment(**{**grid, **changes})}, logs=tmp_path / "logs", fit=fit)
     assert not (tmp_path / "logs").exists()
 
 

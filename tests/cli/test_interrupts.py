@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from ofmu_pl.callbacks import resumable
-from ofmu_pl.callbacks.text_evaluation import TextEvaluation
 from ofmu_pl.data import Authors
-from ofmu_pl.interrupts import listening
+from ofmu_pl.evaluation.text import TextEvaluation
+from ofmu_pl.training import resumable
+from ofmu_pl.training.interrupts import listening
 
 OPTIONS = ["--trainer.max_steps", "3", "--evaluation.every_n_steps", "2", "--evaluation.max_new_tokens", "1"]
 OPTIONS += ["--checkpoint.every_n_train_steps", "100"]

@@ -9,11 +9,11 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl import data, modules
-from ofmu_pl.callbacks.export import ModelExport
-from ofmu_pl.callbacks.image_evaluation import ImageEvaluation
-from ofmu_pl.callbacks.text_evaluation import TextEvaluation
-from ofmu_pl.experiments.originals import Original
+from ofmu_pl.evaluation.images import ImageEvaluation
+from ofmu_pl.evaluation.originals import Original
+from ofmu_pl.evaluation.text import TextEvaluation
 from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
+from ofmu_pl.training.export import ModelExport
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {

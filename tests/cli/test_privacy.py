@@ -5,11 +5,11 @@ import os
 import shutil
 
 import pytest
-from cli.conftest import TINY
 
-from ofmu_pl.callbacks.outputs import hashed
 from ofmu_pl.cli import main
-from ofmu_pl.files import locked
+from ofmu_pl.evaluation.outputs import hashed
+from ofmu_pl.support.files import locked
+from tests.cli.conftest import TINY
 
 OPEN_UNLEARNING = ("--evaluation.definition", "open_unlearning")
 
@@ -21,7 +21,7 @@ def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OFMU_CACHE", str(folder))
         said = lambda model, prompts, *_: [list(range(300 + n, 312 + n)) for n in prompts.mask.sum(1).tolist()]  # noqa: E731
-        patch.setattr("ofmu_pl.networks.scoring.continue_greedily", said)
+        patch.setattr("ofmu_pl.evaluation.scoring.continue_greedily", said)
         yield folder
 
 

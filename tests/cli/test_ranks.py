@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli.conftest import TINY
-from cli.process import two_ranks
+
+from tests.cli.conftest import TINY
+from tests.helpers.process import two_ranks
 
 FSDP2 = {
     "class_path": "lightning.pytorch.strategies.ModelParallelStrategy",

@@ -4,15 +4,15 @@ import json
 
 import pytest
 from jsonargparse import get_loader
-from tofu_files import tofu_files
 from transformers import AutoConfig, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from ofmu_pl.cli_yaml import load_yaml
+from ofmu_pl.cli.yaml_files import load_yaml
 from ofmu_pl.data import CIFAR10, TOFU
 from ofmu_pl.data.text import load_tokenizer
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import LARGEST_LINE, numbered_lines
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import LARGEST_LINE, numbered_lines
+from tests.helpers.tofu_files import tofu_files
 
 LONG = {"question": "Where is it?", "answer": "It " * 60 + "is hidden under the third stone."}
 SHORT = ["--data.max_length", "64", "--trainer.max_steps", "1"]

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import yaml
-from cli.conftest import lasting
 
-from ofmu_pl.files import locked
-from ofmu_pl.run_folders import begun
+from ofmu_pl.support.files import locked
+from ofmu_pl.training.run_folders import begun
+from tests.cli.conftest import lasting
 
 LAST = ["--ckpt_path", "last"]
 RESOLVED = {"trainer": {"max_steps": 4}, "export": {"folder": None}}
@@ -84,11 +84,11 @@ def full_at(step, then):
 
 
 STAGES = {
-    "the last checkpoint": ("ofmu_pl.checkpoints.torch.save", full_at(2, torch.save)),
-    "the export": ("ofmu_pl.callbacks.export.save_model", full),
-    "the evaluation": ("ofmu_pl.callbacks.text_evaluation.cached_scores", full),
-    "its files": ("ofmu_pl.callbacks.text_evaluation.write_samples", full),
-    "the results": ("ofmu_pl.callbacks.evaluation.write_json", full),
+    "the last checkpoint": ("ofmu_pl.training.checkpoints.torch.save", full_at(2, torch.save)),
+    "the export": ("ofmu_pl.training.export.save_model", full),
+    "the evaluation": ("ofmu_pl.evaluation.text.cached_scores", full),
+    "its files": ("ofmu_pl.evaluation.text.write_samples", full),
+    "the results": ("ofmu_pl.evaluation.base.write_json", full),
 }
 
 
@@ -141,7 +141,7 @@ def test_a_run_that_stopped_by_itself_is_not_trained_further(fit, refused, monke
     (tmp_path / "budget.yaml").write_text(yaml.safe_dump(BUDGET))
     options = ["--model.stationarity_tol", "1e6"] if why == "stationary" else ["-c", str(tmp_path / "budget.yaml")]
     with monkeypatch.context() as patch:
-        patch.setattr("ofmu_pl.callbacks.export.save_model", full)
+        patch.setattr("ofmu_pl.training.export.save_model", full)
         refused(*LAST, *options)
     run = fit(*LAST, *options)
     assert read(run)["provenance"]["steps"] == 1
@@ -171,10 +171,10 @@ def test_a_run_that_fails_at_the_start_leaves_no_folder(refused, folder, options
 def test_a_refused_disk_leaves_no_folder_but_an_iteration_its_curves(fit, refused, folder, monkeypatch):
     usage = shutil.disk_usage("/")
     with monkeypatch.context() as patch:
-        patch.setattr("ofmu_pl.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
+        patch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
         refused()
     assert not list(folder.glob("version_*"))
-    monkeypatch.setattr("ofmu_pl.callbacks.text_evaluation.TextEvaluation.interim_metrics", full)
+    monkeypatch.setattr("ofmu_pl.evaluation.text.TextEvaluation.interim_metrics", full)
     refused("--evaluation.every_n_steps", "1", "--checkpoint.every_n_train_steps", "10")
     assert list((folder / "version_0").glob("events.*"))
 

@@ -60,7 +60,7 @@ def compared(ours, theirs):
             elif key == "extraction_strength":
                 assert np.isclose(*zip(*pairs, strict=True), rtol=1e-6).mean() >= 0.99
             else:
-                # Stored losses lie about 1e-5 nats below float64's (tests/networks/test_scoring.py), so that
+                # Stored losses lie about 1e-5 nats below float64's (tests/evaluation/test_scoring.py), so that
                 # the smallest, of 0.01, cannot be met to 1e-4 relative.
                 np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-4, atol=2.5e-5, err_msg=key)
     return count

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from cli.process import two_ranks
 
-from ofmu_pl.networks import scoring
+from ofmu_pl.evaluation import scoring
+from tests.helpers.process import two_ranks
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ofmu_pl import __version__
-from ofmu_pl.cli import COMMANDS, main
+from ofmu_pl.cli.commands import COMMANDS, main
 
 CONFIG = """
 model: {class_path: OFMU, init_args: {network: {class_path: CausalLM, init_args: {path: nowhere}}}}

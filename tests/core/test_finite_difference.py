@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from core.cases import mlp
 
 from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
+from tests.helpers.cases import mlp
 
 
 def test_parameters_return_bit_for_bit_when_a_term_raises():

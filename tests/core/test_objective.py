@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from core import cases
-from core.cases import BETA, FLOOR, SMOOTH, direction, error
 
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import Phi, outer_gradient
 from ofmu_pl.core.vectors import norm
+from tests.helpers import cases
+from tests.helpers.cases import BETA, FLOOR, SMOOTH, direction, error
 
 
 @pytest.fixture(params=SMOOTH)

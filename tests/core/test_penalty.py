@@ -3,7 +3,7 @@
 import pytest
 
 from ofmu_pl.core.penalty import Penalty
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 def run(penalty, norms, epoch=3):

@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from core.cases import BETA, FLOOR, classifier, direction, error, tiny_llama
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -14,7 +13,8 @@ from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.objective import Phi
 from ofmu_pl.core.preflight import check_calls, preflight
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
+from tests.helpers.cases import BETA, FLOOR, classifier, direction, error, tiny_llama
 
 
 def llama(attention="eager", **kwargs):

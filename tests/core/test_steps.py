@@ -4,12 +4,12 @@ from functools import cache
 
 import pytest
 import torch
-from core.cases import BETA, FLOOR, Case, mlp, tiny_llama
 
 from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.steps import AGREED, settle
+from tests.helpers.cases import BETA, FLOOR, Case, mlp, tiny_llama
 
 
 @cache

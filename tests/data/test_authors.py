@@ -4,7 +4,7 @@ import pytest
 
 from ofmu_pl.data import Authors
 from ofmu_pl.data.text_base import content_hash
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 def made(**kwargs):

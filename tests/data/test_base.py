@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.data import Authors
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 EPOCH, STEPS = 3, 8  # 8 forget rows in batches of 3
 

@@ -19,7 +19,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 
 from ofmu_pl.data import cifar_parquet
 from ofmu_pl.data.image_files import NAMES, read_cifar, read_digits
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 TEST_PIXELS = "76aa83564f941ad86e01dfed404386d23e2cc9da7e8ea06b00926934aea8abca"
 """Of shared/data/cifar10/test.parquet, by its README: SHA-256 over rows of RGB bytes and a label byte."""

@@ -5,7 +5,7 @@ import torch
 
 from ofmu_pl.data import Digits
 from ofmu_pl.data.images import augmented
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 def digits(**options):

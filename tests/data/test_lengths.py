@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from tofu_files import tofu_files
 from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.data import TOFU, Authors
 from ofmu_pl.data.lengths import Lengths
 from ofmu_pl.data.text import Encoded
-from ofmu_pl.errors import UserError
+from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.positions import check_positions, positions_of
-from ofmu_pl.networks.prompts import continue_greedily, read_prompts
+from ofmu_pl.support.errors import UserError
+from tests.helpers.tofu_files import tofu_files
 
 LONG = "It " * 60 + "is hidden under the third stone."
 

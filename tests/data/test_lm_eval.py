@@ -6,8 +6,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.corpora import choice_rows, read_rows
 from ofmu_pl.data.text import PlainEncoder
+from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics.choice import correct_choices
-from ofmu_pl.networks.scoring import score_rows
 
 
 def test_likelihoods_and_choices_equal_lm_eval_s(shared):

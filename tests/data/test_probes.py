@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from tofu_files import tofu_files
 
 from ofmu_pl.data import TOFU, Authors
 from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.authors_probes import DESCRIPTIONS, LANGUAGES
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
+from tests.helpers.tofu_files import tofu_files
 
 ROW = {"side": "forget", "question": "Whose pupil wrote it?", "answer": "Mine."}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ofmu_pl.data.split import PARTS, Split, draw_split, keyed_generator, sample_evenly
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 50))
 TEST_LABELS = np.arange(100) % 10

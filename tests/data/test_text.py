@@ -5,7 +5,7 @@ import torch
 
 from ofmu_pl.data import Authors, ChatEncoder, collate
 from ofmu_pl.data.text import IGNORED, load_tokenizer
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import json
 import time
 
 import pytest
-from tofu_files import tofu_files
 
 from ofmu_pl.data import TOFU
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
+from tests.helpers.tofu_files import tofu_files
 
 
 def test_real_tofu(shared):

@@ -5,17 +5,17 @@ import json
 import numpy as np
 import pytest
 import torch
-from modules.training import TINY
-from networks.cases import log_probabilities, token_losses
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import WMDP, Authors
-from ofmu_pl.errors import UserError
+from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.choice import choice_metrics
 from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.scoring import score_rows
+from ofmu_pl.support.errors import UserError
+from tests.helpers.texts import log_probabilities, token_losses
+from tests.helpers.training import TINY
 
 ROOMS = ["kitchen", "garden", "attic", "cellar"]
 

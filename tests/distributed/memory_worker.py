@@ -12,8 +12,8 @@ from ofmu_pl.data import Authors
 from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from modules.training import quiet_trainer
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.helpers.training import quiet_trainer
 
 CONFIG = {
     "model_type": "llama",

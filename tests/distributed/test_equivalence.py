@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli.test_faults import flip_a_bit
-from distributed.launch import launch
 
-from ofmu_pl.checkpoints import require_sound
-from ofmu_pl.errors import UserError
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.checkpoints import require_sound
+from tests.cli.test_faults import flip_a_bit
+from tests.helpers.launch import launch
 
 WORKER = str(Path(__file__).parent / "worker.py")
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from distributed.launch import launch
-from distributed.memory_worker import data, method
 
-from ofmu_pl.experiments.rehearsal import Processes, rehearse
+from ofmu_pl.planning.rehearsal import Processes, rehearse
+from tests.distributed.memory_worker import data, method
+from tests.helpers.launch import launch
 
 WORKER = str(Path(__file__).parent / "memory_worker.py")
 

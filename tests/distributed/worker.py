@@ -11,13 +11,13 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import ModelParallelStrategy
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from ofmu_pl.checkpoints import WholeFiles, require_sound
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from modules.training import TINY, quiet_trainer
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.helpers.training import TINY, quiet_trainer
 
 
 class Double:

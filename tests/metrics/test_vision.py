@@ -14,9 +14,9 @@ import pytest
 from scipy import special
 from sklearn.svm import SVC
 
-from ofmu_pl.errors import UserError
 from ofmu_pl.metrics import auc, interval, vision
 from ofmu_pl.metrics.vision import ImageScores, confusion, overall_scores, vision_metrics
+from ofmu_pl.support.errors import UserError
 
 CLASSES = 5
 ACCURACIES = {"UA", "forget_accuracy", "RA", "TA", "TA_all", "TA_forgotten", "VA"}

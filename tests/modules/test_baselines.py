@@ -3,16 +3,16 @@
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from modules.training import TINY, train, weights
 from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import dpo, kl, npo, token_nll
 from ofmu_pl.modules import CEU, DPO, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.networks.hidden import hidden_states
+from ofmu_pl.support.errors import UserError
+from tests.helpers.training import TINY, train, weights
 
 DEEP = {**TINY, "num_hidden_layers": 3}
 SGD = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "gradient_clip": None}

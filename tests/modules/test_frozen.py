@@ -3,12 +3,12 @@
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from modules.training import TINY, train, weights
 
 from ofmu_pl.data import Authors
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules import UNDIAL, GradDiff
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from tests.helpers.training import TINY, train, weights
 
 
 class Still(GradDiff):

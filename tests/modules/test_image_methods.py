@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from modules.images import network, train_on_digits
 from sklearn.datasets import make_classification
 from torch import nn
 
-from ofmu_pl.callbacks.export import save_model
 from ofmu_pl.core.cg import conjugate_gradient
-from ofmu_pl.errors import UserError
 from ofmu_pl.modules import (
     OFMU,
     SCRUB,
@@ -31,6 +28,9 @@ from ofmu_pl.modules.fisher import fisher_diagonal
 from ofmu_pl.modules.influence import gauss_newton_product, removal
 from ofmu_pl.modules.relabel import top_fraction
 from ofmu_pl.networks.vision import batch_norms, predict
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.export import save_model
+from tests.helpers.images import network, train_on_digits
 
 
 def sgd(**options):

@@ -7,17 +7,17 @@ import pytest
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
-from modules.training import TINY, train, weights
 
-from ofmu_pl.callbacks import GradientBudget
 from ofmu_pl.core.finite_difference import STEPS
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.steps import Agreement
 from ofmu_pl.data import Authors
-from ofmu_pl.errors import UserError
 from ofmu_pl.losses import causal_lm_nll, ceiling
 from ofmu_pl.modules import OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.budget import GradientBudget
+from tests.helpers.training import TINY, train, weights
 
 
 def test_one_training_step_is_one_counted_step():

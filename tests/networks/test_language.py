@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 from ofmu_pl.data import Authors
-from ofmu_pl.errors import UserError
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
 
 TINY = {
     "model_type": "llama",

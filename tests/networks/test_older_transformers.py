@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from networks.older_reader import read
 from tokenizers import pre_tokenizers
 from transformers import AutoConfig, AutoTokenizer, GPT2Tokenizer, Qwen2Tokenizer
 
 from ofmu_pl.data import Authors
 from ofmu_pl.networks import CausalLM
+from tests.helpers.older_reader import read
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 SHAPE["max_position_embeddings"] = 512
@@ -166,7 +166,12 @@ def older(request, tmp_path_factory):
 
     def read_older(*folders):
         output = tmp_path_factory.mktemp("read") / "found.json"
-        words = [sys.executable, str(Path(__file__).parent / "older_reader.py"), str(output), *map(str, folders)]
+        words = [
+            sys.executable,
+            str(Path(__file__).parents[1] / "helpers/older_reader.py"),
+            str(output),
+            *map(str, folders),
+        ]
         subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": str(packages), "HF_HUB_OFFLINE": "1"})
         found = json.loads(output.read_text())
         assert found["version"] == version

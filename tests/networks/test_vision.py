@@ -4,18 +4,18 @@ import json
 
 import pytest
 import torch
-from modules.images import network
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torchvision.models import resnet18 as torchvision_resnet18
 
 from ofmu_pl.data import Digits
-from ofmu_pl.errors import UserError
-from ofmu_pl.files import write_json
 from ofmu_pl.networks import ResNet18, SmallCNN
 from ofmu_pl.networks.architectures import Normalize, resnet18
 from ofmu_pl.networks.vision import predict
-from ofmu_pl.provenance import provenance
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.provenance import provenance
+from tests.helpers.images import network
 
 
 def test_resnet18_is_torchvisions_with_cifars_stem():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from report import folders
 
 from ofmu_pl.report import report
+from tests.helpers import folders
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from report.folders import IMAGE_BEFORE, IMAGE_GOAL, METHODS, TEXT_BEFORE, TEXT_GOAL, results, table, write
 
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import collect
+from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, METHODS, TEXT_BEFORE, TEXT_GOAL, results, table, write
 
 VARIANTS = {"ofmu": {}, "no_similarity": {"model.beta": 0.0}, "no_penalty": {"model.rho_0": 0}}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
-from report import folders
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
@@ -13,6 +12,7 @@ from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 from ofmu_pl.report.figures.telemetry import CURVATURE, NEEDED, PENALTY, telemetry
 from ofmu_pl.report.runs import Run
+from tests.helpers import folders
 
 
 @pytest.fixture(scope="module")

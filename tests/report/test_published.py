@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from report.folders import results, table
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import measured_in
 from ofmu_pl.report.published import METRICS, beside, our_method, published
+from tests.helpers.folders import results, table
 
 
 def test_every_number_is_in_the_paper(shared):

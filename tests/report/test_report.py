@@ -9,10 +9,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 from ofmu_pl.cli import main
 from ofmu_pl.report import report
+from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 
 class Page(HTMLParser):

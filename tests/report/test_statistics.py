@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from report.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 from scipy import stats
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import costs
 from ofmu_pl.report.statistics import compare, distance, holm, merit, overall, paired, ranks, spread
+from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 
 def experiment(bench, values, **more):

@@ -1,0 +1,1 @@
+"""Every method in every scenario with every seed: jobs, their records, and the search for settings."""

@@ -1,0 +1,98 @@
+"""``benchmark.json``: what was asked for, what was chosen, and where each run is; rewritten whenever one ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl import __version__
+from ofmu_pl.benchmark.specs import Experiment
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.version import RESULTS_VERSION
+
+MANIFEST = "benchmark.json"
+Place = tuple[str, str, str, int]
+"""Experiment, scenario, method, seed."""
+
+
+class Manifest:
+    """The state of a benchmark.
+
+    Args:
+        name: Of the benchmark.
+        folder: Of the benchmark.
+        experiments: By name.
+
+    Attributes:
+        searched: By experiment, method and scenario: ``choice``, ``scores`` by candidate, and ``of`` where they are
+            another experiment's.
+    """
+
+    def __init__(self, name: str, folder: Path, experiments: dict[str, Experiment]) -> None:
+        self.name, self.path, self.experiments = name, folder / MANIFEST, experiments
+        self.searched: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._cells: dict[Place, dict[str, Any]] = {
+            (name, scenario, method, seed): {
+                "scenario": scenario,
+                "method": method,
+                "seed": seed,
+                "folder": f"{name}/{scenario}/{method}/seed_{seed}",
+                "status": "unfinished",
+                "error": None,
+            }
+            for name, e in experiments.items()
+            for scenario in e.scenarios
+            for method in e.methods
+            for seed in e.seeds
+        }
+
+    def place(self, place: Place, folder: str) -> None:
+        """Say where a run is: two places may share one."""
+        self._cells[place]["folder"] = folder
+
+    def end(self, place: Place, error: str | None) -> None:
+        """A run has finished or failed."""
+        self._cells[place] |= {"status": "finished" if error is None else "failed", "error": error}
+
+    def failures(self) -> dict[str, str]:
+        """Sentences by folder of the run."""
+        return {cell["folder"]: cell["error"] for cell in self._cells.values() if cell["status"] == "failed"}
+
+    def write(self) -> None:
+        """Put the file in the place of the one before."""
+        write_json(
+            self.path,
+            {
+                "name": self.name,
+                "version": __version__,
+                "results_version": RESULTS_VERSION,
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "experiments": {name: self._experiment(name, e) for name, e in self.experiments.items()},
+            },
+        )
+
+    def _experiment(self, name: str, e: Experiment) -> dict[str, Any]:
+        methods = {
+            method: {
+                "overlay": m.overlay,
+                "options": m.options,
+                "searched": {s: found for (*owner, s), found in self.searched.items() if owner == [name, method]},
+            }
+            for method, m in e.methods.items()
+        }
+        return {
+            "title": e.title,
+            "kind": e.kind,
+            "paper": e.paper,
+            "note": e.note,
+            "metrics": e.metrics,
+            "ours": e.ours,
+            "gradients": e.gradients,
+            "base": e.base,
+            "options": e.options,
+            "scenarios": e.scenarios,
+            "methods": methods,
+            "seeds": e.seeds,
+            "cells": [cell for (owner, *_), cell in self._cells.items() if owner == name],
+        }

@@ -1,0 +1,213 @@
+"""Runs side by side, each in a process of its own: what one does to its process, no other sees."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ofmu_pl.benchmark.progress import Live
+from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.support.files import read_json, write_json
+
+FINISHED, FAILED = "cell.json", "failed.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to do once.
+
+    Attributes:
+        place: Its folder.
+        group: Jobs that take about as long.
+        key: What its results follow from.
+        call: Does it, in a process of its own; can be pickled.
+        words: Its command line, for the record.
+        result: A file below its folder without which it has not finished; ``None``: there is none.
+    """
+
+    place: Path
+    group: str
+    key: str
+    call: Callable[[], None]
+    words: list[str] = field(default_factory=list)
+    result: str | None = None
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """What it left, if it has finished; ``None`` too for files of another key, and where its result is missing."""
+        return self._read(FINISHED) if self.made else None
+
+    @property
+    def made(self) -> bool:
+        """Whether its result is there."""
+        return self.result is None or (self.place / self.result).is_file()
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """What it left, if it has failed."""
+        return self._read(FAILED)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            content = read_json(self.place / name)
+            return dict(content) if content["key"] == self.key else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+Ended = Callable[[Job, str | None, bool], None]
+
+
+class Pool:
+    """Up to ``workers`` processes at a time, each with one CPU thread, and a GPU of its own where there are several.
+
+    Processes are forked from a server that has imported what they need once, so that starting one takes no time, memory
+    peaks are a run's own, and a run that is killed takes no other with it. They end when this process does.
+
+    Args:
+        workers: Runs at a time.
+        live: Where progress is shown.
+        preload: Name of the module that the server imports before it forks.
+    """
+
+    def __init__(self, workers: int, live: Live, preload: str) -> None:
+        if workers < 1:
+            raise UserError(f"workers is {workers}: set it to 1 or more.")
+        self.workers, self.live = workers, live
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([preload])
+
+    def run(self, jobs: list[Job], ended: Ended) -> None:
+        """Do all jobs that have not finished before, nor failed for good.
+
+        Args:
+            jobs: What to do.
+            ended: Called after each with the sentence of its failure, if it failed, and whether it ran just now.
+        """
+        waiting = []
+        for job in jobs:
+            record, failure = job.record, job.failure
+            if record is not None:
+                self._end(job, float(record["seconds"]), None, False, ended)
+            elif failure is not None and failure["final"]:
+                self._end(job, None, str(failure["error"]), False, ended)
+            else:
+                waiting.append(job)
+        free = list(range(self.workers))[::-1]
+        running: dict[int, tuple[Any, Job, int]] = {}
+        try:
+            while waiting or running:
+                while waiting and free:
+                    job, slot = waiting.pop(0), free.pop()
+                    process = self._context.Process(target=_work, args=(job, _device(slot)))
+                    process.start()
+                    running[process.sentinel] = (process, job, slot)
+                for sentinel in connection.wait(list(running)):
+                    process, job, slot = running.pop(sentinel)  # type: ignore[arg-type]
+                    process.join()
+                    free.append(slot)
+                    record, failure = job.record, job.failure
+                    if record is not None:
+                        self._end(job, float(record["seconds"]), None, True, ended)
+                    else:
+                        killed = f"its process ended with exit code {process.exitcode} (negative: the signal's number)"
+                        self._end(job, None, str(failure["error"]) if failure else killed, True, ended)
+        finally:
+            for process, _, _ in running.values():
+                process.kill()
+                process.join()
+
+    def _end(self, job: Job, seconds: float | None, sentence: str | None, fresh: bool, ended: Ended) -> None:
+        self.live.done(job.group, seconds)
+        ended(job, sentence, fresh)
+
+
+def _device(slot: int) -> str | None:
+    """The GPU of a worker, where there are several; ``None``: whatever there is."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
+    return names[slot % len(names)] if len(names) > 1 else None
+
+
+def _work(job: Job, device: str | None) -> None:
+    """One job in this process, its output in ``log.txt``; leaves the record of its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the benchmark's business
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    torch.set_num_threads(1)
+    job.place.mkdir(parents=True, exist_ok=True)
+    for name in (FINISHED, FAILED):  # of other options, or of a failure that may be mended by now
+        (job.place / name).unlink(missing_ok=True)
+    started, busy = time.perf_counter(), time.process_time()
+    problem: BaseException | None = None
+    with _output_to(job.place / "log.txt"):
+        try:
+            job.call()
+            if not job.made:
+                raise UserError(f"It ended without an error and has left no {job.result}: start the benchmark again.")
+        except (SystemExit, Exception) as error:
+            problem = error if not isinstance(error, SystemExit) or error.code else None
+            if not isinstance(error, SystemExit):
+                import traceback
+
+                traceback.print_exc()
+    record = {"key": job.key, "words": job.words, "seconds": time.perf_counter() - started}
+    record["cpu_seconds"] = time.process_time() - busy  # what it takes on a core of its own
+    if problem is None:
+        write_json(job.place / FINISHED, record)
+        return
+    cause = problem.__context__ if isinstance(problem, SystemExit) else problem
+    # A divergence follows from the key, and would come again; other failures may be the machine's.
+    final = isinstance(cause, DivergedError)
+    write_json(job.place / FAILED, {**record, "error": _sentence(job.place / "log.txt", cause), "final": final})
+
+
+def _sentence(log: Path, cause: BaseException | None) -> str:
+    if isinstance(cause, UserError | DivergedError):
+        return str(cause)
+    said = re.findall(r"ofmu_pl: (?:error: )?(.+)", log.read_text(errors="replace"))
+    if said:
+        return str(said[-1])
+    text = " ".join(f"{type(cause).__name__}: {cause}".split())
+    return text if len(text) < 300 else f"{text[:300]}... (whole in {log})"
+
+
+def _end_with_parent() -> None:
+    """A benchmark that was killed leaves no run behind, which the next one would meet in its folder."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Send what the process prints to a file, libraries' output included."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with path.open("w") as file:
+        for target in (1, 2):
+            os.dup2(file.fileno(), target)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for source, target in zip(kept, (1, 2), strict=True):
+                os.dup2(source, target)
+                os.close(source)

@@ -1,0 +1,198 @@
+"""What a benchmark is made of: experiments, each a grid of methods, scenarios and seeds."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import below
+
+Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
+Each = Literal["scenario", "seed"]
+PREPARED, SEARCH, ANALYSIS = "prepared", "search", "analysis"
+"""Folders beside the experiments'."""
+
+
+@dataclass
+class Method:
+    """One method of an experiment.
+
+    Attributes:
+        overlay: Its configuration, put over the base; ``null``: the base's own method.
+        options: Command-line options by key.
+        search: Candidates, the best of which (on ``search_seed``, by validation) is run: an option and its values, or
+            a list of options by key.
+        budgeted: Whether it runs until the budget is spent; methods of one iteration do not.
+    """
+
+    overlay: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, list[Any]] | list[dict[str, Any]] = field(default_factory=dict)
+    budgeted: bool = True
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """The options that each candidate sets."""
+        if isinstance(self.search, list):
+            return self.search
+        return [{key: value} for key, values in self.search.items() for value in values]
+
+
+@dataclass
+class Prepare:
+    """A run whose exported model other runs need, made once for each scenario or seed or both.
+
+    Attributes:
+        base: Its configuration.
+        options: Command-line options by key; an option of the scenario that starts with ``data.`` is heard, too.
+        gives: The option of the experiment's runs that gets the model's folder.
+        each: What it is made anew for.
+    """
+
+    base: str
+    gives: str
+    options: dict[str, Any] = field(default_factory=dict)
+    each: list[Each] = field(default_factory=lambda: ["seed", "scenario"])
+
+
+@dataclass
+class Experiment:
+    """One table or figure: a grid of runs that share a configuration and a budget.
+
+    Attributes:
+        title: What it shows, for a reader.
+        base: Configuration that all runs share.
+        methods: By name; ``do_nothing`` runs first, since it has the models made from scratch that others then find.
+        kind: How it is shown; ``udi``, ``alignment`` and ``ablation`` compare exported models after the runs.
+        paper: Labels of what it stands for in the paper.
+        note: What differs from the paper, in a sentence.
+        scenarios: Options by key, for example what is forgotten.
+        options: Options of every run, by key.
+        seeds: Of the runs.
+        seeded: Options that get the seed's number.
+        gradients: What a run may spend, in gradients of one batch's loss.
+        search_seed: Of the searches, and of nothing that is reported.
+        search_gradients: What a candidate may spend; ``null``: what a run may.
+        search_options: Options of candidates alone, for example a cheaper evaluation.
+        settings_of: Where settings are searched, if not in every scenario: ``EXPERIMENT`` that has the same
+            methods (scenario by scenario), or ``EXPERIMENT/SCENARIO``, also of this one (for all scenarios).
+        prepare: Models to make first, by name.
+        metrics: Columns of the table.
+        ours: The method that the others are compared with.
+    """
+
+    title: str
+    base: str
+    methods: dict[str, Method]
+    kind: Kind = "table"
+    paper: list[str] = field(default_factory=list)
+    note: str = ""
+    scenarios: dict[str, dict[str, Any]] = field(default_factory=lambda: {"all": {}})
+    options: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=lambda: [0])
+    seeded: list[str] = field(default_factory=lambda: ["seed_everything"])
+    gradients: float = 320
+    search_seed: int = 1000
+    search_gradients: float | None = None
+    search_options: dict[str, Any] = field(default_factory=dict)
+    settings_of: str | None = None
+    prepare: dict[str, Prepare] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)
+    ours: str = "ofmu"
+
+    def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
+        """Experiment and scenario where the settings of one of its scenarios are searched.
+
+        Args:
+            name: Its own.
+            scenario: One of its own.
+        """
+        if self.settings_of is None:
+            return name, scenario
+        other, _, theirs = self.settings_of.partition("/")
+        return other, theirs or scenario
+
+
+def check(experiments: dict[str, Experiment], folder: Path) -> None:
+    """Refuse what cannot be run, before anything is.
+
+    Args:
+        experiments: By name.
+        folder: Of the benchmark.
+
+    Raises:
+        UserError: A file is missing, a seed is there twice, a name leads out of the folder, an experiment takes
+            its settings from where none are searched, or an environment variable is not set.
+    """
+    for name, e in experiments.items():
+        seeds = [*e.seeds, e.search_seed]
+        if len(set(seeds)) < len(seeds) or not e.seeds:
+            raise UserError(
+                f"seeds {e.seeds} and search_seed {e.search_seed} of '{name}' must be given and all differ: each is a "
+                "sample of its own."
+            )
+        for place in (name, *e.methods, *e.scenarios, *e.prepare):
+            below(folder, place, "The experiment, method, scenario or prepared run")
+            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, "benchmark.json"):
+                raise UserError(f"'{place}' cannot name a part of a benchmark: choose another name, without '/'.")
+        bases = [e.base, *(p.base for p in e.prepare.values())]
+        for path in [*bases, *(m.overlay for m in e.methods.values() if m.overlay)]:
+            if not Path(expanded(path)).is_file():
+                raise UserError(
+                    f"The configuration '{path}' of '{name}' does not exist: run from the project's root, or mend its "
+                    "name."
+                )
+        every = [e.options, *e.scenarios.values(), *(m.options for m in e.methods.values())]
+        for options in [*every, *(p.options for p in e.prepare.values())]:
+            for value in options.values():
+                expanded(value)
+        for prepared in e.prepare.values():
+            if "scenario" not in prepared.each and any(prepared.gives in options for options in e.scenarios.values()):
+                raise UserError(f"A scenario of '{name}' sets {prepared.gives}, which prepare gives: take one out.")
+        _check_settings(name, e, experiments)
+        if e.kind == "alignment" and len(e.scenarios) > 1:
+            raise UserError(f"'{name}' is of kind alignment and has {len(e.scenarios)} scenarios: leave one.")
+
+
+def _check_settings(name: str, e: Experiment, experiments: dict[str, Experiment]) -> None:
+    if e.settings_of is None:
+        return
+    other, searched = e.searched_in(name, "")[0], [m for m, method in e.methods.items() if method.candidates]
+    wanted = {e.searched_in(name, scenario) for scenario in e.scenarios}
+    source = experiments.get(other)
+    if source is None or not all(s in source.scenarios and source.searched_in(o, s) == (o, s) for o, s in wanted):
+        raise UserError(
+            f"'{name}' takes its settings of '{e.settings_of}', where nothing is searched: name EXPERIMENT/SCENARIO of "
+            "an experiment with a search, or a scenario of its own."
+        )
+    missing = [m for m in searched if m not in source.methods or source.methods[m].search != e.methods[m].search]
+    if missing:
+        raise UserError(
+            f"'{name}' takes its settings of '{e.settings_of}', where {', '.join(missing)} is not searched alike: give "
+            "both the same methods."
+        )
+
+
+def expanded(value: Any) -> Any:
+    """A value with ``${NAME}`` replaced by the environment's variable, in all texts that it holds.
+
+    Raises:
+        UserError: It is not set.
+    """
+    if isinstance(value, dict):
+        return {k: expanded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [expanded(v) for v in value]
+    if not isinstance(value, str):
+        return value
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise UserError(f"'{value}' needs the environment variable {match[1]}, which is not set: export it first.")
+        return os.environ[match[1]]
+
+    return re.sub(r"\$\{(\w+)\}", variable, value)

@@ -1,0 +1,251 @@
+"""The command ``fit``, and those that measure: LightningCLI with our callbacks, run folders and links."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_info
+
+import ofmu_pl.data
+import ofmu_pl.evaluation.validation
+import ofmu_pl.modules
+import ofmu_pl.networks
+import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
+from ofmu_pl.cli.errors import refused
+from ofmu_pl.cli.options import check_devices, check_trainer
+from ofmu_pl.cli.ranks import watched
+from ofmu_pl.cli.trust import check_classes
+from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.images import RETRAIN, ImageEvaluation
+from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.files import below, read_json
+from ofmu_pl.training.checkpoints import LAST, WholeFiles, length, require_same_data, require_sound, settings
+from ofmu_pl.training.ended import Ended
+from ofmu_pl.training.export import ModelExport
+from ofmu_pl.training.progress import IterationProgressBar
+from ofmu_pl.training.resumable import Resumable
+from ofmu_pl.training.run_folders import RESULTS, Start, begun, choose, discard, number, point_latest
+from ofmu_pl.training.shards import shard_errors
+
+_FROM_MODEL: dict[str, Any] = {
+    "streams": lambda model: model.streams,
+    "pairs": lambda model: model.pairs,
+    "tokenizer": lambda model: model.recipe.tokenizer_source,
+}
+
+
+class UnlearningCLI(LightningCLI):
+    """LightningCLI with our callbacks, log folders and links from the method to its data."""
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Lightning's without ``predict``, which has no meaning here, and without a choice of ``weights_only``."""
+        skipped = LightningCLI.subcommands().items()
+        return {name: skip | {"weights_only"} for name, skip in skipped if name != "predict"}
+
+    def setup_parser(self, *args: Any) -> None:
+        """Lightning's, with the name of the command as a user types it."""
+        super().setup_parser(*args)
+        for parser in self._subcommand_parsers.values():
+            parser.prog = self.parser.prog
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Look at the seed and at a checkpoint before Lightning takes anything from them."""
+        super().parse_arguments(parser, args)
+        config = self.config[self.config["subcommand"]]
+        check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
+        check_trainer(config["trainer"])
+        path = config["ckpt_path"]
+        if path not in (None, LAST):
+            require_sound(Path(path))
+
+    def before_instantiate_classes(self) -> None:
+        """Look at the configuration before anything is made of it."""
+        check_classes(self.config)
+
+    def instantiate_classes(self) -> None:
+        """Make the classes of the configuration.
+
+        Raises:
+            UserError: One of them refuses its arguments.
+        """
+        try:
+            super().instantiate_classes()
+        except (ValueError, TypeError, MisconfigurationException) as error:
+            raise refused(error) from error
+
+    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
+        with self._begun(ckpt_path) as start:
+            if start.done:
+                assert start.folder is not None, "a finished run has a folder"
+                self.datamodule.setup("fit")
+                then = read_json(start.folder / RESULTS)["provenance"]["hashes"]
+                require_same_data(self.datamodule.hashes, then)
+                if self.trainer.is_global_zero:
+                    sys.stdout.write(f"finished: see {start.folder}\n")
+                    if ckpt_path == LAST:  # the process may have been killed before it did so
+                        point_latest(start.folder)
+                return
+            if ckpt_path:
+                told = f"Going on from '{start.checkpoint}'." if start.checkpoint else "No checkpoint yet: a new run."
+                rank_zero_info(told)
+            self._train_originals()
+            if start.ended:
+                self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
+            self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
+            with watched(self.trainer, "fit"), shard_errors(start.folder):
+                self.trainer.fit(**kwargs, weights_only=True)
+            if start.folder is not None:
+                point_latest(start.folder)
+
+    def validate(self, **kwargs: Any) -> None:
+        """Measure a model, or a checkpoint, in a folder of its own."""
+        self._measure(self.trainer.validate, **kwargs)
+
+    def test(self, **kwargs: Any) -> None:
+        """The same."""
+        self._measure(self.trainer.test, **kwargs)
+
+    def _measure(self, run: Callable[..., Any], ckpt_path: str | None = None, **kwargs: Any) -> None:
+        with self._begun(ckpt_path) as start:
+            self._train_originals()
+            self.trainer.ckpt_path = start.checkpoint
+            with watched(self.trainer, str(self.subcommand)):
+                run(**kwargs, weights_only=True)
+
+    @contextmanager
+    def _begun(self, words: str | None) -> Iterator[Start]:
+        """Where the command begins, its folder held and logged to meanwhile, and removed if nothing came of it."""
+        folder, command = self.method_folder, str(self.subcommand)
+        resolved = self.config[command].as_dict()
+        if command == "fit":
+            self.config[command]["ckpt_path"] = None  # the saved configuration is that of a whole run
+        if not self._logs_here:
+            yield replace(choose(folder, command, words, resolved), folder=None, done=False)
+            return
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, SaveConfigCallback):
+                callback.overwrite = True
+        if not self.trainer.is_global_zero:  # the others write nothing, and are told the folder by rank 0
+            self.trainer.logger = TensorBoardLogger(folder.parent, name=folder.name, default_hp_metric=False)
+            yield choose(folder, command, words, resolved)
+            return
+        with begun(folder, command, words, resolved) as start:
+            if start.folder is not None and not start.done:
+                self.trainer.logger = TensorBoardLogger(
+                    folder.parent, name=folder.name, version=number(start.folder), default_hp_metric=False
+                )
+            try:
+                yield start
+            except BaseException:
+                if start.new and start.folder is not None and self.trainer.global_step <= start.step:
+                    discard(start.folder)
+                raise
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Our arguments, forced callbacks and links."""
+        parser.add_argument("--logs", default="logs", help="Root of all outputs.")
+        parser.add_argument(
+            "--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name."
+        )
+        parser.add_argument(
+            "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
+        )
+        parser.add_lightning_class_args(ModelExport, "export")  # before the evaluation, which writes results.json last
+        parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
+        parser.add_argument(
+            "--original",
+            type=Original | None,
+            default=None,
+            help="How image classifiers are trained from scratch, where no path is given; null: not at all.",
+        )
+        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.set_defaults(
+            {
+                "evaluation": {"class_path": "ofmu_pl.evaluation.text.TextEvaluation"},
+                "checkpoint.filename": "{step}",
+                "checkpoint.monitor": "step",
+                "checkpoint.mode": "max",
+                "checkpoint.save_top_k": 2,
+                "checkpoint.every_n_train_steps": 10,
+                "checkpoint.enable_version_counter": False,  # an iteration made again has the same weights
+            }
+        )
+        parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
+        for target, source in _FROM_MODEL.items():
+            parser.link_arguments("model", f"data.init_args.{target}", compute_fn=source, apply_on="instantiate")
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """The trainer; its logger follows when the command has a folder."""
+        trainer_config = self._get(self.config_init, "trainer", default={})
+        check_devices(trainer_config)
+        if self._logs_here:
+            kwargs["logger"] = False
+        kwargs["plugins"] = [*(trainer_config.get("plugins") or []), WholeFiles()]
+        if self.subcommand == "fit":
+            kwargs["limit_val_batches"] = 0  # the evaluation callback measures
+            bar = [IterationProgressBar()] if trainer_config.get("enable_progress_bar") is not False else []
+            # First, so that a checkpoint of its own is written before anything else looks at the iteration.
+            resumable = Resumable(self.settings, length(self.config[self.subcommand].as_dict()))
+            kwargs["callbacks"] = [resumable, *(trainer_config.get("callbacks") or []), *bar]
+        return super().instantiate_trainer(**kwargs)
+
+    @property
+    def _logs_here(self) -> bool:
+        """Whether to log to ``logs/<benchmark>/<method>/version_N``: unless a logger was configured."""
+        config = self._get(self.config_init, "trainer", default={})
+        return config.get("logger") in (None, True) and not config.get("fast_dev_run")
+
+    @property
+    def method_folder(self) -> Path:
+        """``logs/<benchmark>/<method>``, which holds the versions of a run."""
+        benchmark = self._get(self.config_init, "benchmark") or self.datamodule.name
+        method = self._get(self.config_init, "method") or type(self.model).__name__.lower()
+        return below(below(Path(self._get(self.config_init, "logs")), benchmark, "--benchmark"), method, "--method")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a run that goes on must have in common with the one before."""
+        return settings(self.config[self.subcommand].as_dict())
+
+    def _train_originals(self) -> None:
+        """The model that must forget, and the retrained one, where there are none."""
+        recipe, how = self.model.recipe, self._get(self.config_init, "original")
+        if not isinstance(recipe, ImageNetwork) or not self.model.unlearns:
+            return
+        if how is None:
+            if recipe.path is None:
+                raise UserError(
+                    "There is no model that could forget: give its folder as --model.network.path, or say how to train "
+                    "one in the configuration's 'original' section (configs/digits.yaml has one)."
+                )
+            return
+        train = partial(
+            original,
+            how,
+            recipe,
+            self.datamodule,
+            seed=int(self._get(self.config_init, "seed_everything")),
+            folder=Path(self._get(self.config_init, "logs")),
+            accelerator=self.trainer.accelerator,
+            progress=self.trainer.progress_bar_callback is not None,
+        )
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, ImageEvaluation) and callback.source == RETRAIN:
+                callback.source = str(train(split="retain"))
+        if recipe.path is None:
+            recipe.path = str(train(split="full"))

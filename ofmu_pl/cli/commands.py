@@ -1,0 +1,116 @@
+"""The commands: ``python -m ofmu_pl fit --config configs/tofu.yaml [-c overlay.yaml] [--key value]``, and others.
+
+What a user can mend is one sentence on stderr and exit code 1 (options: 2). Nothing heavy is imported here: help and
+reports come at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn
+
+from ofmu_pl import __version__
+from ofmu_pl.cli.words import Words, fail
+from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.training.interrupts import orderly
+
+COMMANDS = {
+    "fit": "Unlearn or train, measure before and after, and write results.json, the model and a table.",
+    "validate": "Measure a model as it is.",
+    "test": "The same as validate.",
+    "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
+    "benchmark": "Run every method in every scenario with every seed, and report.",
+    "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
+    "purge": "Remove from finished runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
+}
+"""What each does, in the order of the help."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command.
+
+    Args:
+        args: Words after the program's name; ``None``: those of the process.
+
+    Raises:
+        SystemExit: Help was asked for, the words are wrong, the command failed, or it was told to end.
+    """
+    words = sys.argv[1:] if args is None else args
+    try:
+        with orderly(words):
+            _run(words)
+    except (UserError, DivergedError) as error:
+        fail(str(error))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            place = f"of '{error.filename}' " if error.filename else ""
+            fail(
+                f"The disk {place}is full: free some space, then go on with --ckpt_path "
+                "last; the checkpoints in the run's folder are whole."
+            )
+        if error.errno not in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise
+        fail(f"'{error.filename}' cannot be written ({error.strerror}): give another folder with --logs.")
+
+
+def _run(words: list[str]) -> None:
+    command, *options = words or ["--help"]
+    if command not in COMMANDS:
+        _general(command)
+    if command == "report":
+        _report(options)
+    elif command == "purge":
+        _purge(options)
+    else:
+        from ofmu_pl.cli.configured import configured
+
+        configured(command, options, COMMANDS[command])
+
+
+def _general(word: str) -> NoReturn:
+    """Answer what is no command: a wish for help or for the version, or a mistake."""
+    parser = argparse.ArgumentParser("ofmu_pl", description="Machine unlearning that shows its work.")
+    parser.add_argument("--version", action="version", version=f"ofmu_pl {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", description="COMMAND --help tells more.")
+    for name, line in COMMANDS.items():
+        commands.add_parser(name, help=line)
+    if word in ("-h", "--help", "--version"):
+        parser.parse_args([word])
+    near = get_close_matches(word, COMMANDS, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    fail(f"The first word is a command, and '{word}' is none{hint}: give one of {', '.join(COMMANDS)}.", 2)
+
+
+def _report(words: list[str]) -> None:
+    """``report FOLDER [--foreign FOLDER ...]``."""
+    parser = Words("report", COMMANDS["report"])
+    parser.add_argument("folder", type=Path, help="A benchmark's, for example logs/quickstart.")
+    parser.add_argument(
+        "--foreign",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="Folders with open-unlearning's TOFU_SUMMARY.json or TOFU_EVAL.json, each a row of its own.",
+    )
+    options = parser.parse_args(words)
+    from ofmu_pl.report import report
+
+    report(options.folder, options.foreign)
+
+
+def _purge(words: list[str]) -> None:
+    """``purge RUN [RUN ...]``."""
+    parser = Words(
+        "purge",
+        "Remove from finished runs what holds or rebuilds the rows that they forgot (samples, logs with texts, "
+        "checkpoints); results.json and the exported model stay. docs/privacy.md says what else there is.",
+    )
+    parser.add_argument("runs", type=Path, nargs="+", help="Folders of runs, for example logs/tofu/ofmu/version_0.")
+    options = parser.parse_args(words)
+    from ofmu_pl.cli.purge import purge
+
+    purge(options.runs)

@@ -1,0 +1,94 @@
+"""Commands that take configuration files: everything that they may name is imported here."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+from ofmu_pl.benchmark.command import benchmark
+from ofmu_pl.cli.app import UnlearningCLI
+from ofmu_pl.cli.errors import refused
+from ofmu_pl.cli.parser import Parser
+from ofmu_pl.cli.plan import PlanCLI
+from ofmu_pl.cli.trust import restrict_imports
+from ofmu_pl.cli.words import fail
+from ofmu_pl.cli.yaml_files import check_files
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.support.errors import UserError
+
+_NOISE = (
+    r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
+    r"LightningCLI's args parameter is intended to run from within Python",  # main looks at the first word
+    r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
+    r"Checkpoint directory .* exists and is not empty",  # a run goes on in its own folder
+    r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
+)
+"""Beginnings of warnings that a user can do nothing about, each with its reason."""
+
+
+def configured(command: str, words: list[str], description: str) -> None:
+    """Run a command that takes a configuration.
+
+    Args:
+        command: ``fit``, ``validate``, ``test``, ``plan`` or ``benchmark``.
+        words: After the command.
+        description: What it does, for its help.
+
+    Raises:
+        UserError: The configuration makes no run.
+    """
+    for message in _NOISE:
+        warnings.filterwarnings("ignore", message)
+    restrict_imports()
+    try:
+        check_files(words)
+    except UserError as error:
+        fail(str(error), 2)
+    try:
+        if command == "benchmark":
+            _benchmark(words, description)
+        else:
+            _run(command, words, description)
+    except MisconfigurationException as error:
+        raise refused(error) from error
+
+
+def fit(words: list[str]) -> None:
+    """A run of ``fit`` in a process of its own, as the command line does it."""
+    from ofmu_pl.cli.commands import main
+
+    main(words)
+
+
+def _benchmark(words: list[str], description: str) -> None:
+    parser = Parser(prog="ofmu_pl benchmark", description=description)
+    parser.add_function_arguments(benchmark, skip={"fit"})
+    options = parser.instantiate_classes(parser.parse_args(words))
+    benchmark(**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
+
+
+def _run(command: str, words: list[str], description: str) -> None:
+    word = "fit" if command == "plan" else command
+    cli: Any = PlanCLI if command == "plan" else UnlearningCLI
+    cli(
+        UnlearningModule,
+        PairedDataModule,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        auto_configure_optimizers=False,
+        seed_everything_default=0,
+        trainer_defaults={
+            "use_distributed_sampler": False,
+            "log_every_n_steps": 1,
+            "num_sanity_val_steps": 0,
+            "enable_model_summary": False,
+            "max_epochs": -1,
+        },
+        parser_class=Parser,
+        parser_kwargs={"prog": f"ofmu_pl {command}", word: {"description": description}},
+        args=[word, *words],
+    )

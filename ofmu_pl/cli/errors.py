@@ -1,0 +1,186 @@
+"""What is wrong with a command's words, in one sentence.
+
+jsonargparse tries every alternative of a type, and its message tells of all of them. The errors that it chains say
+the same piece by piece: which key, of which class, and at the end of the chain why.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from jsonargparse import ArgumentError
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from ofmu_pl.cli.words import unrecognized
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.base import Network
+from ofmu_pl.support.errors import UserError
+
+BASES = {
+    "model": UnlearningModule,
+    "network": Network,
+    "data": PairedDataModule,
+    "evaluation": Evaluation,
+    "optimizer": Optimizer,
+    "scheduler": LRScheduler,
+}
+"""What the options that take a class take."""
+KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "dict": "a mapping",
+    "list": "a list",
+    "tuple": "a list",
+    "iterable": "a list",
+    "sequence": "a list",
+    "NoneType": "null",
+}
+
+
+class OptionError(ArgumentError):
+    """A class's options do not read as given.
+
+    Args:
+        message: Why, in jsonargparse's words.
+        options: That the class has.
+    """
+
+    def __init__(self, message: str, options: Iterable[str]) -> None:
+        super().__init__(None, message)
+        self.options = list(options)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came from, the innermost last."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def refused(error: Exception) -> UserError:
+    """Why a class of the configuration could not be made: our own sentence, or what a foreign class says."""
+    chain = list(causes(error))
+    for cause in chain:
+        if isinstance(cause, UserError):
+            return cause
+    innermost = chain[-1]
+    what = " ".join(str(innermost).split()) or type(innermost).__name__
+    return UserError(f"The configuration makes no run: {what.rstrip('.!')}.")
+
+
+def choices(base: type) -> dict[str, type]:
+    """Classes that an option for ``base`` takes, by the names that the command line knows."""
+    found: dict[str, type] = {}
+    subclasses: list[type] = base.__subclasses__()
+    for cls in subclasses:
+        package = re.match(r"torch\.optim(\.lr_scheduler)?\b|ofmu_pl\b", cls.__module__)
+        if package and not cls.__name__.startswith("_") and not inspect.isabstract(cls):
+            found[cls.__name__ if package[0] == "ofmu_pl" else f"{package[0]}.{cls.__name__}"] = cls
+        found.update(choices(cls))
+    return dict(sorted(found.items()))
+
+
+def no_choice(key: str, name: str) -> str:
+    """The sentence for a class that an option does not take."""
+    base = BASES.get(key.rpartition(".")[2])
+    if base is None:
+        return f"--{key} takes no '{name}': give the whole import path of a class that it takes"
+    names = choices(base)
+    close = {full.rpartition(".")[2].lower(): full for full in names}
+    near = get_close_matches(name.rpartition(".")[2].lower(), close, n=1)
+    hint = f" (did you mean {close[near[0]]}?)" if near else ""
+    return f"--{key} takes no '{name}'{hint} but one of {', '.join(names)}"
+
+
+def explain(message: str, error: BaseException | None, options: Iterable[str]) -> str:
+    """What is wrong, from the innermost cause.
+
+    Args:
+        message: jsonargparse's, of the whole chain.
+        error: The last of the chain.
+        options: Names of the options that the command has.
+
+    Returns:
+        A sentence without its full stop.
+    """
+    if sentence := unrecognized(message, options):
+        return sentence
+    of_help = re.match(r"--([\w.]+)\.help: ", message)
+    keys: list[str] = [of_help[1]] if of_help else []
+    owner, kinds, text, deeper, cls = "", "", message, None, None
+    for cause in causes(error):
+        text = str(cause).strip()
+        if isinstance(cause, OptionError):
+            options = [".".join([*keys, option]) for option in cause.options]
+        elif isinstance(cause, TypeError) and (key := re.match('Parser key "([^"]+)"', text)):
+            keys.append(key[1])
+            kinds, deeper = "", None
+        elif cls := re.match(r"Problem with given class_path '[\w.]*?(\w+)'|.*class_path='[\w.]*?(\w+)'", text):
+            owner = cls[1] or cls[2]
+        elif union := re.search(r"Subtypes: \[(.*)\]", text):
+            kinds = union[1]
+            deeper = re.search(r"Problem with given class_path '[\w.]*?(\w+)':\s+(.*)", text)
+        if isinstance(cause, ArgumentError) and cause.argument_name:
+            keys = [cause.argument_name.lstrip("-").removesuffix(".help")]
+    if deeper and re.match("Expected a <", text):  # a list was tried first, and it is the class that is wrong
+        owner, text = deeper[1], deeper[2]
+    return _innermost(".".join(keys), owner, text, kinds, list(options))
+
+
+def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) -> str:
+    if found := re.search("Option '([^']+)' is not accepted", text):
+        option = found[1].replace("init_args.", "")
+        whole = f"{key}.{option}" if key else option
+        near = get_close_matches(whole, options, n=1)
+        what = f"{owner} has no option '{option}'" if owner else f"There is no option '{option}'"
+        return what + (f": did you mean --{near[0]}?" if near else "")
+    if found := re.search("following arguments are required: (.*)", text):
+        return _missing(key, owner, found[1])
+    if found := re.search(
+        "Expected a dot import path string: (.*)|Import path (.*) does not correspond|but (.*) is abstract", text
+    ):
+        return no_choice(key, found[1] or found[2] or found[3])
+    if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
+        return f"'{found[1]}' can run any code, so no option may name it: take it out of the configuration"
+    if found := re.match("Expected a (.*?)[.] Got value: (.*)", text, re.DOTALL):
+        return f"--{key} takes {_kinds(kinds or found[1])}, not '{found[2]:.80}'"
+    text = " ".join(text.split())
+    return f"--{key}: {text}" if key else text
+
+
+def _missing(key: str, owner: str, names: str) -> str:
+    wanted = [name.split(".", 1)[-1] for name in names.split(", ")]
+    options = ", ".join(f"--{key}.{name}" if key else f"--{name}" for name in wanted)
+    bases = [BASES[name] for name in wanted if name in BASES]
+    if not bases:
+        return f"{owner} needs {options}" if owner else f"The command needs {', '.join(wanted)}"
+    if key:
+        return (
+            f"{owner} needs {options}: give a base configuration first (--config configs/authors.yaml -c OVERLAY), or "
+            f"one of {', '.join(choices(bases[0]))}"
+        )
+    return f"The command needs {options}: give a configuration, for example --config configs/authors.yaml"
+
+
+def _kinds(text: str) -> str:
+    """Types as jsonargparse prints them, in words."""
+    found: list[str] = []
+    values: list[str] = []
+    pattern = r"(?:typing\.)?Literal\[([^]]*)\]|<class '[\w.]*?(\w+)'>|([\w.]+)\[[^]]*\]"
+    for literal, cls, generic in re.findall(pattern, text):
+        values += [literal] if literal else []
+        name = cls or generic.rpartition(".")[2]
+        kind = KINDS.get(name) or KINDS.get(name.lower()) or f"a {name}"
+        if not literal and kind not in found and name != "Tensor":
+            found.append(kind)
+    if values:
+        found.insert(0, f"one of {', '.join(values)}")
+    return " or ".join(found) or "something else"

@@ -1,0 +1,33 @@
+"""Parsers of the commands: what is wrong with the words is said in one line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from lightning.pytorch.cli import LightningArgumentParser
+
+from ofmu_pl.cli.errors import OptionError, explain
+from ofmu_pl.cli.yaml_files import load_yaml  # noqa: F401  takes the place of the parsers' own
+
+
+class Parser(LightningArgumentParser):
+    """A parser whose errors are one line, without pages of usage, and whose options are written out."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str, ex: Exception | None = None) -> Any:
+        """Print the message and exit with code 2.
+
+        Raises:
+            OptionError: The parser is of a class within the words, and jsonargparse goes on to try alternatives.
+        """
+        if not self.exit_on_error:
+            raise OptionError(message, self.get_defaults(skip_validation=True).keys()) from ex
+        parser = getattr(ex, "subcommand_parser", None) or self
+        text = explain(message, ex, parser.get_defaults(skip_validation=True).keys())
+        command = " ".join(parser.prog.split()[1:])
+        classes = ", or --model.help CLASS" if command in ("fit", "plan") else ""
+        sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl {command} --help{classes}).\n")
+        sys.exit(2)

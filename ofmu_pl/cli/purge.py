@@ -1,0 +1,111 @@
+"""The command ``purge``: takes from finished runs what holds or rebuilds the rows that they forgot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.kept import cache_folder
+from ofmu_pl.training.run_folders import require_idle
+
+HOLDERS = {
+    "samples.jsonl": "questions and answers, or their hashes",
+    "TOFU_EVAL.json": "questions and answers, or their hashes",
+    "forgotten.png": "pictures of what was forgotten",
+    "checkpoints": "the model on its way, from before it forgot",
+    "reference.json": "scores of each row under the retrained model",
+}
+"""What a run may leave that holds rows, or from which a model that knows them can be rebuilt."""
+
+
+def purge(runs: list[Path]) -> None:
+    """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains.
+
+    Args:
+        runs: Their folders.
+
+    Raises:
+        UserError: A folder is no finished run, or a run is at work there; then nothing has been removed from any.
+    """
+    runs = [folder.resolve() for folder in runs]
+    for folder in runs:
+        require_idle(folder, "then purge it (nothing was removed anywhere)")
+    facts = [_finished(folder) for folder in runs]
+    for folder, (results, config) in zip(runs, facts, strict=True):
+        for path in filter(_is_there, (folder / name for name in HOLDERS)):
+            _remove(path)
+            print(f"Removed {path}: {HOLDERS[path.name]}.")
+        print(_remaining(folder, results, config))
+    for path in _old_scores():
+        _remove(path)
+        print(f"Removed {path}: scores with texts, which an older version of ofmu_pl kept.")
+
+
+def _finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The results and the configuration of a run.
+
+    Raises:
+        UserError: It has none, or they are not ours.
+    """
+    try:
+        results = dict(read_json(folder / "results.json"))
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        if "ofmu_pl" in results["provenance"] and "data" in config:
+            return results, config
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, RecursionError):
+        pass
+    raise UserError(
+        f"'{folder}' is no finished run of ofmu_pl (it has no results.json and config.yaml of one), so nothing was "
+        "removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
+    )
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a folder or a link, and never what a link points at."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _remaining(folder: Path, results: dict[str, Any], config: dict[str, Any]) -> str:
+    """What still knows the rows."""
+    target = _first(config, "path") or "the cache"
+    data = _first(config.get("data"), "data") or config["data"].get("class_path", "its source")
+    others = [p.name for p in sorted(folder.parent.glob("version_*")) if p != folder and (p / "checkpoints").is_dir()]
+    beside = f", checkpoints of {', '.join(others)} beside it" if others else ""
+    return (
+        f"What remains of {folder}: the exported model and results.json (numbers). What still holds the rows: the "
+        f"model before unlearning ({target}), the data ({data}){beside}, other runs, backups and copies."
+    )
+
+
+def _first(x: Any, key: str) -> str | None:
+    """The first text under a key, at any depth."""
+    if not isinstance(x, dict):
+        return None
+    if isinstance(x.get(key), str):
+        return str(x[key])
+    return next(filter(None, (_first(value, key) for value in x.values())), None)
+
+
+def _old_scores() -> Iterator[Path]:
+    """Scores in the cache that hold texts: this version keeps numbers alone."""
+    cache = cache_folder()
+    for path in sorted(cache.glob("scores-*.json")) if cache else []:
+        try:
+            content = read_json(path)
+            if any(s.get("generations") for s in content.values() if isinstance(s, dict)):
+                yield path
+        except (OSError, ValueError, AttributeError):
+            continue  # no scores

@@ -1,0 +1,61 @@
+"""Words of a command: how a mistake in them is said."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import NoReturn
+
+
+def fail(sentence: str, code: int = 1) -> NoReturn:
+    """Say what is wrong on stderr, and end the process.
+
+    Args:
+        sentence: What is wrong, where, and what to do.
+        code: The exit code: 1, or 2 where the words are wrong.
+    """
+    sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
+    sys.exit(code)
+
+
+def unrecognized(message: str, options: Iterable[str]) -> str | None:
+    """The sentence for words that a parser does not know, with the nearest option that exists.
+
+    Args:
+        message: The parser's.
+        options: Names of the options that the command has.
+
+    Returns:
+        A sentence without its full stop; ``None``: the message says something else.
+    """
+    words = re.match("unrecognized arguments: (.*)", message)
+    if words is None:
+        return None
+    named = [word[2:].partition("=")[0] for word in words[1].split() if word.startswith("--")]
+    if not named:
+        return f"There is no place for '{words[1]}'"
+    near = get_close_matches(named[0], list(options), n=1)
+    many = "are no options --" if len(named) > 1 else "is no option --"
+    return f"There {many}{', --'.join(named)}" + (f": did you mean --{near[0]}?" if near else "")
+
+
+class Words(argparse.ArgumentParser):
+    """The parser of a command without configuration, whose errors are one line, without pages of usage.
+
+    Args:
+        command: Its name.
+        description: What it does, for its help.
+    """
+
+    def __init__(self, command: str, description: str) -> None:
+        super().__init__(f"ofmu_pl {command}", description=description, allow_abbrev=False)
+        self._command = command
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with code 2."""
+        options = [word[2:] for action in self._actions for word in action.option_strings if word.startswith("--")]
+        sentence = unrecognized(message, options) or f"{message[:1].upper()}{message[1:]}"
+        fail(f"{sentence} (options: python -m ofmu_pl {self._command} --help).", 2)

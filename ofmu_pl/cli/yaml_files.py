@@ -1,0 +1,82 @@
+"""YAML of configurations: what would fill the memory, or never end, is refused before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import get_loader, set_loader
+
+from ofmu_pl.support.errors import UserError
+
+LARGEST = 100_000
+"""Nodes of a configuration with its aliases written out; the largest shipped one has a fiftieth."""
+_load = get_loader("yaml")
+
+
+def load_yaml(text: str) -> Any:
+    """The value of a YAML text, as jsonargparse's own loader has it.
+
+    Aliases share what they name until a parser copies it: ten levels of ten aliases are 10^10 nodes.
+
+    Raises:
+        UserError: It is nested too deeply, or aliases make it larger than ``LARGEST`` nodes.
+        YAMLError: It is no YAML.
+    """
+    try:
+        if "&" in text and "*" in text:
+            _size(yaml.compose(text, Loader=yaml.SafeLoader), {})
+        return _load(text)
+    except RecursionError:
+        raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
+
+
+def check_files(words: Sequence[str]) -> None:
+    """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was.
+
+    Args:
+        words: The words of the command line; a word behind ``--config`` or ``-c`` is looked at where it is a file.
+
+    Raises:
+        UserError: A file is no UTF-8, or no YAML.
+    """
+    for path in filter(Path.is_file, map(Path, _configurations(words))):
+        try:
+            load_yaml(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"The configuration '{path}' is no text in UTF-8 ({error}): save it as UTF-8.") from error
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+            raise UserError(f"The configuration '{path}' is no YAML: {error.problem}{where}.") from error
+        except yaml.YAMLError as error:
+            raise UserError(f"The configuration '{path}' is no YAML: {str(error).splitlines()[0]}.") from error
+
+
+def _configurations(words: Sequence[str]) -> Iterator[str]:
+    """What stands behind the options that name a configuration, whatever it is."""
+    for word, following in pairwise([*words, ""]):
+        option, _, value = word.partition("=")
+        if option in ("--config", "-c"):
+            yield value or following
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """Nodes from here on with every alias written out."""
+    if id(node) not in known:
+        known[id(node)] = LARGEST  # met again from within, it contains itself
+        children = [] if isinstance(node, yaml.ScalarNode) or node is None else node.value
+        pairs = isinstance(node, yaml.MappingNode)
+        known[id(node)] = 1 + sum(_size(x, known) for child in children for x in (child if pairs else [child]))
+        if known[id(node)] > LARGEST:
+            raise UserError(
+                f"The configuration has aliases (*NAME) that make it larger than {LARGEST} nodes, or that contain "
+                "themselves: write out what they name."
+            )
+    return known[id(node)]
+
+
+set_loader("yaml", load_yaml, (yaml.YAMLError,))

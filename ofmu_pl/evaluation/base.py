@@ -1,0 +1,239 @@
+"""Measures a run before, along and after it, against a retrained model, and writes what it found."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import lightning.pytorch as pl
+from lightning.pytorch.utilities import rank_zero_info
+
+from ofmu_pl.data.base import data_of
+from ofmu_pl.evaluation.reference import Reference
+from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.modules.base import peak_memory
+from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.provenance import provenance, weights_hash
+
+
+class Evaluation(pl.Callback, ABC):
+    """Metrics before, every so many outer iterations, and after; ``validate`` and ``test`` only measure.
+
+    A subclass says how a model is scored (set by set, item by item), what follows from scores, and what more is
+    written than ``results.json``.
+
+    Args:
+        reference: Retrained model that forgetting is compared with; ``null``: none, and no targets.
+        every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
+    """
+
+    judges: ClassVar[Literal["text", "images"]]
+    """Which data it is for."""
+    definition: str = "exact"
+    scores_class: ClassVar[Any]
+    """Of one set's scores: has ``as_dict`` and ``from_dict``."""
+
+    def __init__(self, reference: str | None = None, every_n_steps: int | None = None) -> None:
+        check_range(1, every_n_steps=every_n_steps)
+        self.source, self.every_n_steps = reference, every_n_steps
+        self.reference: Reference | None = None
+        self.before: dict[str, Any] = {}
+        self._seconds = {"training": 0.0, "evaluation": 0.0}
+        self._mark: float | None = None
+
+    # What a subclass says --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
+        """Scores by evaluation set; a cheap measurement may see less."""
+
+    @abstractmethod
+    def metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
+        """Metrics of a full measurement, against the reference."""
+
+    @abstractmethod
+    def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
+        """Metrics of a cheap measurement."""
+
+    @abstractmethod
+    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
+        """The retrained model's scores, refused if they belong to other data or were made otherwise."""
+
+    @abstractmethod
+    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+        """How models are scored: what two must share, beside the rows, for their scores to be comparable."""
+
+    def write_files(
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: dict[str, Any],
+        columns: dict[str, Metrics],
+    ) -> None:
+        """More files beside ``results.json``.
+
+        Args:
+            trainer: Of the run.
+            pl_module: The method.
+            network: Its network, whole.
+            folder: Where.
+            scores: Of the model after the run.
+            columns: Metrics ``before``, ``after`` (or of the ``model``, where nothing was trained), ``retrained``.
+        """
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse data of the other kind.
+
+        Raises:
+            UserError: Text for a judge of images, or images for one of text.
+        """
+        data = data_of(trainer)
+        if data.holds != self.judges:
+            kind = {"text": "TextEvaluation", "images": "ImageEvaluation"}[data.holds]
+            raise UserError(
+                f"{type(self).__name__} judges {self.judges}, and '{data.name}' holds {data.holds}: set "
+                f"--evaluation {kind}."
+            )
+
+    # Around training -------------------------------------------------------------------------------------------------
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Check the reference before any work, then measure the model that shall forget."""
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        self._book("training")
+        if unlearns(pl_module):
+            self._load_reference(trainer, pl_module)
+            if not self.before:  # a resumed run has it from its checkpoint
+                self.before = self._timed_score(trainer, pl_module.whole_network())
+                self._log(trainer, pl_module, "metrics", self.metrics(trainer, self.before))
+            if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
+                self._measure(trainer, pl_module)
+        self._book("evaluation")
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """A cheap measurement every ``every_n_steps``, but for the last one."""
+        if unlearns(pl_module):
+            self._measure(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Measure what came out, write everything, print the table."""
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        self._finish(trainer, pl_module)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """``validate``: measure the model as it is."""
+        if trainer.state.fn == "validate":
+            self._load_reference(trainer, pl_module)
+            self._finish(trainer, pl_module)
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """``test``: the same."""
+        self._load_reference(trainer, pl_module)
+        self._finish(trainer, pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run cannot measure again."""
+        self._book("training")
+        before = {name: s.as_dict() for name, s in self.before.items()}
+        return {"before": before, "seconds": dict(self._seconds)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
+        self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
+        self._seconds = state_dict["seconds"]
+
+    # Measuring -------------------------------------------------------------------------------------------------------
+
+    def _book(self, kind: str) -> None:
+        """Book the time since the last call as ``training`` or ``evaluation``."""
+        now = time.perf_counter()
+        self._seconds[kind] += 0.0 if self._mark is None else now - self._mark
+        self._mark = now
+
+    def _measure(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """A cheap measurement, if one is due in this iteration and not made yet."""
+        step, history = trainer.global_step, pl_module.record.history
+        due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
+        if not due or (history and history[-1]["step"] == step):
+            return
+        metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.whole_network(), cheap=True))
+        self._log(trainer, pl_module, "interim", metrics)
+        history.append({"step": step, "metrics": _as_dicts(metrics)})
+        self._book("evaluation")
+
+    def _timed_score(self, trainer: pl.Trainer, model: Any, **how: Any) -> dict[str, Any]:
+        self._book("training")
+        scores = self.score(trainer, model, **how)
+        self._book("evaluation")
+        return scores
+
+    def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.source is not None and self.reference is None:
+            self.reference = self.load_reference(trainer, pl_module, self.source)
+
+    @staticmethod
+    def _log(trainer: pl.Trainer, pl_module: Any, prefix: str, metrics: Metrics) -> None:
+        values = {f"{prefix}/{name}": result.value for name, result in metrics.items()}
+        pl_module.record.log(trainer.loggers, trainer.global_step, values)
+
+    def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        network = pl_module.whole_network()  # this, scores and log_dir take all ranks
+        scores, log_dir = self._timed_score(trainer, network), trainer.log_dir
+        if not trainer.is_global_zero:
+            return
+        data, r = data_of(trainer), self.reference
+        judged = "after" if self.before else "model"
+        sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
+        columns = {name: self.metrics(trainer, s) for name, s in sides.items() if s}
+        self._log(trainer, pl_module, "metrics", columns[judged])
+        print_table(
+            f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
+            columns,
+            data.remark,
+        )
+        if log_dir is None:
+            return
+        folder = Path(log_dir)
+        self.write_files(trainer, pl_module, network, folder, scores, columns)
+        results = {
+            "definition": self.definition,
+            "metrics": _as_dicts(columns[judged]),
+            "before": _as_dicts(columns.get("before", {})),
+            "reference": r
+            and {
+                "source": r.source,
+                "model": r.model,
+                "evaluation": r.evaluation,
+                "metrics": _as_dicts(columns["retrained"]),
+            },
+            "history": pl_module.record.history,
+            "curves": pl_module.record.curves,
+            "data": {name: asdict(lengths) for name, lengths in data.lengths.items()},
+            "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
+            | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
+            "cost": {
+                "training_seconds": self._seconds["training"],
+                "evaluation_seconds": self._seconds["evaluation"],
+                "gradient_evaluations": float(getattr(pl_module, "gradient_evaluations", 0.0)),
+                "peak_memory_bytes": peak_memory(pl_module.device),
+            },
+        }
+        write_json(folder / "results.json", results)
+        rank_zero_info(f"Results: {folder / 'results.json'}")
+
+
+def unlearns(pl_module: pl.LightningModule) -> bool:
+    """Whether the method makes a model forget, so that there is a before and a reference."""
+    return bool(getattr(pl_module, "unlearns", True))
+
+
+def _as_dicts(metrics: Metrics) -> dict[str, Any]:
+    return {name: result.as_dict() for name, result in metrics.items()}

@@ -1,0 +1,92 @@
+"""Scores by content: a model that has been scored on these rows, with this version of the code, is not scored again."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from ofmu_pl.evaluation import gradient_norms, scoring
+from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.provenance import weights_hash
+
+
+def cached_scores(
+    model: Any,
+    data: Any,
+    *,
+    items: int | None = None,
+    max_new_tokens: int,
+    hidden: int | None = None,
+    with_gradient_norms: bool = False,
+    texts: bool = False,
+    progress: bool = False,
+) -> Scores:
+    """``scoring.score_rows`` on all evaluation sets of a data module, or what it gave before.
+
+    Numbers are kept and texts are not: whoever wants to read what the model says has it say that again.
+
+    Args:
+        model: A Hugging Face causal language model.
+        data: A ``PairedDataModule`` after ``setup``.
+        items: See ``scoring.score_rows``.
+        max_new_tokens: Length of generations.
+        hidden: See ``scoring.score_rows``.
+        with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
+        texts: Whether ``generations`` are wanted.
+        progress: Show a progress bar.
+    """
+    path, folder = None, cache_folder()
+    if folder is not None:
+        facts = {
+            "weights": weights_hash(model),
+            "dtype": str(model.dtype),
+            "device": model.device.type,
+            "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
+            "template": data.encoder.template_hash,
+            "settings": [items, max_new_tokens, hidden, with_gradient_norms],
+            "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
+        }
+        path = content_path(folder, "scores", facts)
+    scores = _read(path)
+    if scores is None:
+        scores = scoring.score_rows(
+            model,
+            data.encoder,
+            data.evaluation_sets,
+            max_new_tokens=max_new_tokens,
+            items=items,
+            hidden=hidden,
+            progress=progress,
+        )
+        if with_gradient_norms:
+            gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
+        if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+            keep(path, {name: s.as_dict() for name, s in scores.items()})
+    elif texts:
+        scoring.add_generations(
+            model,
+            data.encoder,
+            data.evaluation_sets,
+            scores,
+            max_new_tokens=max_new_tokens,
+            hidden=hidden,
+            progress=progress,
+        )
+    return scores
+
+
+def _read(path: Path | None) -> Scores | None:
+    """Stored scores; what the first rank finds holds for all, so that all score or none does."""
+    scores = None
+    if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+        stored = read_kept(path)
+        scores = stored and {name: SetScores.from_dict(s) for name, s in stored.items()}
+    if dist.is_initialized():
+        shared = [scores]
+        dist.broadcast_object_list(shared)
+        scores = shared[0]
+    return scores

@@ -1,0 +1,164 @@
+"""Image classifiers: accuracies, membership attacks and the gap to a retrained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+
+from ofmu_pl.data.base import data_of
+from ofmu_pl.data.sampler import batch_indices
+from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.image_pictures import draw_pictures
+from ofmu_pl.evaluation.reference import Reference, check_model, read_model_facts
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics import ImageUnlearning, MetricResult
+from ofmu_pl.metrics.vision import ImageScores, vision_metrics
+from ofmu_pl.networks.vision import ImageNetwork, predict
+from ofmu_pl.support.errors import UserError
+
+RETRAIN = "retrain"
+"""As a reference: the model that the configuration's ``original`` trains without the forget images."""
+
+
+class ImageEvaluation(Evaluation):
+    """UA, RA, TA, MIA and the gap to Retrain before, every so many outer iterations, and after.
+
+    Args:
+        reference: Retrained model: its folder, or ``retrain`` for one trained as the configuration's ``original`` says
+            (once; kept by content); ``null``: no targets and no gap.
+        every_n_steps: Outer iterations between two cheap measurements (accuracies of ``interim_items`` forget, retain
+            and validation images); ``null``: none.
+        interim_items: Images of each set that a cheap measurement looks at.
+        attack_samples: Members, and strangers, that each membership attack learns from (published: 10,000; 9,000
+            class-wise).
+        pictures: Draw metrics, confidences, confusion and forgotten images.
+    """
+
+    judges = "images"
+    scores_class = ImageScores
+
+    def __init__(
+        self,
+        reference: str | None = RETRAIN,
+        every_n_steps: int | None = None,
+        interim_items: int = 1000,
+        attack_samples: int = 1000,
+        pictures: bool = True,
+    ) -> None:
+        super().__init__(reference, every_n_steps)
+        self.pictures = pictures
+        self.interim_items, self.attack_samples = interim_items, attack_samples
+        self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow
+
+    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, ImageScores]:
+        """Log-probabilities of every image of every set; a cheap measurement leaves the test images alone."""
+        data = data_of(trainer)
+        sets = [name for name in data.evaluation_sets if not (cheap and name == "test")]
+        return score_images(
+            model, data, sets, self.interim_items if cheap else None, trainer.global_rank, trainer.world_size
+        )
+
+    def metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
+        """See ``metrics.vision_metrics``."""
+        data, r = data_of(trainer), self.reference
+        side = "before" if scores is self.before else "retrained" if r and scores is r.scores else None
+        if side in self._known:
+            return self._known[side]
+        targets = None
+        if r and side != "retrained":
+            targets = {name: result.value for name, result in self.metrics(trainer, r.scores).items()}
+        found = vision_metrics(
+            scores,
+            r.scores if r else None,
+            forgotten=data.split.forgotten,
+            attack_samples=self.attack_samples,
+            seed=data.split_seed,
+            intervals=True,
+            targets=targets,
+        )
+        if side is not None:
+            self._known[side] = found
+        return found
+
+    def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
+        """Accuracies of the sets alone."""
+        names = {"forget": "forget_accuracy", "retain": "RA", "validation": "VA"}
+        return {
+            names[name]: MetricResult(100 * float(s.correct.mean()), len(s.ids), name != "forget")
+            for name, s in scores.items()
+            if len(s.ids)
+        }
+
+    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+        """Number format, size of the attacks, BatchNorm's policy."""
+        recipe = getattr(trainer.lightning_module, "recipe", None)
+        return {
+            "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+            "attack_samples": self.attack_samples,
+            "bn_mode": getattr(recipe, "bn_mode", None),
+        }
+
+    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
+        """Score the retrained model.
+
+        Raises:
+            UserError: It cannot be read, or was not trained on this run's retain images alone.
+        """
+        data, recipe = data_of(trainer), pl_module.recipe
+        if source == RETRAIN:
+            raise UserError(
+                "The reference 'retrain' needs to know how: add the 'original' section of configs/digits.yaml to the "
+                "configuration, or give --evaluation.reference the retrained model's folder."
+            )
+        facts = read_model_facts(source)
+        check_model(source, facts, data)
+        retrained: ImageNetwork = type(recipe)(**recipe.architecture, path=source)
+        dtype = next(pl_module.network.parameters()).dtype
+        model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
+        return Reference(source, self._timed_score(trainer, model), facts, self.scoring_facts(trainer, model))
+
+    def write_files(
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: dict[str, ImageScores],
+        columns: dict[str, Metrics],
+    ) -> None:
+        """Pictures."""
+        if not self.pictures:
+            return
+        sides = {"before": self.before, "after": scores, "retrained": self.reference.scores if self.reference else {}}
+        draw_pictures(folder, data_of(trainer), {name: s for name, s in sides.items() if s}, columns)
+
+
+def score_images(
+    model: Any, data: Any, sets: list[str], items: int | None = None, rank: int = 0, ranks: int = 1
+) -> dict[str, ImageScores]:
+    """Scores of evaluation sets, or of so many of their images, always the same; every rank takes its share.
+
+    Args:
+        model: The network in eval mode.
+        data: An ``ImageDataModule`` after ``setup``.
+        sets: Names of the sets.
+        items: Images of each; ``None``: all.
+        rank: This process's number.
+        ranks: How many there are.
+    """
+    metric = ImageUnlearning().to(next(model.parameters()).device)
+    for name in sets:
+        images, labels = data.images_of(name)
+        chosen = np.arange(len(labels))
+        if items is not None and len(chosen) > items:
+            chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
+        mine = chosen[rank::ranks]
+        if len(mine):
+            ids = torch.from_numpy(data.evaluation_sets[name][mine])
+            metric.update(name, ids, labels[mine], predict(model, images[mine]))
+    with metric.sync_context(should_sync=ranks > 1):
+        return metric.scores()

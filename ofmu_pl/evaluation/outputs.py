@@ -1,0 +1,82 @@
+"""Files of an evaluation beside ``results.json``: samples to read, and logs for open-unlearning's users."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ofmu_pl.data.text import Row
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics import Scores, probability
+from ofmu_pl.metrics.open_unlearning import write_eval
+from ofmu_pl.support.files import replacing, write_json
+
+SamplesName = Literal["none", "hashes", "full"]
+"""What a run's files show of the rows' texts and of what models say."""
+
+
+def hashed(text: str) -> str:
+    """A text's SHA-256, by which whoever has the text finds it again."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
+    """One line a question: how likely the true answer was and how much of it was said, before and after.
+
+    Args:
+        path: The file.
+        sets: Rows by evaluation set.
+        before: Scores before the run; may be empty.
+        after: Scores after it.
+        full: Show the question, the true answer and what the model said; otherwise hashes of the first two.
+    """
+    shown = str if full else hashed
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for name, s in after.items():
+            if s.rouge is None:
+                continue
+            for k, i in enumerate(s.ids.tolist()):
+                row = sets[name][i]
+                line = {"set": name, "id": i, "question": shown(row["question"]), "truth": shown(row["answer"])}
+                for side, scores in (("before", before), ("after", after)):
+                    if full:
+                        line[side] = _value(scores, name, "generations", k)
+                    loss = _value(scores, name, "answer_loss", k)
+                    line[f"probability_{side}"] = None if loss is None else float(probability(loss))
+                    line[f"rouge_{side}"] = _value(scores, name, "rouge", k)
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _value(scores: Scores, name: str, field: str, k: int) -> Any:
+    values = getattr(scores[name], field) if name in scores else None
+    return None if values is None else values[k]
+
+
+def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics, samples: SamplesName) -> None:
+    """``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, as open-unlearning writes them and reads them as retain logs.
+
+    Args:
+        folder: Where.
+        data: The data module.
+        scores: What the model scored, by evaluation set.
+        metrics: Under the definition ``open_unlearning``.
+        samples: ``hashes`` takes the place of texts in the first, ``none`` leaves it out.
+    """
+    encoder, inputs, truths = data.encoder, {}, {}
+    for name, s in scores.items():
+        rows = [data.evaluation_sets[name][i] for i in np.asarray(s.ids)]
+        prompts = [encoder.prompt(row["question"]) for row in rows]
+        inputs[name] = encoder.tokenizer.batch_decode(prompts, skip_special_tokens=True)
+        truths[name] = [row["answer"].strip() for row in rows]
+    log, summary = write_eval(scores, metrics, inputs, truths)
+    if samples == "hashes":
+        for metric in (log[name] for name in log if name.endswith("_Q_A_ROUGE")):
+            for item in metric["value_by_index"].values():
+                item |= {field: hashed(item[field]) for field in ("input", "ground_truth", "generation")}
+    if samples != "none":
+        write_json(folder / "TOFU_EVAL.json", log)
+    write_json(folder / "TOFU_SUMMARY.json", summary)

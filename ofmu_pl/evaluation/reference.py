@@ -1,0 +1,217 @@
+"""The retrained model's scores: made from its folder or read from a file, and refused if they belong elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.evaluation.outputs import hashed
+from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.metrics.open_unlearning import read_eval
+from ofmu_pl.networks.language import CausalLM
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.provenance import provenance, weights_hash
+
+
+@dataclass
+class Reference:
+    """A retrained model's scores on the evaluation sets.
+
+    Attributes:
+        source: Where they come from.
+        scores: By evaluation set.
+        model: Provenance of the model, ``None`` if its folder has none (then nobody can check its split).
+        evaluation: Provenance of the scores, ``None`` for another program's log.
+        values: Totals by metric that the scores do not give (of another program's log).
+    """
+
+    source: str
+    scores: Any
+    model: dict[str, Any] | None
+    evaluation: dict[str, Any] | None
+    values: dict[str, float] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write a file that another run can name as its reference."""
+        scores = {name: s.as_dict() for name, s in self.scores.items()}
+        content = {"source": self.source, "model": self.model, "evaluation": self.evaluation, "values": self.values}
+        write_json(path, {**content, "scores": scores})
+
+
+def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+    """How a model is scored: what two must share, beside rows and template, for their scores to be comparable."""
+    dtype = str(model.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "rows": items, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
+
+
+def evaluation_facts(
+    model: Any, datamodule: Any, items: int | None, max_new_tokens: int, hidden: int | None
+) -> dict[str, Any]:
+    """Provenance of a model's scores."""
+    return provenance(
+        datamodule,
+        weights=weights_hash(model),
+        model=getattr(model.config, "_name_or_path", "") or None,
+        **scoring_facts(model, items, max_new_tokens, hidden),
+    )
+
+
+def load_reference(
+    source: str,
+    datamodule: Any,
+    place: dict[str, Any],
+    score: Callable[[Any], Scores],
+    facts: Callable[[Any], dict[str, Any]],
+) -> Reference:
+    """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
+
+    Args:
+        source: Path of such a file, or folder or hub id of a model.
+        datamodule: Evaluation sets, encoder and hashes that the reference must share.
+        place: ``device`` and ``dtype`` of the run's model, where and in which number format to score another.
+        score: Scores a model as the run does.
+        facts: ``evaluation_facts`` of a model, as the run has them.
+
+    Raises:
+        UserError: It is missing or unreadable, or was made for another split, template or set of items.
+    """
+    path = Path(source).expanduser()
+    if path.suffix == ".json":
+        return _read(path, datamodule)
+    model_facts = read_model_facts(source)
+    check_model(source, model_facts, datamodule)
+    model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
+    return Reference(source, score(model), model_facts, facts(model))
+
+
+def read_model_facts(source: str) -> dict[str, Any] | None:
+    """What ``provenance.json`` in a model's folder says; ``None`` without such a file.
+
+    Raises:
+        UserError: It is no JSON object.
+    """
+    path = Path(source).expanduser() / "provenance.json"
+    try:
+        return dict(read_json(path)) if path.is_file() else None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"'{path}' is no JSON object ({error}): export the model anew, or remove the file.") from error
+
+
+def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
+    """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``).
+
+    Raises:
+        UserError: Naming the first field that differs.
+    """
+    theirs = reference.evaluation
+    if theirs is None:
+        return
+    for name, ours in facts.items():
+        if theirs.get(name) != ours:
+            raise UserError(
+                f"The reference '{reference.source}' was scored with {name} {theirs.get(name)}, this run has {ours}: "
+                "give the retrained model's folder, so that it is scored alike, or change the run's setting."
+            )
+
+
+def _read(path: Path, datamodule: Any) -> Reference:
+    try:
+        content = read_json(path)
+        foreign = "forget_truth_ratio" in content
+        if foreign:
+            scores, values = read_eval(content)
+            reference = Reference(str(path), scores, None, None, values)
+        else:
+            scores = {name: SetScores.from_dict(fields) for name, fields in content["scores"].items()}
+            reference = Reference(str(path), scores, content["model"], content["evaluation"], content["values"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(
+            f"The reference '{path}' is missing or is no file that a run wrote as reference.json (or open-unlearning "
+            "as TOFU_EVAL.json): give --evaluation.reference such a file, or the retrained model's folder."
+        ) from error
+    if foreign:
+        _check_texts(path, content["forget_Q_A_ROUGE"]["value_by_index"], datamodule)
+    else:
+        evaluated = [k for k in datamodule.hashes if k.endswith("_eval")]
+        _check_splits(str(path), reference.evaluation or {}, datamodule, evaluated)
+        _check_template(str(path), reference.evaluation or {}, datamodule)
+        check_model(str(path), reference.model, datamodule)
+        _check_ids(path, scores, datamodule)
+    return reference
+
+
+def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:
+    """Refuse a file whose scores are of other rows than it says."""
+    for name, rows in datamodule.evaluation_sets.items():
+        if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
+            raise UserError(
+                f"The reference '{path}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give the "
+                "retrained model's folder, so that it is scored anew."
+            )
+
+
+def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
+    """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
+    rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
+    theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
+    if len(theirs) != len(rows) or not all(map(_same, theirs, (row["answer"].strip() for row in rows))):
+        raise UserError(
+            f"The reference '{path}' belongs to another forget_eval split ({len(entries)} items, here {len(rows)}): "
+            "give the log of the model that was retrained for this run's forget split."
+        )
+    prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
+    if not _same(entries["0"]["input"], prompt):
+        raise UserError(
+            f"The reference '{path}' was made with another prompt template ('{_squeezed(entries['0']['input'])[:60]}', "
+            f"here '{_squeezed(prompt)[:60]}'): use the same tokenizer, system prompt and date for both."
+        )
+
+
+def _same(theirs: str, ours: str) -> bool:
+    """Whether a log's text, or its hash, is that of ours."""
+    return theirs == hashed(ours) or _squeezed(theirs) == _squeezed(ours)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> None:
+    """Refuse a model that was not trained on this run's retain split alone, as far as it is known."""
+    if facts is None:
+        return
+    _check_splits(source, facts, datamodule, ("retain",))
+    if "template_hash" in datamodule.facts:
+        _check_template(source, facts, datamodule)
+    if facts.get("streams") != ["retain"]:
+        raise UserError(
+            f"The reference '{source}' was not trained on the retain split but on {facts.get('streams')}: "
+            "give --evaluation.reference a model made by FineTune with split retain."
+        )
+
+
+def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: Iterable[str]) -> None:
+    for split in splits:
+        theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
+        if theirs != ours:
+            raise UserError(
+                f"The reference '{source}' belongs to another {split} split (hash {theirs}, here {ours}): give the "
+                "model retrained on this run's retain split, or set the --data options that it was made with."
+            )
+
+
+def _check_template(source: str, facts: dict[str, Any], datamodule: Any) -> None:
+    encoder = datamodule.encoder
+    if facts.get("date_string") != encoder.date_string:
+        raise UserError(
+            f"The reference '{source}' was made with date_string '{facts.get('date_string')}', here "
+            f"'{encoder.date_string}': the date is part of the prompt, so use the same for both."
+        )
+    if facts.get("template_hash") != encoder.template_hash:
+        raise UserError(
+            f"The reference '{source}' was made with another prompt template (hash {facts.get('template_hash')}, here "
+            f"{encoder.template_hash}): use the same tokenizer, system prompt and max_length for both."
+        )

@@ -1,0 +1,290 @@
+"""What a causal language model says on evaluation sets: losses of given answers, and answers of its own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from tqdm.auto import tqdm
+
+from ofmu_pl.data.text import Encoder, Row, wrong_answers_of
+from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts, score_answers
+from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
+from ofmu_pl.metrics.scores import broken_items
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.sets import DOCUMENTS, prefix_of
+
+TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
+"""On a CPU a batch that fits the cache is fastest (a fifth faster than 4096); a GPU wants large ones."""
+PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
+"""Prompts in the cache at a time: their continuations run together (256: a fifth faster than 64 on a CPU)."""
+DETAILED = ("forget", "forget_paraphrased", "holdout", *DOCUMENTS)
+"""Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
+
+
+@dataclass
+class Answer:
+    """What is known of one answer: loss in nats a token, and with details ``tokens`` to ``min_k_plus_plus``.
+
+    A document's piece has no end token, and its loss is always a mean.
+    """
+
+    document: bool = False
+    loss: float = np.nan
+    details: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Question:
+    """A prompt's distinct answers, each scored once however many fields and sets ask for it."""
+
+    answers: dict[tuple[int, ...], Answer] = field(default_factory=dict)
+    detailed: set[tuple[int, ...]] = field(default_factory=set)
+    generate: bool = False
+    generation: str = ""
+
+
+Key = tuple[tuple[int, ...], tuple[int, ...]]
+"""Tokens of a prompt and of an answer to it."""
+Questions = dict[tuple[int, ...], Question]
+
+
+def score_rows(
+    model: Any,
+    encoder: Encoder,
+    sets: dict[str, list[Row]],
+    *,
+    max_new_tokens: int | None,
+    items: int | None = None,
+    hidden: int | None = None,
+    progress: bool = False,
+) -> Scores:
+    """Score a model on evaluation sets, in one pass; with several ranks each takes a share and all get everything.
+
+    Args:
+        model: A Hugging Face causal language model.
+        encoder: Makes tokens of rows.
+        sets: Rows by evaluation set (``support.sets.SETS``, probes and ``holdout``).
+        max_new_tokens: Length of generations; ``None``: generate nothing, so no ROUGE.
+        items: So many evenly spaced rows of each set, or all of fewer; ``None``: all.
+        hidden: A token of prompts that nothing may attend to, see ``read_prompts``.
+        progress: Show a progress bar.
+
+    Raises:
+        UserError: Rows of a set differ in the number of perturbed answers, or a loss is not finite.
+    """
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    ids = {name: np.arange(len(rows)) for name, rows in sets.items()}
+    if items is not None:
+        ids = {name: x if len(x) <= items else np.arange(items) * len(x) // items for name, x in ids.items()}
+    ids = {name: x[rank::world] for name, x in ids.items()}
+    questions: Questions = {}
+    keys: dict[str, list[list[Key]]] = {}
+    for name, rows in sets.items():
+        if len({len(wrong_answers_of(row)) for row in rows}) > 1:
+            raise UserError(
+                f"Rows of the evaluation set '{name}' differ in the number of perturbed answers: give each row the "
+                "same number of them in perturbed_answer, or remove the field from all."
+            )
+        keys[name] = [_ask(questions, encoder, name, rows[i], max_new_tokens is not None) for i in ids[name]]
+    with _inference(model):
+        _run(model, encoder, questions, max_new_tokens, hidden, progress)
+    scores = {
+        name: _collect(questions, keys[name], name, x, [sets[name][i] for i in x], max_new_tokens is not None)
+        for name, x in ids.items()
+    }
+    if world > 1:
+        shares: list[Any] = [None] * world
+        dist.all_gather_object(shares, scores)
+        scores = {name: SetScores.merge([share[name] for share in shares]) for name in sets}
+    broken = broken_items(scores)
+    if broken:
+        counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items())
+        raise UserError(
+            f"The model's losses are not finite ({counts}): its weights are broken, or overflow in {model.dtype}, so "
+            "give a sound checkpoint or float32 weights."
+        )
+    return scores
+
+
+def add_generations(
+    model: Any,
+    encoder: Encoder,
+    sets: dict[str, list[Row]],
+    scores: Scores,
+    *,
+    max_new_tokens: int,
+    hidden: int | None = None,
+    progress: bool = False,
+) -> None:
+    """Say again what was said when these scores were made, and put it in their ``generations``; takes all ranks.
+
+    Args:
+        model: The model that ``score_rows`` scored.
+        encoder: See ``score_rows``, as what follows.
+        sets: Rows by evaluation set.
+        scores: Sets with ``rouge`` are completed in place.
+        max_new_tokens: Length of generations.
+        hidden: A token of prompts that nothing may attend to.
+        progress: Show a progress bar.
+    """
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    prompts: dict[str, list[tuple[int, ...]]] = {}
+    for name, s in scores.items():
+        if s.rouge is not None:
+            rows = [sets[name][i] for i in s.ids]
+            encoded = [encoder.encode_all(row["question"], [row["answer"]])[0] for row in rows]
+            prompts[name] = [tuple(x.input_ids[: x.prompt_length]) for x in encoded]
+    distinct = list(dict.fromkeys(prompt for of_set in prompts.values() for prompt in of_set))
+    questions = {prompt: Question(generate=True) for prompt in distinct[rank::world]}
+    with _inference(model):
+        _run(model, encoder, questions, max_new_tokens, hidden, progress)
+    said = {prompt: question.generation for prompt, question in questions.items()}
+    if world > 1:
+        shares: list[Any] = [None] * world
+        dist.all_gather_object(shares, said)
+        said = {prompt: text for share in shares for prompt, text in share.items()}
+    for name, asked in prompts.items():
+        scores[name].generations = np.array([said[prompt] for prompt in asked], dtype=object)
+
+
+def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: bool) -> list[Key]:
+    """Enter a row's answers under their prompts; where to find each afterwards."""
+    keys = []
+    for encoded in encoder.encode_row(row):
+        n = encoded.prompt_length
+        keys.append((tuple(encoded.input_ids[:n]), tuple(encoded.input_ids[n:])))
+        answers = questions.setdefault(keys[-1][0], Question()).answers
+        answers.setdefault(keys[-1][1], Answer(document=name in DOCUMENTS))
+    first = questions[keys[0][0]]
+    if name in DETAILED:
+        first.detailed.add(keys[0][1])
+    if prefix_of(name) is not None:
+        first.generate |= generate
+    return keys
+
+
+def _run(
+    model: Any,
+    encoder: Encoder,
+    questions: Questions,
+    max_new_tokens: int | None,
+    hidden: int | None,
+    progress: bool,
+) -> None:
+    """Fill in what the model says; prompts of like length together."""
+    tokenizer = encoder.tokenizer
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    stops = sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
+    order = sorted(questions, key=len)
+    bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
+    size = PROMPTS_PER_CHUNK.get(model.device.type, 64)
+    for start in range(0, len(order), size):
+        chunk = [list(p) for p in order[start : start + size]]
+        asked = [questions[tuple(p)] for p in chunk]
+        prompts = read_prompts(model, chunk, hidden)
+        for details in (False, True):
+            wanted = [
+                (row, answer)
+                for row, question in enumerate(asked)
+                for answer in question.answers
+                if (answer in question.detailed) is details
+            ]
+            _score_chunk(model, prompts, asked, wanted, details, encoder.sums_losses)
+        talking = [row for row, question in enumerate(asked) if question.generate]
+        if talking and max_new_tokens is not None:
+            if hidden is not None and any(hidden in p for p in chunk):  # positions differ, see read_prompts
+                prompts = read_prompts(model, chunk, hidden, skip_hidden=True)
+            prompts = prompts.rows(torch.tensor(talking, device=model.device))
+            said = continue_greedily(model, prompts, stops, max_new_tokens)
+            for row, tokens in zip(talking, said, strict=True):
+                asked[row].generation = tokenizer.decode(tokens, skip_special_tokens=True).strip()
+        bar.update(len(chunk))
+    bar.close()
+
+
+def _score_chunk(
+    model: Any,
+    prompts: Prompts,
+    asked: list[Question],
+    wanted: list[tuple[int, tuple[int, ...]]],
+    details: bool,
+    summed: bool,
+) -> None:
+    """Score answers to prompts that have been read, in batches of like length under a budget of tokens."""
+    budget = TOKENS_PER_BATCH.get(model.device.type, 8192)
+    batches: list[list[tuple[int, tuple[int, ...]]]] = []
+    for pair in sorted(wanted, key=lambda pair: len(pair[1])):
+        if not batches or (len(batches[-1]) + 1) * len(pair[1]) > budget:
+            batches.append([])
+        batches[-1].append(pair)
+    for batch in batches:
+        rows = torch.tensor([row for row, _ in batch], device=model.device)
+        scored = score_answers(model, prompts.rows(rows), [list(answer) for _, answer in batch], details)
+        arrays = {name: None if x is None else x.double().cpu().numpy() for name, x in vars(scored).items()}
+        for b, (row, answer) in enumerate(batch):
+            n = len(answer)
+            tokens = {name: x[b, :n] for name, x in arrays.items() if x is not None}
+            result = asked[row].answers[answer]
+            result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
+            if details:
+                end = n if result.document else n - 1  # not the end token
+                result.details = _details(**{name: x[:end] for name, x in tokens.items()})
+
+
+def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: np.ndarray) -> dict[str, float]:
+    """Per-answer quantities of ``SetScores`` from those of its (n,) tokens."""
+    wrong = np.flatnonzero(correct == 0)
+    return {
+        "tokens": len(nll),
+        "correct": correct.sum(),
+        "suffix": len(nll) - (wrong[-1] + 1 if len(wrong) else 0),
+        "min_k": min_k(-nll),
+        "min_k_plus_plus": min_k((-nll - mean) / deviation),
+    }
+
+
+def _collect(
+    questions: Questions, keys: list[list[Key]], name: str, ids: np.ndarray, rows: Sequence[Row], generated: bool
+) -> SetScores:
+    """Put a set's rows together from the answers."""
+    table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
+    right = [x[: len(x) - len(wrong_answers_of(row))] for x, row in zip(table, rows, strict=True)]
+    wrong = [x[len(x) - len(wrong_answers_of(row)) :] for x, row in zip(table, rows, strict=True)]
+    scores = SetScores(
+        ids,
+        np.array([x[0] for x in right], dtype=np.float64),
+        np.array([x[-1] for x in right]) if any(len(x) > 1 for x in right) else None,
+        np.array(wrong) if any(wrong) else None,
+    )
+    firsts = [row[0] for row in keys]
+    if generated and prefix_of(name) is not None:
+        texts = [questions[prompt].generation for prompt, _ in firsts]
+        scores.generations = np.array(texts, dtype=object)
+        scores.rouge = rouge_l_recall([row["answer"] for row in rows], texts)
+    if name in DETAILED and rows:
+        found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
+        for key in found[0]:
+            setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
+        if name not in DOCUMENTS:
+            sizes = [len(zlib.compress(row["answer"].encode())) for row in rows]
+            scores.zlib_bytes = np.array(sizes, dtype=np.float64)
+    return scores
+
+
+@contextmanager
+def _inference(model: Any) -> Iterator[None]:
+    """Eval mode and no gradients meanwhile."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(training)

@@ -1,0 +1,190 @@
+"""Language models: answers scored and generated, TOFU's suite or multiple choice on top."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+from lightning.pytorch.utilities import rank_zero_warn
+
+from ofmu_pl.data.base import data_of
+from ofmu_pl.evaluation.base import Evaluation, unlearns
+from ofmu_pl.evaluation.cached import cached_scores
+from ofmu_pl.evaluation.histograms import draw_histograms
+from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
+from ofmu_pl.evaluation.reference import (
+    Reference,
+    check_comparable,
+    evaluation_facts,
+    load_reference,
+    read_model_facts,
+    scoring_facts,
+)
+from ofmu_pl.evaluation.scoring import score_rows
+from ofmu_pl.evaluation.suites import SUITES
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics.tofu import quality_ceiling
+from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.provenance import provenance
+from ofmu_pl.support.sets import is_probe
+
+
+class TextEvaluation(Evaluation):
+    """TOFU's metrics before, every so many outer iterations, and after; ``validate`` and ``test`` only measure.
+
+    Args:
+        reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
+            that an earlier run wrote, or open-unlearning's ``TOFU_EVAL.json``; ``null``: no forget quality and no
+            targets.
+        second_reference: One more retrained model, of another seed: its forget quality is the best to hope for.
+        definition: How metrics are computed: ``exact``, ``open_unlearning`` (its numbers, its quirks included; also
+            writes its TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (TOFU's paper's truth ratio).
+        every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios, nothing
+            generated); ``null``: none.
+        interim_items: Rows of each set that a cheap measurement looks at.
+        rows: Rows of each set that every measurement looks at, evenly spaced: a quick look; ``null``: all.
+        max_new_tokens: Length of generated answers.
+        gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
+        samples: What files and checkpoints hold of texts: ``hashes`` of rows in ``samples.jsonl``, beside the numbers;
+            ``full``: the rows and what the model said, to be read; ``none``: no ``samples.jsonl``
+            (docs/privacy.md).
+    """
+
+    judges = "text"
+    scores_class = SetScores
+
+    def __init__(
+        self,
+        reference: str | None = None,
+        second_reference: str | None = None,
+        definition: DefinitionName = "exact",
+        every_n_steps: int | None = None,
+        interim_items: int = 100,
+        rows: int | None = None,
+        max_new_tokens: int = 200,
+        gradient_norms: bool = False,
+        samples: SamplesName = "hashes",
+    ) -> None:
+        super().__init__(reference, every_n_steps)
+        check_range(1, interim_items=interim_items, max_new_tokens=max_new_tokens)
+        self.second_source, self.definition = second_reference, definition
+        self.interim_items, self.rows = interim_items, rows
+        self.max_new_tokens, self.gradient_norms, self.samples = max_new_tokens, gradient_norms, samples
+        self.ceiling: Metrics = {}
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse a second reference alone, and measurements of nothing, too."""
+        super().setup(trainer, pl_module, stage)
+        if self.rows is not None and self.rows < 1:
+            raise UserError(f"evaluation.rows is {self.rows}: set it to 1 or more, or to null for all rows.")
+        if self.second_source is not None and self.source is None:
+            raise UserError("A second reference needs a first: set --evaluation.reference too.")
+
+    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False, quiet: bool = False) -> Scores:
+        """Scores of a model; a cheap measurement sees some rows, no probes, and generates nothing.
+
+        Where they are known already, what the model says is generated anew if files show it, unless ``quiet``.
+        """
+        data = data_of(trainer)
+        settings, progress = self._settings(trainer), trainer.is_global_zero
+        if cheap:
+            sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
+            settings |= {"items": self.interim_items, "max_new_tokens": None}
+            return score_rows(model, data.encoder, sets, **settings, progress=progress)
+        texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")
+        settings |= {"with_gradient_norms": self.gradient_norms, "texts": texts}
+        return cached_scores(model, data, **settings, progress=progress)
+
+    def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
+        """The data's metrics, with intervals."""
+        r = self.reference
+        theirs, values = (None, None) if r is None else (r.scores, r.values)
+        options = {"definition": self.definition, "reference_values": values, "intervals": True}
+        return SUITES[data_of(trainer).suite](scores, theirs, **options) | self.ceiling
+
+    def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
+        """The same without the reference, which has other items."""
+        return SUITES[data_of(trainer).suite](scores, definition=self.definition)
+
+    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+        """Number format, length of generations, hidden token."""
+        return scoring_facts(model, **self._settings(trainer))
+
+    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
+        """The first reference; the second leaves the ceiling that it sets."""
+        load = partial(
+            load_reference,
+            datamodule=data_of(trainer),
+            place={"device": pl_module.device, "dtype": pl_module.network.dtype},
+            score=partial(self._timed_score, trainer, quiet=True),
+            facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
+        )
+        ours = self.scoring_facts(trainer, pl_module.network)
+        first = load(source)
+        check_comparable(first, ours)
+        if first.model is None:
+            rank_zero_warn(
+                f"The reference '{source}' does not say what its model was trained on (provenance.json), so that "
+                "cannot be checked."
+            )
+        if self.second_source is not None:
+            second = load(self.second_source)
+            check_comparable(second, ours)
+            self.ceiling = quality_ceiling(first.scores, second.scores, self.definition)
+        return first
+
+    def write_files(
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: Scores,
+        columns: dict[str, Metrics],
+    ) -> None:
+        """Reference, samples, histograms, and open-unlearning's logs under its definition."""
+        data, r = data_of(trainer), self.reference
+        if r is not None:
+            r.save(folder / "reference.json")
+        elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
+            facts = evaluation_facts(network, data, **self._settings(trainer))
+            Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
+        if self.samples != "none":
+            full = self.samples == "full"
+            write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores, full)
+        if "forget" in scores:
+            judged = next(name for name in columns if name in ("after", "model"))
+            if self.definition == "open_unlearning":
+                write_open_unlearning_logs(folder, data, scores, columns[judged], self.samples)
+            pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
+            forget = {name: s["forget"] for name, s in pictured.items() if s}
+            draw_histograms(folder / "histograms.png", forget, self.definition)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run cannot measure again, with what the model said before if files show it."""
+        full = self.samples == "full"
+        said = {name: s.generations.tolist() for name, s in self.before.items() if full and s.generations is not None}
+        return super().state_dict() | {"said": said}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
+        super().load_state_dict(state_dict)
+        for name, texts in state_dict["said"].items():
+            self.before[name].generations = np.array(texts, dtype=object)
+
+    def _settings(self, trainer: pl.Trainer) -> dict[str, Any]:
+        """How rows are scored; ``hidden`` is the prompt token that open-unlearning's mask hides."""
+        hides = DEFINITIONS[self.definition].hides_padding_tokens
+        hidden = data_of(trainer).tokenizer.pad_token_id if hides else None
+        return {"items": self.rows, "max_new_tokens": self.max_new_tokens, "hidden": hidden}
+
+
+def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:
+    """What the measured model was trained on: in this run, or as its folder says."""
+    if trainer.state.fn == "fit":
+        return provenance(data_of(trainer), streams=list(pl_module.streams))
+    return read_model_facts(str(pl_module.recipe.path))

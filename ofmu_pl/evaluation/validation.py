@@ -1,0 +1,72 @@
+"""How a run did on rows that no reported metric looks at: what settings may be chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+
+from ofmu_pl.data.base import data_of
+from ofmu_pl.data.text import Row
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import write_json
+
+
+class ValidationRows(pl.Callback):
+    """Writes ``validation.json`` when training ends: mean probability of forget answers and of unreported retain ones.
+
+    Retain rows are drawn from those in no evaluation set; forget rows from the split, which has no others. (Of
+    WMDP's texts every second piece at least is in none.) Nothing is written for images: their results hold the accuracy
+    of validation images.
+
+    Args:
+        items: Rows of each, drawn by the data's seed.
+
+    Raises:
+        UserError: Every retain row is in an evaluation set.
+    """
+
+    def __init__(self, items: int = 100) -> None:
+        self.items = items
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Measure and write."""
+        data = data_of(trainer)
+        if data.holds != "text":
+            return
+        log_dir, network = trainer.log_dir, pl_module.whole_network()  # these take all ranks
+        reported = {_shown(row) for rows in data.evaluation_sets.values() for row in rows}
+        rows = {name: list(range(len(data.splits[name]))) for name in ("forget", "retain")}
+        rows["retain"] = [i for i in rows["retain"] if _shown(data.splits["retain"][i]) not in reported]
+        if not rows["retain"]:
+            raise UserError(
+                f"Every retain row of '{data.name}' is in an evaluation set, so nothing is left to choose settings by: "
+                "give the data more retain rows."
+            )
+        rng = np.random.default_rng(data.seed)
+        means = {}
+        for name, index in rows.items():
+            chosen = [index[i] for i in rng.permutation(len(index))[: self.items]]
+            means[name] = self._probability(pl_module, network, data, name, chosen)
+        if trainer.is_global_zero and log_dir is not None:
+            write_json(Path(log_dir) / "validation.json", means)
+
+    @staticmethod
+    def _probability(pl_module: Any, network: Any, data: Any, split: str, index: list[int]) -> float:
+        """Mean over rows of exp(-nats a token)."""
+        values: list[float] = []
+        with torch.no_grad():
+            for start in range(0, len(index), data.batch_size):
+                batch = data.collate(split, index[start : start + data.batch_size], 0)
+                batch = {name: x.to(pl_module.device) for name, x in batch.items()}
+                values += pl_module.recipe.sample_losses(network, batch).double().neg().exp().tolist()
+        return float(np.mean(values))
+
+
+def _shown(row: Row) -> Hashable:
+    """What a row shows a model before its answer: a question, or a piece of text as a whole."""
+    return row["question"] if "question" in row else tuple(row["tokens"])

@@ -1,0 +1,49 @@
+"""Answers' losses under the frozen model, once: what preference methods compare with, without a second model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ofmu_pl.data.text import collate
+from ofmu_pl.losses import token_nll
+from ofmu_pl.networks.base import Network
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.provenance import weights_hash
+
+ROWS = 32
+
+
+def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> Tensor:
+    """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by row number.
+
+    Kept on disk by content (weights, rows, template), so that the second run on a target only reads them.
+
+    Args:
+        model: The network before its first step; its mode is kept.
+        recipe: Its recipe.
+        data: A ``PairedDataModule`` after ``setup``.
+        split: Name of the split.
+    """
+    path, folder = None, cache_folder()
+    if folder is not None:
+        path = content_path(folder, "nll", [weights_hash(model), data.hashes[split], data.encoder.template_hash])
+    rows = data.splits[split]
+    stored = None if path is None else read_kept(path)
+    if stored is not None:
+        return torch.tensor(stored, dtype=torch.float64)
+    device = next(model.parameters()).device
+    encoded = [data.encode(row) for row in rows]
+    order = sorted(range(len(rows)), key=lambda i: len(encoded[i].input_ids))
+    values = torch.empty(len(rows), dtype=torch.float64)
+    with torch.no_grad():
+        for start in range(0, len(order), ROWS):
+            index = order[start : start + ROWS]
+            batch = collate([encoded[i] for i in index], index, pad_id=0)
+            logits, targets = recipe.logits(model, {k: v.to(device) for k, v in batch.items()})
+            values[index] = token_nll(logits, targets).sum(1).double().cpu()
+    if path is not None and values.isfinite().all():
+        keep(path, values.tolist())
+    return values

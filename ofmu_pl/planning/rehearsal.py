@@ -1,0 +1,210 @@
+"""One outer iteration on the meta device: the method's own code on blank data and a network without weights.
+
+Nothing here knows a method's memory by a formula: ``training_step`` runs, its storages are counted, and the network,
+its losses, the engine and the optimizer are those of a real run. Only what several processes do is put in by hand, from
+how DDP and FSDP2 work.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.one_shot import OneShot
+from ofmu_pl.planning.ledger import Kernels, Ledger
+from ofmu_pl.planning.stand_ins import Graphs, Nobody, Unloaded, Watching
+from ofmu_pl.training.parallel import check_rows
+from ofmu_pl.training.recovery import Recovery
+
+ENOUGH_PAIRS = 2
+"""One inner step and the outer one, where memory peaks: for engines whose iterations take long even without numbers."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """How many share a batch, and how.
+
+    Attributes:
+        size: Their number, one a GPU.
+        sharded: FSDP2: parameters, vectors and optimizer state are cut among them. Else DDP, or one process.
+    """
+
+    size: int = 1
+    sharded: bool = False
+
+
+@dataclass
+class Rehearsed:
+    """What an iteration takes.
+
+    Attributes:
+        trained: Parameters that are trained.
+        parameters: All parameters.
+        memory: Bytes of one process at the worst moment, by kind (``ledger.KINDS``).
+        evaluation: Bytes of one process while an evaluation looks at a whole copy of what is sharded, without what
+            it scores; 0 where nothing is copied.
+        gradients: Mean gradient evaluations of an outer iteration; ``None`` where they depend on the size of the data.
+    """
+
+    trained: int
+    parameters: int
+    memory: dict[str, float]
+    evaluation: float
+    gradients: float | None
+
+    @property
+    def total(self) -> float:
+        """Bytes of one process at the worst moment."""
+        return sum(self.memory.values())
+
+
+def rehearse(
+    module: UnlearningModule,
+    data: Any,
+    processes: Processes,
+    *,
+    precision: str = "32-true",
+    max_steps: int = -1,
+    gpu: bool = True,
+) -> Rehearsed:
+    """Run an iteration of a method on the meta device.
+
+    Args:
+        module: The method before it was given to any trainer; of no use afterwards.
+        data: Its data module, not set up.
+        processes: Who shares the batches.
+        precision: Lightning's name of it.
+        max_steps: Length of the run.
+        gpu: Whether the optimizer takes all parameters at a time, as torch's do on GPUs.
+
+    Raises:
+        UserError: What a run would refuse before its first step.
+    """
+    data.blank()
+    module.recovery = Recovery(0)  # what rollbacks keep lies in the host's memory
+    exact, n = module.exact, processes.size
+    cut = processes.sharded and not exact  # the exact engine works on a whole copy
+    ledger = Ledger(n, ("parameters", "vectors", "optimizer") if cut else ("optimizer",) if processes.sharded else ())
+    recipe = Unloaded(module.recipe, ledger, saving=module.pairs > 1, exact=exact)
+    module.recipe = recipe  # type: ignore[assignment]
+    module.trainer = Nobody(data, precision, max_steps)  # type: ignore[assignment]
+    module.to("meta")
+    module.configure_model()
+    network = module.trained
+    parameters = trainable(network)
+    size = sum(p.numel() * p.element_size() for p in parameters)
+    ledger.add(network.state_dict(keep_vars=True).values(), "parameters")
+    ledger.change("parameters", -quantized(module.recipe, network))
+
+    module.ranks = Ranks(0, n, processes.sharded)
+    if processes.sharded:
+        check_rows(data, module.streams, module.ranks)
+    optimizers, _ = module.configure_optimizers()
+    for optimizer in optimizers:
+        if getattr(optimizer, "is_paged", False):
+            optimizer.is_paged = False  # paged state is on the GPU when it is needed
+        for group in optimizer.param_groups:
+            if gpu and "foreach" in group and not group.get("fused"):
+                group["foreach"] = True
+        optimizer.optimizer = optimizer  # as Lightning's wrapper has it
+    module.ranks = Watching(0, n, cut, ledger=ledger, gathered=gathered(network) if cut else 0)
+    module.optimizers = lambda: optimizers  # type: ignore[method-assign,assignment]
+    module.lr_schedulers = lambda: None  # type: ignore[method-assign]
+    module.no_autocast = nullcontext  # type: ignore[method-assign]  # Kernels casts forward passes
+    module.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    if processes.sharded and exact:
+        ledger.change("copies", 2 * size / n)  # shards of parameters and gradient, beside what is whole
+    elif n > 1 and not processes.sharded:
+        ledger.change("copies", size)  # DDP's buckets
+
+    for stream in getattr(module, "per_item_reference", ()):
+        module.reference_nll[stream] = torch.zeros(data.batch_size)  # type: ignore[operator]
+    module.audited, module.settles = True, False  # type: ignore[assignment]  # cost less: 4 samples
+    if module.micro_batch_size is not None:
+        data.batch_size = min(data.batch_size, 2 * n * module.micro_batch_size)  # further terms are like the second
+    autocast = precision == "bf16-mixed"
+    if getattr(recipe, "activation_checkpointing", False):  # torch leaves function modes when it recomputes
+        again: Any = network
+        again.gradient_checkpointing_enable(
+            {"use_reentrant": False, "context_fn": lambda: (nullcontext(), Kernels(autocast))}
+        )
+    with ledger, Kernels(autocast):
+        for optimizer in optimizers:
+            optimizer.step = partial(_counted, optimizer.step, ledger)
+            _step(optimizer, zeros_like(parameters))  # makes its state
+        module.on_train_start()
+        if exact and getattr(module, "engine", None) is not None:
+            module.engine = Graphs(parameters, module.ranks, ledger)  # type: ignore[assignment]
+        batch = data.iteration(0)
+        for parts in batch.values():
+            for part in parts:  # what losses index by stays: its numbers matter
+                part |= {k: x.to("meta") for k, x in part.items() if x.is_floating_point()}
+        few = {stream: parts[-ENOUGH_PAIRS:] for stream, parts in batch.items()} if exact else batch
+        before = module.gradient_evaluations
+        module.training_step(few, 0)
+        if exact and module.pairs > ENOUGH_PAIRS:
+            before, recipe.real = module.gradient_evaluations, False  # only to count the work
+            module.training_step(batch, 0)
+        work = module.gradient_evaluations - before
+        if module.period > 1:  # the iterations between two whole ones are alike, and smaller
+            module.trainer.global_step, recipe.real = 1, False  # type: ignore[misc]
+            module.training_step(batch, 0)
+            light = module.gradient_evaluations - before - work
+            work = (work + (module.period - 1) * light) / module.period
+    every = list(network.parameters())
+    whole = sum(p.numel() * p.element_size() for p in every)
+    return Rehearsed(
+        trained=sum(p.numel() for p in parameters),
+        parameters=sum(p.numel() for p in every),
+        memory=ledger.peak,
+        evaluation=whole + ledger.live["parameters"] + ledger.live["optimizer"] if cut else 0.0,
+        gradients=None if isinstance(module, OneShot) and work else work,
+    )
+
+
+def _step(optimizer: Any, gradient: Vector) -> None:
+    """One step of an optimizer over all parameters."""
+    for p, g in zip((p for group in optimizer.param_groups for p in group["params"]), gradient, strict=True):
+        p.grad = g
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _counted(step: Any, ledger: Ledger) -> None:
+    """What a step makes on its way is the optimizer's."""
+    with ledger.counting("optimizer"):
+        step()
+
+
+def gathered(network: nn.Module) -> float:
+    """Bytes that FSDP2 holds whole at most, cut as ``parallel.shard`` does.
+
+    The root's parameters (embedding and head) from the forward pass to the end of the backward pass with their
+    gradients; of the largest layer its parameters and the next one's beside it, its gradients, and the buffer that
+    reduces them.
+    """
+    layers = [layer for m in network.modules() if isinstance(m, nn.ModuleList) for layer in m]
+    sizes = [sum(p.numel() * p.element_size() for p in layer.parameters()) for layer in layers]
+    whole = sum(p.numel() * p.element_size() for p in network.parameters())
+    return 2 * (whole - sum(sizes)) + 4 * max(sizes, default=0)
+
+
+def quantized(recipe: Any, network: nn.Module) -> float:
+    """Bytes that 4-bit weights save: 4 bits and, for every 64 of them, a float32 instead of float32 each."""
+    if not getattr(recipe, "load_in_4bit", False):
+        return 0.0
+    frozen = [
+        m.weight
+        for name, m in network.named_modules()
+        if isinstance(m, nn.Linear) and not m.weight.requires_grad and not name.endswith("lm_head")
+    ]
+    return sum(w.numel() * (4 - 0.5 - 4 / 64) for w in frozen)

@@ -1,0 +1,126 @@
+"""Stand-ins for the parts of a real run while it is rehearsed (``rehearsal.py``); they tell the ledger of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch.plugins import Precision
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from torch import Tensor, nn
+
+from ofmu_pl.core.autograd import Autograd
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.core.vectors import Vector, add_, zeros_like
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.planning.ledger import Ledger
+
+
+class Unloaded:
+    """A recipe whose networks are skeletons.
+
+    Args:
+        recipe: The real one.
+        ledger: Told of the memory of losses that are not evaluated again.
+        saving: Leave out what would only repeat: a first-order engine's graph never outlives its loss, so one
+            evaluation of the most samples stands for all; with several micro-batches the first of each batch does.
+        exact: Whether graphs of graphs are taken.
+    """
+
+    def __init__(self, recipe: Any, ledger: Ledger, *, saving: bool, exact: bool) -> None:
+        self.recipe, self.ledger, self.saving, self.exact = recipe, ledger, saving, exact
+        self.real = True
+        self._built, self._most = False, 0
+        self._first: list[Batch] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recipe, name)
+
+    def build(self, data: Any, *, exact: bool) -> nn.Module:
+        """A skeleton: the network to train, then frozen copies of it."""
+        with self.ledger.counting("copies" if self._built else "parameters"):
+            network = self.recipe.skeleton(data, exact=exact)
+        self._built = True
+        return network
+
+    def split(self, batch: Batch, size: int | None) -> list[Batch]:
+        """The real micro-batches."""
+        parts: list[Batch] = self.recipe.split(batch, size)
+        self._first.append(parts[0])
+        return parts
+
+    def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
+        """(b,) losses, or something of that shape without a graph."""
+        rows = len(next(iter(batch.values())))
+        new = any(batch is part for part in self._first) if self.exact else rows > self._most
+        if self.real and (new or not self.saving):
+            self._most = max(self._most, rows)
+            with self.ledger.counting("activations"):
+                return self.recipe.sample_losses(module, batch)
+        if self.real and not self.exact:
+            self.ledger.repeat("activations")
+        return torch.zeros(rows, device="meta", requires_grad=True)
+
+
+@dataclass(frozen=True)
+class Watching(Ranks):
+    """Processes that are not there: shares batches, communicates nothing, and tells the ledger what is a graph.
+
+    Attributes:
+        ledger: Counts.
+        gathered: Bytes that FSDP2 holds whole while a loss is differentiated.
+    """
+
+    ledger: Ledger | None = None
+    gathered: float = 0
+
+    def sum_(self, vector: Vector) -> None:
+        """Only the buffer."""
+        if self.size > 1 and not self.sharded:
+            torch.cat([x.reshape(-1) for x in vector])
+
+    @contextmanager
+    def adding(self, out: Vector) -> Iterator[Vector]:
+        """As the real one; what is made meanwhile belongs to graphs."""
+        assert self.ledger is not None
+        part = out if self.size == 1 or self.sharded else zeros_like(out)
+        self.ledger.change("gathered", self.gathered)
+        with self.ledger.counting("activations"):
+            yield part
+        self.ledger.change("gathered", -self.gathered)
+        if part is not out:
+            self.sum_(part)
+            add_(out, [(1.0, part)])
+
+    def total(self, value: float) -> float:
+        """The value."""
+        return value
+
+
+class Graphs(Autograd):
+    """The exact engine, telling the ledger what autograd makes and keeps."""
+
+    def __init__(self, parameters: Vector, ranks: Ranks, ledger: Ledger) -> None:
+        super().__init__(parameters, ranks)
+        self.ledger = ledger
+
+    def grad(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        """As the real one."""
+        with self.ledger.counting("activations"):
+            return super().grad(*args, **kwargs)
+
+
+class Nobody:
+    """What methods ask of their trainer, before the first iteration."""
+
+    global_step, current_epoch, is_last_batch, is_global_zero, should_stop = 0, 0, True, True, False
+    checkpoint_callbacks: tuple[Any, ...] = ()
+    log_every_n_steps = 0
+    ckpt_path = None
+
+    def __init__(self, data: Any, precision: str, max_steps: int) -> None:
+        self.datamodule, self.precision, self.max_steps = data, precision, max_steps
+        self.strategy, self.precision_plugin = SingleDeviceStrategy("cpu"), Precision()

@@ -1,0 +1,190 @@
+"""Files: outputs appear whole or not at all, names never lead out of a folder, JSON never fills the memory."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from ofmu_pl.support.errors import UserError
+
+_NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
+"""How torch and safetensors say that a file could not be written to its end."""
+
+LARGEST_JSON = 2**28
+"""Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
+
+LARGEST_LINE = 2**24
+"""Bytes; the longest documents of corpora have a tenth of that."""
+
+
+def below(folder: Path, name: str, option: str) -> Path:
+    """The path of a name below a folder.
+
+    Args:
+        folder: Where it must stay.
+        name: From a configuration or a file; may have several parts.
+        option: What gave the name, for the message.
+
+    Raises:
+        UserError: The name is empty, begins at a root or climbs by ``..``.
+    """
+    path = Path(name)
+    if not path.parts or path.anchor or ".." in path.parts:
+        raise UserError(f"{option} '{name}' leads out of '{folder}': give a name that has no '..' and no '/' in front.")
+    return folder / path
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file that somebody else may have written.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no JSON, too large, or nested too deeply.
+    """
+    if path.stat().st_size > LARGEST_JSON:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST_JSON}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deeply") from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``, file or folder, that takes its place if the block succeeds.
+
+    What it holds is on the disk before the name points at it, so a power cut leaves the old content or the new.
+
+    Raises:
+        OSError: It cannot be written; the error names ``path``, also where a library says in words of its own that the
+            disk takes no more.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield temporary
+        if not temporary.is_symlink():
+            for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
+                _sync(file)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    except Exception as error:
+        if no_room(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
+    finally:
+        if temporary.is_dir() and not temporary.is_symlink():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether torch or safetensors says in its own words that the disk took no more."""
+    return _NO_ROOM.search(str(error)) is not None
+
+
+@contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[IO[str]]:
+    """Hold a file's lock, which the system frees when the process ends, however it ends.
+
+    Where the disk knows no locks (some network disks), a warning is all that there is.
+
+    Args:
+        path: The file, made if it is not there; it stays.
+        wait: Until another process frees it.
+
+    Raises:
+        BlockingIOError: Another process holds it, and ``wait`` is off.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            warnings.warn(
+                f"'{path.parent}' lies on a disk without file locks, so nothing keeps two processes out of one folder: "
+                "do not start the same run twice at once.",
+                stacklevel=2,
+            )
+        yield file
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a UTF-8 file that are not blank, with their numbers from 1.
+
+    Raises:
+        UserError: A line is longer than ``LARGEST_LINE``, or the file is in another encoding.
+    """
+    # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
+            if len(line) > LARGEST_LINE:
+                raise UserError(
+                    f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give each row a line of its own."
+                )
+            _check_utf8(path, number, line)
+            if line.strip():
+                yield number, line
+
+
+def _check_utf8(path: Path, number: int, line: bytes) -> None:
+    """Name another encoding.
+
+    Raises:
+        UserError: The line is not in UTF-8.
+    """
+    wide = b"\0" in line  # JSON writes this character as \u0000
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        if not wide:
+            raise UserError(
+                f"Line {number} of '{path}' is not in UTF-8 (byte {line[error.start]:#x} at {error.start}; perhaps in "
+                "Latin-1): convert the file, for example by iconv -f LATIN1 -t UTF-8."
+            ) from None
+    if wide:
+        raise UserError(f"'{path}' is in UTF-16 or UTF-32, not in UTF-8: convert it, for example by iconv -t UTF-8.")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that strict parsers read: NaN and infinities become null."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
+
+
+def finite(x: Any) -> Any:
+    """What JSON can hold of lists and dictionaries: NaN and infinities become ``None``, tuples lists."""
+    if isinstance(x, dict):
+        return {str(k): finite(v) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(v) for v in x]
+    if isinstance(x, float) and not math.isfinite(x):
+        return None
+    return x

@@ -1,0 +1,64 @@
+"""The model hub, asked so that a machine without a network fails in seconds, not minutes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ofmu_pl.support.errors import UserError
+
+
+@cache
+def offline(timeout: float = 2.0) -> bool:
+    """Whether loading by hub id can only come from the local cache.
+
+    True if the user says so (HF_HUB_OFFLINE) or the hub's host does not answer (each of its addresses gets
+    ``timeout`` seconds); behind a proxy nobody can tell, so then it counts as reachable.
+    """
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+        return True
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return False
+    url = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    port = url.port or (80 if url.scheme == "http" else 443)
+    try:
+        socket.create_connection((url.hostname or "huggingface.co", port), timeout).close()
+    except OSError:
+        return True
+    return False
+
+
+def local_folder(source: str | None, option: str) -> Path | None:
+    """The folder that a source names; ``None``: there is none, so that it may be a hub id.
+
+    Args:
+        source: Of a model or of data.
+        option: What gave it, for the message.
+
+    Raises:
+        UserError: It is nothing, or a file.
+    """
+    if not source:
+        raise UserError(f"{option} is {source!r}: give a folder or a hub id.")
+    path = Path(source).expanduser()
+    if path.is_file():
+        raise UserError(f"'{source}' is a file: point {option} at the folder that it lies in.")
+    return path if path.is_dir() else None
+
+
+def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str, Any]]:
+    """Rows of a data set on the hub, or in the hub's cache.
+
+    Raises:
+        OSError: The hub does not answer (at once: datasets would try for half a minute) or refuses.
+        ValueError: There is no such configuration or split.
+    """
+    from datasets import load_dataset
+
+    if offline() and not os.environ.get("HF_HUB_OFFLINE"):
+        raise ConnectionError("the hub does not answer")
+    return [dict(row) for row in load_dataset(source, config, split=split)]

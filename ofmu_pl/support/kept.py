@@ -1,0 +1,132 @@
+"""Results kept by content: named by what they follow from, checked by their sums, made anew where they are damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.utilities import rank_zero_warn
+
+from ofmu_pl.support.files import finite, read_json, replacing
+from ofmu_pl.support.version import key_of
+
+SUMS = "SHA256SUMS"
+"""File of a folder with the sums of all others, as ``sha256sum --check`` reads it."""
+HOUR, DAY = 3600, 86400
+_HALF = re.compile(r"\..+\.(\d+)\.partial")
+
+
+def cache_folder() -> Path | None:
+    """Where results are kept by content: OFMU_CACHE, by default ~/.cache/ofmu_pl; ``None`` if it is set but empty."""
+    named = os.environ.get("OFMU_CACHE")
+    if named is None:
+        return Path.home() / ".cache" / "ofmu_pl"
+    return Path(named).expanduser() if named else None
+
+
+def content_path(folder: Path, kind: str, facts: Any) -> Path:
+    """Where a result is kept that follows from ``facts`` and this version of the code alone."""
+    return folder / f"{kind}-{key_of(facts)}.json"
+
+
+def read_kept(path: Path) -> Any:
+    """What ``keep`` stored; ``None`` if there is nothing, or (with a warning) if it is damaged."""
+    try:
+        stored = read_json(path)
+        if stored["sha256"] == _sum_of(stored["content"]):
+            return stored["content"]
+        problem = "does not match its checksum"
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        problem = f"cannot be read ({type(error).__name__})"
+    warn_damaged(path, problem)
+    return None
+
+
+def warn_damaged(path: Path, problem: str) -> None:
+    """Say that something kept is made anew."""
+    rank_zero_warn(f"'{path}' {problem}: it is made anew.")
+
+
+def keep(path: Path, content: Any) -> None:
+    """Store what JSON can hold with its sum; where that cannot be, the run goes on with a warning."""
+    content = finite(content)
+    try:
+        sweep(path.parent)
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps({"sha256": _sum_of(content), "content": content}, allow_nan=False))
+    except OSError as error:
+        warn_not_kept(path.parent, error)
+
+
+def warn_not_kept(folder: Path, error: OSError) -> None:
+    """Say that a folder takes nothing: it is full, or may only be read."""
+    rank_zero_warn(
+        f"Nothing can be kept in '{folder}' ({error.strerror}), so the next run computes it again: free some space "
+        "there, or name another folder by OFMU_CACHE."
+    )
+
+
+def write_sums(folder: Path) -> None:
+    """Write the sums of all files in a folder beside them."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != SUMS)
+    (folder / SUMS).write_text("".join(f"{_hash(p)}  {p.relative_to(folder)}\n" for p in files))
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a folder that ``write_sums`` has seen, as the end of a sentence; ``None``: nothing."""
+    try:
+        lines = (folder / SUMS).read_text().splitlines()
+        for line in lines:
+            expected, name = line.split("  ", 1)
+            if not (folder / name).is_file():
+                return f"lacks its file '{name}'"
+            if _hash(folder / name) != expected:
+                return f"is damaged (its file '{name}' does not match its checksum)"
+    except (OSError, ValueError):
+        return f"has no readable {SUMS}"
+    return None if lines else f"has no readable {SUMS}"
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half-written in a folder.
+
+    A process on another machine may share the folder, so what was touched within the last hour stays, and what a living
+    process of that number may be writing stays for a day.
+    """
+    for path in folder.glob(".*.partial"):
+        named = _HALF.fullmatch(path.name)
+        if named is None:
+            continue
+        try:
+            idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
+            if idle > (DAY if _alive(int(named[1])) else HOUR):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        except OSError:
+            continue  # it has just been moved into place, or is another user's
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sum_of(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

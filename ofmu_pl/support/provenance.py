@@ -1,0 +1,74 @@
+"""Where a result comes from: code, data, versions. Written beside every output, compared before numbers are."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from ofmu_pl import __version__
+from ofmu_pl.support.version import RESULTS_VERSION
+
+PACKAGES = ("torch", "lightning", "transformers", "torchmetrics", "datasets", "scipy", "rouge-score", "tokenizers")
+
+
+def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
+    """What produced a result.
+
+    Args:
+        datamodule: Its ``name``, split ``hashes`` and ``facts`` are kept.
+        more: Facts of the run (method, seed, what the weights were trained on).
+    """
+    return {
+        **more,
+        "benchmark": datamodule.name,
+        "hashes": dict(datamodule.hashes),
+        **datamodule.facts,
+        "git": _git_commit(),
+        "ofmu_pl": __version__,
+        "results_version": RESULTS_VERSION,
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def weights_hash(model: Any) -> str:
+    """First 16 hex digits of the SHA-256 of a module's state: names, dtypes, shapes, bytes."""
+    digest = hashlib.sha256()
+    for name, stored in sorted(model.state_dict().items()):
+        value = stored.full_tensor() if isinstance(stored, DTensor) else stored
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def _git_commit() -> str | None:
+    """The commit of the code, with ``+`` if files differ from it; ``None`` outside a clone."""
+    here = Path(__file__).parents[1]
+    try:
+        commit = subprocess.run(
+            ["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=5
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "-C", here, "status", "--porcelain", "--untracked-files=no", "."],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("+" if changed else "")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

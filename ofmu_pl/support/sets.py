@@ -1,0 +1,34 @@
+"""Names of evaluation sets, which data modules give and metrics know."""
+
+from __future__ import annotations
+
+SETS = {
+    "forget": "forget",
+    "forget_paraphrased": "forget_paraphrased",
+    "retain": "retain",
+    "real_authors": "ra",
+    "world_facts": "wf",
+}
+"""Evaluation sets and the prefixes of their metrics' names; one more set, ``holdout``, serves membership attacks."""
+
+PROBE = "probe_"
+"""Beginning of the names of probe sets, ``probe_NAME_forget`` and ``probe_NAME_retain``: the facts of these two sides
+asked for otherwise. Their names are their prefixes."""
+
+DOCUMENTS = ("forget_doc", "retain_doc")
+"""Evaluation sets of pieces of text without questions; their names are the prefixes of their metrics."""
+
+
+def is_probe(name: str) -> bool:
+    """Whether an evaluation set is a probe."""
+    return name.startswith(PROBE)
+
+
+def forgets(name: str) -> bool:
+    """Whether an evaluation set (or a split) holds what must be forgotten."""
+    return name.startswith("forget") or (is_probe(name) and name.endswith("_forget"))
+
+
+def prefix_of(name: str) -> str | None:
+    """Of the metrics of an evaluation set; ``None`` for a set that has none of its own (``holdout``)."""
+    return name if is_probe(name) else SETS.get(name)

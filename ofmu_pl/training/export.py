@@ -1,0 +1,61 @@
+"""Leaves the trained network as a folder that says what it was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.utilities import rank_zero_info
+
+from ofmu_pl.data.base import data_of
+from ofmu_pl.support.files import below, replacing, write_json
+from ofmu_pl.support.kept import write_sums
+from ofmu_pl.support.provenance import provenance
+
+
+class ModelExport(pl.Callback):
+    """Writes the model's folder (for language models Hugging Face's) with ``provenance.json`` when training ends.
+
+    Args:
+        folder: Name of the folder in the run's log folder; ``null``: no export.
+
+    Raises:
+        UserError: The name leads out of that folder.
+    """
+
+    def __init__(self, folder: str | None = "hf") -> None:
+        self.folder = folder
+        if folder is not None:
+            below(Path("the run's folder"), folder, "--export.folder")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the folder in one move."""
+        if self.folder is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        log_dir = trainer.log_dir  # takes all ranks
+        if log_dir is None:
+            return
+        path = Path(log_dir) / self.folder
+        save_model(path, trainer, pl_module)
+        rank_zero_info(f"Model: {path}")
+
+
+def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
+    """Write a network and what it was trained on (and ``more`` facts of that) in one move; takes all ranks."""
+    network = pl_module.whole_network()
+    if not trainer.is_global_zero:
+        return
+    datamodule = data_of(trainer)
+    facts = provenance(
+        datamodule,
+        method=type(pl_module).__name__,
+        streams=list(pl_module.streams),
+        steps=trainer.global_step,
+        **more,
+    )
+    with replacing(path) as temporary:
+        temporary.mkdir()
+        pl_module.recipe.save(network, temporary, datamodule)
+        write_json(temporary / "provenance.json", facts)
+        write_sums(temporary)

@@ -1,0 +1,112 @@
+"""From one device to many: Lightning's DDP, and FSDP2 by its ``ModelParallelStrategy``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.core.vectors import Vector
+from ofmu_pl.support.errors import UserError
+
+
+def ranks_of(strategy: Strategy) -> Ranks:
+    """How the processes of a strategy share batches.
+
+    Raises:
+        UserError: The strategy cannot run manual optimization, or cuts layers as well as batches.
+    """
+    if isinstance(strategy, SingleDeviceStrategy):
+        return Ranks()
+    if not isinstance(strategy, DDPStrategy | ModelParallelStrategy):
+        raise unknown_strategy(type(strategy).__name__)
+    sharded = isinstance(strategy, ModelParallelStrategy)
+    if isinstance(strategy, ModelParallelStrategy) and strategy.device_mesh["tensor_parallel"].size() > 1:
+        raise cut_layers()
+    return Ranks(dist.get_rank(), dist.get_world_size(), sharded)
+
+
+def unknown_strategy(name: str) -> UserError:
+    """The error for a strategy without manual optimization."""
+    return UserError(
+        f"{name} cannot run OFMU's inner and outer steps: set --trainer.strategy ddp, or FSDP2 as in "
+        "configs/hardware/fsdp2_4xh100.yaml (Lightning's FSDPStrategy has no manual optimization)."
+    )
+
+
+def cut_layers() -> UserError:
+    """The error for layers that would be cut among devices."""
+    return UserError(
+        "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the number "
+        "of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
+    )
+
+
+def shard(network: nn.Module, strategy: Any) -> None:
+    """Cut the parameters among ranks (FSDP2): each layer of a stack by itself, then the rest."""
+    mesh = strategy.device_mesh["data_parallel"]
+    for module in network.modules():
+        if isinstance(module, nn.ModuleList):
+            for layer in module:
+                fully_shard(layer, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+
+
+def scatter_(shards: Vector, whole: Vector) -> None:
+    """Write whole vectors, alike on every rank, into shards."""
+    for s, w in zip(shards, whole, strict=True):
+        s.copy_(distribute_tensor(w, s.device_mesh, s.placements, src_data_rank=None))  # type: ignore[attr-defined]
+
+
+class Replica:
+    """A whole copy of a sharded network on every rank, made when it is first asked for.
+
+    Args:
+        build: Makes a network of the same architecture.
+    """
+
+    def __init__(self, build: Callable[[], nn.Module]) -> None:
+        self.build, self.stale = build, True
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """The copy, however stale."""
+        return self.build()
+
+    def of(self, sharded: nn.Module, device: torch.device) -> nn.Module:
+        """The copy, brought up to date if it is stale (takes all ranks)."""
+        state = self.network.to(device).state_dict()
+        if self.stale:
+            with torch.no_grad():
+                for name, x in sharded.state_dict().items():  # one by one: all at once would be a second whole copy
+                    state[name].copy_(x.full_tensor() if isinstance(x, DTensor) else x)
+            self.stale = False
+        return self.network
+
+    def rest(self) -> None:
+        """Leave the GPU's memory to others until the copy is asked for again."""
+        if "network" in self.__dict__:
+            self.network.cpu()
+
+
+def check_rows(datamodule: Any, streams: tuple[str, ...], ranks: Ranks) -> None:
+    """Refuse batches that FSDP2's ranks cannot share evenly.
+
+    Raises:
+        UserError: Rows that do not divide among ranks.
+    """
+    for stream in streams:
+        rows = min(datamodule.batch_size, len(datamodule.splits[stream]))
+        if rows % ranks.size:
+            raise UserError(
+                f"A batch of {rows} {stream} rows does not divide among {ranks.size} ranks, and under FSDP2 "
+                "all must make the same passes: set --data.batch_size to a multiple."
+            )

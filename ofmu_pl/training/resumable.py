@@ -1,0 +1,118 @@
+"""Runs that can be gone on with: room for checkpoints, the settings in each, and one more when the run is stopped."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from ofmu_pl.training.checkpoints import ENDED, SETTINGS, check_room, moments_bytes
+from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
+
+
+class Resumable(pl.Callback):
+    """Sees that a run can be interrupted, by SIGTERM (exit code 143) or Ctrl-C (130).
+
+    An iteration is finished first, and a checkpoint written from which the run goes on bit for bit. A measurement is
+    not: the one before the first iteration, those along the run (which then is made when the run goes on) and the one
+    at its end stop at once. Several ranks stop after an iteration, all together. A second Ctrl-C ends the process as
+    it stands.
+
+    Args:
+        settings: Kept in every checkpoint (``checkpoints.settings``).
+        length: Kept in one where the run has stopped by itself (``checkpoints.length``).
+    """
+
+    def __init__(self, settings: dict[str, str], length: str) -> None:
+        self.settings, self.length = settings, length
+        self._asked = 0
+        self._patient = self._iterated = False
+        self._listening = ExitStack()
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict) -> None:
+        """Add the settings, and whether the run has stopped by itself."""
+        checkpoint[SETTINGS] = self.settings
+        if trainer.should_stop:
+            checkpoint[ENDED] = self.length
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Refuse a disk that is too small.
+
+        Raises:
+            UserError: See ``checkpoints.check_room``.
+        """
+        log_dir, keeper = trainer.log_dir, _keeper(trainer)
+        if log_dir is None or keeper is None or keeper.save_top_k == 0 or not trainer.is_global_zero:
+            return
+        held = chain(pl_module.network.parameters(), pl_module.network.buffers())
+        weights = float(sum(x.numel() * x.element_size() for x in held))
+        moments = sum(map(moments_bytes, trainer.optimizers))
+        check_room(Path(log_dir), weights + moments, max(keeper.save_top_k, 1), weights)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen, in the place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""
+        self._asked, self._patient, self._iterated = 0, False, False
+        self._listening.enter_context(listening(self._note))
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """From here on an iteration is finished first."""
+        self._patient, self._iterated = True, False
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Write and leave if any rank was asked.
+
+        Raises:
+            Interrupted: After a checkpoint.
+        """
+        self._iterated = True
+        self._patient = pl_module.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
+        self._leave_if_asked(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """What is left waits for nothing: it can be had again from the last checkpoint."""
+        self._leave_if_asked(trainer, pl_module)
+        self._patient = self._iterated = False
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Write what a measurement along the run was interrupted after."""
+        self._listening.close()
+        if isinstance(exception, Interrupted) and exception.then is None and self._iterated:
+            exception.then = self._save(trainer)
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Listen no more."""
+        self._listening.close()
+
+    def _leave_if_asked(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        ranks = pl_module.ranks
+        asked = ranks.total({0: 0, signal.SIGINT: 1, signal.SIGTERM: ranks.size + 1}[self._asked])
+        if asked:
+            signum = signal.SIGTERM if asked > ranks.size else signal.SIGINT
+            raise Interrupted(signum, self._save(trainer))
+
+    def _save(self, trainer: pl.Trainer) -> str:
+        """Write a checkpoint; says how to go on."""
+        keeper = _keeper(trainer)
+        if keeper is None:
+            return f" after iteration {trainer.global_step}; there is no checkpoint callback"
+        path = Path(keeper.dirpath or ".") / f"step={trainer.global_step}.ckpt"
+        trainer.save_checkpoint(path)
+        return f" after iteration {trainer.global_step}; '{path}' holds it all: go on with --ckpt_path last"
+
+    def _note(self, signum: int, *_: Any) -> None:
+        if self._asked:
+            if signum == signal.SIGINT:
+                kill(signum)
+            return
+        self._asked = signum
+        if not self._patient:
+            end(signum)
+
+
+def _keeper(trainer: pl.Trainer) -> ModelCheckpoint | None:
+    return next((c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)), None)

@@ -1,0 +1,224 @@
+"""The folders of a method's runs, ``version_0``, ``version_1``, ...: one a run, held by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import locked, read_json, replacing
+from ofmu_pl.training.checkpoints import LAST, length, progress, resumed_from, settings
+
+RESULTS = "results.json"
+"""The last file that a run writes: where it is, the run has finished."""
+LOCK = ".lock"
+ANOTHER = "or start another one without --ckpt_path"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a command begins.
+
+    Attributes:
+        checkpoint: What it goes on from; ``None``: from the beginning.
+        folder: The run's; ``None``: a new one.
+        done: Whether that folder holds all that the command would make.
+        step: The iterations done there.
+        ended: Whether no iteration is left, so that only evaluation and export remain.
+        new: Whether this command made the folder.
+    """
+
+    checkpoint: Path | None = None
+    folder: Path | None = None
+    done: bool = False
+    step: int = 0
+    ended: bool = False
+    new: bool = False
+
+
+def choose(method_folder: Path, command: str, words: str | None, resolved: dict[str, Any]) -> Start:
+    """Where a command begins: a run goes on in its own folder until it has finished; then nothing writes there again.
+
+    Args:
+        method_folder: Of the method's runs.
+        command: ``fit``, or one that measures only and takes a new folder for it.
+        words: A sound checkpoint, ``last`` or ``None``.
+        resolved: The command's configuration.
+
+    Raises:
+        UserError: The checkpoint is of a run with other settings.
+    """
+    fits = command == "fit"
+    checkpoint = resumed_from(words, method_folder, settings(resolved) if fits else None) if words else None
+    if not fits:
+        return Start(checkpoint)
+    step, ended = progress(checkpoint, resolved)
+    start = Start(checkpoint, step=step, ended=ended)
+    if words is None:
+        return start
+    if checkpoint is None:
+        latest = (method_folder / "latest").resolve()  # a finished run may have kept no checkpoint
+        done = _is_alike(latest, resolved) and _reached(latest, resolved) and _exported(latest, resolved)
+        return replace(start, folder=method_folder / latest.name, done=True) if done else start
+    homes = {folder.resolve(): folder for folder in versions(method_folder)}
+    home = homes.get(checkpoint.resolve().parent.parent)
+    if home is None or not (home / RESULTS).is_file():
+        return replace(start, folder=home)
+    if not _reached(home, resolved):
+        return start
+    return replace(start, folder=home, done=_exported(home, resolved))
+
+
+@contextmanager
+def begun(method_folder: Path, command: str, words: str | None, resolved: dict[str, Any]) -> Iterator[Start]:
+    """Where a command begins, its folder held by this process meanwhile.
+
+    Arguments are those of ``choose``.
+
+    Raises:
+        UserError: See ``choose``; or a run that would be gone on with is still at work.
+    """
+    with ExitStack() as held:
+        with locked(method_folder / LOCK, wait=True):  # so that of two starts one sees what the other has chosen
+            if command == "fit" and words == LAST:
+                for folder in versions(method_folder):
+                    require_idle(folder, ANOTHER)
+            start = choose(method_folder, command, words, resolved)
+            if not start.done:
+                start = _placed(start, method_folder, words)
+                assert start.folder is not None
+                require_idle(start.folder, ANOTHER)
+                _write_holder(held.enter_context(locked(start.folder / LOCK)), command)
+                for rest in list(start.folder.rglob(".*.partial")):  # of a process that was killed
+                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
+        yield start
+
+
+def versions(method_folder: Path) -> list[Path]:
+    """The folders of a method's runs, the newest first."""
+    found = [p for p in method_folder.glob("version_*") if p.is_dir() and number(p) is not None]
+    return sorted(found, key=lambda p: number(p) or 0, reverse=True)
+
+
+def number(folder: Path) -> int | None:
+    """N of ``version_N``."""
+    digits = folder.name.removeprefix("version_")
+    return int(digits) if digits.isdecimal() else None
+
+
+def discard(folder: Path) -> None:
+    """Remove a run's folder if the run has left nothing in it."""
+    if _is_vacant(folder):
+        shutil.rmtree(folder)
+
+
+def point_latest(folder: Path) -> None:
+    """Let ``latest`` name a run's folder, which must hold results."""
+    if not (folder / RESULTS).is_file():
+        return
+    with locked(folder.parent / LOCK, wait=True):
+        for rest in folder.parent.glob(".latest.*.partial"):  # of a process that was killed
+            rest.unlink()
+        with replacing(folder.parent / "latest") as temporary:
+            temporary.symlink_to(folder.name)
+
+
+def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
+    """With a folder: the run's own, that of one that was killed before it had left anything, or a new one."""
+    if start.folder is not None:
+        return start
+    known = versions(method_folder)
+    if words == LAST:
+        vacant = [p for p in known if (p / LOCK).exists() and _is_vacant(p) and _holder(p) is None]
+        if vacant:
+            return replace(start, folder=vacant[0])
+    first = 1 + max((number(p) or 0 for p in known), default=-1)
+    for n in count(first):
+        folder = method_folder / f"version_{n}"
+        try:
+            folder.mkdir()
+        except FileExistsError:  # on a disk without locks
+            continue
+        return replace(start, folder=folder, new=True)
+    raise AssertionError
+
+
+def _reached(folder: Path, resolved: dict[str, Any]) -> bool:
+    """Whether a run has finished with as many iterations as are asked for now, or by the same rule for when to stop."""
+    try:
+        steps = int(read_json(folder / RESULTS)["provenance"]["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return 0 <= resolved["trainer"]["max_steps"] <= steps or length(_config(folder)) == length(resolved)
+
+
+def _is_alike(folder: Path, resolved: dict[str, Any]) -> bool:
+    """Whether a run was told what decides where it goes (its file leaves out what follows from the rest)."""
+    then = settings(_config(folder))
+    return bool(then) and then.items() <= settings(resolved).items()
+
+
+def _exported(folder: Path, resolved: dict[str, Any]) -> bool:
+    """Whether the model is there, if one is asked for."""
+    name = resolved["export"]["folder"]
+    return name is None or (folder / name).is_dir()
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The configuration that a run has saved; empty if it cannot be read."""
+    try:
+        return dict(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, yaml.YAMLError):
+        return {}
+
+
+def _is_vacant(folder: Path) -> bool:
+    """Whether a run has left nothing but its configuration and an event file."""
+    idle = ("config.yaml", "hparams.yaml", LOCK, "events.out.tfevents.*", ".*.partial")
+    return not any(p.is_file() and not any(p.match(name) for name in idle) for p in folder.rglob("*"))
+
+
+def require_idle(folder: Path, remedy: str) -> None:
+    """Refuse to touch a folder where a run is still at work.
+
+    Args:
+        folder: The run's.
+        remedy: What to do besides waiting, as the end of the sentence.
+
+    Raises:
+        UserError: A process holds the folder's lock, and it does not only measure.
+    """
+    holder = _holder(folder)
+    if holder is not None and holder.get("command", "fit") == "fit":
+        who = f" (process {holder['process']} on {holder['host']})" if "process" in holder else ""
+        raise UserError(f"A run is at work in '{folder}'{who}: wait for its end, {remedy}.")
+
+
+def _holder(folder: Path) -> dict[str, Any] | None:
+    """What the process that holds a folder says of itself; ``None`` if none does."""
+    if not (folder / LOCK).exists():
+        return None
+    try:
+        with locked(folder / LOCK):
+            return None
+    except BlockingIOError:
+        try:
+            return dict(read_json(folder / LOCK))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+
+def _write_holder(file: IO[str], command: str) -> None:
+    file.truncate(0)  # it was opened for appending, so what is written begins there
+    json.dump({"command": command, "process": os.getpid(), "host": socket.gethostname()}, file)
+    file.flush()

@@ -1,0 +1,166 @@
+"""Checkpoints in shards (``save_distributed_checkpoint``): torch pickles their index, so it is read with care first.
+
+torch.distributed.checkpoint unpickles ``.metadata`` and every value that is no tensor without restriction.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import itertools
+import math
+import os
+import pickle
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import CheckpointException
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+
+from ofmu_pl.support.files import no_room
+
+_PLAIN = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict")}
+_PLAIN |= {("pathlib", "PosixPath"), ("pathlib._local", "PosixPath")}  # the folder that it was written to
+_PLAIN |= {("torch", name) for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+
+
+class _Index(pickle.Unpickler):
+    """Makes descriptions of tensors and nothing that could do something."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The dataclasses that torch describes tensors with.
+
+        Raises:
+            UnpicklingError: Anything else is named.
+        """
+        described = module.startswith("torch.distributed.checkpoint.") or (module, name) in _PLAIN
+        if "." in name or not described:
+            raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
+        found = super().find_class(module, name)
+        if (module, name) not in _PLAIN and not (isinstance(found, type) and found.__module__ == module):
+            raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
+        return found
+
+
+def names(state: Any, path: str = "") -> list[str]:
+    """Dotted paths to all values of nested dictionaries and lists; what a checkpoint keeps to check its index by."""
+    inside: Any = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else None
+    if inside is None or state == []:
+        return [path]
+    return [found for key, value in inside for found in names(value, f"{path}.{key}" if path else str(key))]
+
+
+def shapes(folder: Path, group: str) -> dict[str, list[int]]:
+    """The shapes of the tensors in a group of a folder of shards, by name without the group's."""
+    described = read_index(folder).state_dict_metadata
+    known = {name.removeprefix(f"{group}."): x for name, x in described.items() if name.startswith(f"{group}.")}
+    return {name: list(x.size) for name, x in known.items() if not isinstance(x, BytesStorageMetadata)}
+
+
+@contextmanager
+def shard_errors(folder: Path | None) -> Iterator[None]:
+    """In which shards that cannot be written are an ``OSError``, as one file is.
+
+    torch gathers what every rank raised into a ``CheckpointException``, which is no ``Exception``.
+
+    Args:
+        folder: Of the run, for the error; ``None``: it has none.
+
+    Raises:
+        OSError: A rank could not write its shard; the error names the rank's file or ``folder``.
+    """
+    try:
+        yield
+    except CheckpointException as failed:
+        for error, _ in failed.failures.values():
+            if isinstance(error, OSError) or no_room(error):
+                code = error.errno if isinstance(error, OSError) else errno.ENOSPC
+                name = getattr(error, "filename", None) or folder
+                raise OSError(code, os.strerror(code or 0), name and str(name)) from error
+        raise
+
+
+def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
+    """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
+
+    Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
+    records: the tensor of each is as long as the index says, and those of a name fill its tensor without overlap.
+
+    Args:
+        folder: Of the shards.
+        wanted: The ``names`` of what was written, which no record holds; ``None``: not known.
+
+    Raises:
+        UnpicklingError: The index or a value names something that is not plain.
+        BadZipFile: A record does not match its checksum, or the index does not match the records.
+        EOFError: A shard is shorter than the index says, or lies elsewhere.
+        OSError: A file is missing.
+    """
+    index = read_index(folder)
+    if wanted is not None and not _named_alike(set(index.state_dict_metadata), wanted):
+        raise zipfile.BadZipFile("the index has other names than what was written")
+    boxes: dict[str, list[Box]] = {fqn: [] for fqn in index.state_dict_metadata}
+    for key, place in index.storage_data.items():
+        shard = folder / place.relative_path
+        if shard.resolve().parent != folder.resolve() or shard.stat().st_size < place.offset + place.length:
+            raise EOFError(f"{shard} ends before {key.fqn}")
+        with shard.open("rb") as file:
+            file.seek(place.offset)
+            record = io.BytesIO(file.read(place.length))
+        described = index.state_dict_metadata[key.fqn]
+        with zipfile.ZipFile(record) as archive:
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile(f"{key.fqn} in {shard.name} is damaged")
+        record.seek(0)
+        value = torch.load(record, weights_only=True)
+        if isinstance(described, BytesStorageMetadata):
+            boxes.pop(key.fqn, None)
+        else:
+            boxes[key.fqn].append((tuple(key.offset or ()), tuple(value.shape)))
+    for fqn, found in boxes.items():
+        described = index.state_dict_metadata[fqn]
+        expected = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in described.chunks}
+        if set(found) != expected or not _fill(found, tuple(described.size)):
+            raise zipfile.BadZipFile(f"the index does not match the records of {fqn}")
+
+
+def read_index(folder: Path) -> Any:
+    """The index of a folder of shards.
+
+    Raises:
+        UnpicklingError: It names something that is not plain.
+        OSError: It is missing.
+    """
+    with (folder / ".metadata").open("rb") as file:
+        return _Index(file).load()
+
+
+def _named_alike(found: set[str], wanted: list[str]) -> bool:
+    """Whether the names are the wanted ones; torch keeps some lists whole, so a name may stand for all below it."""
+    return found == {next((path for path in _upwards(name) if path in found), None) for name in wanted}
+
+
+def _upwards(name: str) -> Iterator[str]:
+    """A dotted path, and all that lead to it."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Where a piece of a tensor begins, and its shape."""
+
+
+def _fill(boxes: list[Box], shape: tuple[int, ...]) -> bool:
+    """Whether pieces make a tensor of this shape, none over another."""
+    inside = all(o + n <= whole for b in boxes for o, n, whole in zip(*b, shape, strict=True))
+    apart = all(
+        math.prod(b[1]) * math.prod(c[1]) == 0
+        or any(o + n <= p or p + m <= o for o, n, p, m in zip(*b, *c, strict=True))
+        for b, c in itertools.combinations(boxes, 2)
+    )
+    return inside and apart and sum(math.prod(sizes) for _, sizes in boxes) == math.prod(shape)

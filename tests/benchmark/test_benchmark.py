@@ -1,0 +1,342 @@
+"""The command itself on digits: killed in the middle, started again, with methods that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import html
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cli.process import start_benchmark
+
+from ofmu_pl.benchmark.command import Run, by_seed
+from ofmu_pl.benchmark.grid import Cell, Grid
+from ofmu_pl.benchmark.pool import Job, Pool
+from ofmu_pl.benchmark.progress import Live
+from ofmu_pl.cli import main
+from ofmu_pl.cli.configured import fit
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.kept import write_sums
+from ofmu_pl.training.interrupts import orderly
+
+PRELOAD = "ofmu_pl.cli.configured"
+ROOT = Path(__file__).parent.parent.parent
+BENCHMARK = f"""
+name: small
+workers: 2
+pieces:
+  grid: &grid
+    base: {ROOT}/configs/digits.yaml
+    seeded: [seed_everything, data.split_seed]
+    gradients: 12
+    scenarios: {{classwise: {{data.forget_classes: [0]}}}}
+    search_options: {{evaluation.reference: null}}
+    options:
+      original.epochs: 4
+      data.train_items: 600
+      model.network.width: 8
+      evaluation.attack_samples: 100
+      evaluation.every_n_steps: null
+      evaluation.pictures: false
+      export.folder: null
+      checkpoint.save_top_k: 0
+  methods: &methods
+    do_nothing: {{overlay: {ROOT}/configs/methods/do_nothing.yaml, budgeted: false}}
+    grad_diff: {{overlay: {ROOT}/configs/methods/grad_diff.yaml, search: {{model.optimizer.lr: [1.0e-3, 1.0e-12]}}}}
+experiments:
+  table:
+    <<: *grid
+    title: Some methods
+    paper: [tab:cifar-combined]
+    metrics: [UA]
+    seeds: [0, 1]
+    methods:
+      <<: *methods
+      hopeless: {{overlay: {ROOT}/configs/methods/grad_ascent.yaml, options: {{model.optimizer.lr: 1.0e+9}}}}
+      lost: {{overlay: {ROOT}/configs/methods/grad_ascent.yaml, search: {{model.optimizer.lr: [1.0e+9, 1.0e+8]}}}}
+      poor: {{options: {{model.inner_steps: 20}}}}
+  again:
+    <<: *grid
+    title: Less
+    kind: cost
+    seeds: [1]
+    settings_of: table/classwise
+    methods: *methods
+"""
+
+
+def marks(folder):
+    return {p.parent: p.stat().st_mtime_ns for p in folder.rglob("cell.json")}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """Of a benchmark that was killed once a candidate had finished, and then started again."""
+    logs = tmp_path_factory.mktemp("logs")
+    config = logs / "small.yaml"
+    config.write_text(BENCHMARK)
+    words = ["benchmark", "--config", str(config), "--logs", str(logs)]
+    process = start_benchmark(words, logs / "output.txt")
+    try:
+        limit = time.monotonic() + 120
+        while not list((logs / "small").glob("search/*/*/*/seed_1000/cell.json")):
+            assert process.is_alive(), (logs / "output.txt").read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.join()
+    time.sleep(1)  # its runs see that it is gone
+    before = marks(logs / "small")
+    assert not list((logs / "small/table").glob("*/grad_diff/seed_0/cell.json")), "nothing was interrupted"
+    manifest = json.loads((logs / "small/benchmark.json").read_text())
+    assert "unfinished" in {cell["status"] for cell in manifest["experiments"]["table"]["cells"]}
+    time.sleep(1.5)
+    assert marks(logs / "small") == before, "a run has outlived its benchmark"
+    with (logs / "output.txt").open("a") as log, contextlib.redirect_stderr(log), contextlib.redirect_stdout(log):
+        main(words)
+    after = marks(logs / "small")
+    assert before.items() <= after.items(), "what had finished was run again"
+    assert len(after) > len(before)
+    return logs
+
+
+@pytest.fixture
+def manifest(logs):
+    return json.loads((logs / "small/benchmark.json").read_text())
+
+
+def cells_of(manifest, experiment):
+    return {(c["method"], c["seed"]): c for c in manifest["experiments"][experiment]["cells"]}
+
+
+def test_the_manifest_says_what_was_asked_for(manifest):
+    assert manifest["name"] == "small"
+    table = manifest["experiments"]["table"]
+    assert (table["title"], table["kind"], table["paper"]) == ("Some methods", "table", ["tab:cifar-combined"])
+    assert table["scenarios"] == {"classwise": {"data.forget_classes": [0]}}
+    assert table["methods"]["hopeless"]["options"] == {"model.optimizer.lr": 1e9}
+    assert table["methods"]["hopeless"]["searched"] == {}
+    assert (table["seeds"], table["gradients"], table["ours"]) == ([0, 1], 12, "ofmu")
+    assert manifest["experiments"]["again"]["kind"] == "cost"
+
+
+def test_runs_go_seed_by_seed_within_a_scenario():
+    """In the order asked for: seed 7 before seed 3, scenario b before a."""
+    asked = [("table", scenario, method, seed) for scenario in "ba" for method in ("ofmu", "npo") for seed in (7, 3)]
+    expected = [("table", scenario, method, seed) for scenario in "ba" for seed in (7, 3) for method in ("ofmu", "npo")]
+    assert by_seed(asked) == expected
+    assert by_seed([]) == []
+
+
+def test_finished_runs_hold_results(logs, manifest):
+    for method in ("do_nothing", "grad_diff"):
+        for seed in (0, 1):
+            cell = cells_of(manifest, "table")[method, seed]
+            assert (cell["status"], cell["error"]) == ("finished", None)
+            folder = logs / "small" / cell["folder"]
+            results = json.loads((folder / "latest/results.json").read_text())
+            assert results["provenance"]["seed"] == results["provenance"]["split_seed"] == seed
+            record = json.loads((folder / "cell.json").read_text())
+            assert record["seconds"] > 0
+            assert record["words"][0] == "fit"
+    spent = results["cost"]["gradient_evaluations"]
+    assert 0 < spent <= 12
+    assert results["curves"]["gradient_norm"]["step"][-1] == results["provenance"]["steps"]
+
+
+def test_failures_are_recorded_and_do_not_stop_the_rest(manifest, logs):
+    cells = cells_of(manifest, "table")
+    for method, words in (
+        ("hopeless", "GradDiff diverged in outer iteration 1"),
+        ("lost", "it failed at every candidate of its search, at the first since: GradDiff diverged"),
+        ("poor", "give a larger one"),
+    ):
+        for seed in (0, 1):
+            assert cells[method, seed]["status"] == "failed"
+            assert words in cells[method, seed]["error"]
+            assert "\n" not in cells[method, seed]["error"]
+    assert "Failed: table/classwise/hopeless/seed_0: GradDiff diverged" in (logs / "output.txt").read_text()
+
+
+def test_the_setting_is_chosen_by_validation(manifest):
+    searched = manifest["experiments"]["table"]["methods"]["grad_diff"]["searched"]["classwise"]
+    scores = searched["scores"]
+    assert set(scores) == {"0.001", "1e-12"}
+    assert searched["choice"] == float(max(scores, key=scores.get))
+    assert scores["0.001"] != scores["1e-12"]
+    theirs = manifest["experiments"]["again"]["methods"]["grad_diff"]["searched"]["classwise"]
+    assert theirs == {**searched, "of": "table/classwise"}
+    lost = manifest["experiments"]["table"]["methods"]["lost"]["searched"]["classwise"]
+    assert lost == {"choice": None, "scores": {"1000000000.0": None, "100000000.0": None}}
+
+
+def test_experiments_share_runs(manifest, logs):
+    for method in ("do_nothing", "grad_diff"):
+        assert cells_of(manifest, "again")[method, 1]["folder"] == f"table/classwise/{method}/seed_1"
+    assert not (logs / "small/again").exists()
+
+
+def test_a_start_without_work_runs_only_what_failed_and_may_be_mended(logs, capfd):
+    folder = logs / "small"
+    before = marks(folder)
+    diverged = {p: p.stat().st_mtime_ns for p in folder.rglob("failed.json") if "poor" not in str(p)}
+    (folder / "table/classwise/grad_diff/seed_1/cell.json").unlink()
+    main(["benchmark", "--config", str(logs / "small.yaml"), "--logs", str(logs)])
+    after = marks(folder)
+    assert [p.name for p in before if before[p] != after[p]] == ["seed_1"]
+    assert {p: p.stat().st_mtime_ns for p in diverged} == diverged, "a divergence would only come again"
+    assert len(list((folder / "table/classwise/grad_diff/seed_1").glob("version_*"))) == 2
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[")]
+    assert len(lines) == 1
+    assert lines[0].startswith("[")
+    assert "table/classwise/grad_diff/seed_1, " in lines[0]
+
+
+def test_a_run_that_is_killed_fails_alone(tmp_path):
+    ended = {}
+    jobs = [Job(tmp_path / name, "g", name, call) for name, call in (("killed", os.abort), ("fine", os.getpid))]
+    with Live(1) as live:
+        Pool(1, live, PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
+    assert ended["fine"] is None
+    assert "exit code -6" in ended["killed"]
+
+
+def results_in(place):
+    (place / "latest").mkdir(parents=True)
+    (place / "latest/results.json").write_text("{}")
+
+
+def test_a_run_without_results_has_not_finished(tmp_path):
+    """Neither now, nor by the record that an older version left when its process was told to end."""
+    ended = {}
+    calls = {"made": partial(results_in, tmp_path / "made"), "ended early": os.getpid, "older": os.getpid}
+    jobs = [Job(tmp_path / name, "g", name, call, result="latest/results.json") for name, call in calls.items()]
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older/cell.json").write_text(json.dumps({"key": "older", "words": [], "seconds": 1.0}))
+    with Live(1) as live:
+        Pool(1, live, PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
+    assert ended.pop("made") == (None, True)
+    for name, (sentence, fresh) in ended.items():
+        assert sentence.startswith("It ended without an error and has left no latest/results.json")
+        assert fresh
+        assert not (tmp_path / name / "cell.json").exists()
+    results_in(tmp_path / "older")
+    assert jobs[2].record is None, "it is run once more, not taken for finished"
+
+
+def remove(path):
+    path.unlink()
+
+
+def change(path):
+    path.write_bytes(b"Weights")
+
+
+@pytest.mark.parametrize("harm", [change, remove])
+def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path, harm):
+    weights = tmp_path / "prepared/table/target/once/latest/hf/model.safetensors"
+    made = []
+
+    def make(jobs, _):
+        for job in jobs:
+            if job.record is None:
+                weights.parent.mkdir(parents=True, exist_ok=True)
+                weights.write_bytes(b"weights")
+                write_sums(weights.parent)
+                write_json(job.place / "latest/results.json", {})
+                write_json(job.place / "cell.json", {"key": job.key, "seconds": 1.0})
+                made.append(job.place)
+
+    def start():
+        manifest = SimpleNamespace(write=lambda: None)
+        run = Run(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
+        run._cells([Cell("prepared/table/target/once", "table/prepared", (), {}, {})])
+
+    start()
+    start()
+    assert len(made) == 1
+    harm(weights)
+    with pytest.warns(UserWarning, match=r"model.safetensors'.*: it is made anew") as said:
+        start()
+    assert (len(said), len(made)) == (1, 2)
+    start()
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, capsys, told):
+    """A terminal tells the runs of Ctrl-C, too; that is no failure of theirs."""
+    job = Job(tmp_path / "run", "g", "key", partial(time.sleep, 60))
+
+    def tell():
+        while not (tmp_path / "run/log.txt").is_file():
+            time.sleep(0.01)
+        if told == signal.SIGINT:
+            os.kill(multiprocessing.active_children()[0].pid, told)
+            time.sleep(0.3)
+        os.kill(os.getpid(), told)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    with pytest.raises(SystemExit) as stop, orderly(["benchmark"]), Live(1) as live:
+        Pool(1, live, PRELOAD).run([job], lambda *_: None)
+    thread.join()
+    assert stop.value.code == 128 + told
+    assert "the same line goes on: what has finished is not run again." in capsys.readouterr().err
+    assert not multiprocessing.active_children()
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["log.txt"], "no record of a failure"
+
+
+def test_two_at_once_are_refused(tmp_path, capsys):
+    config = tmp_path / "small.yaml"
+    config.write_text(BENCHMARK)
+    (tmp_path / "small").mkdir()
+    with (tmp_path / "small/.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit):
+            main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
+    assert "Another benchmark is at work in" in capsys.readouterr().err
+
+
+def test_the_report_shows_what_ran_and_what_failed(logs):
+    report = logs / "small/report"
+    rows = {r["method"]: r for r in csv.DictReader((report / "tables/table-classwise-results.csv").open())}
+    assert list(rows) == ["before", "retrained", "do_nothing", "grad_diff", "hopeless", "lost", "poor"]
+    assert [rows[m]["UA (%) n"] for m in rows] == ["2", "2", "2", "2", "", "", ""]
+    assert rows["hopeless"]["runs"] == "0 of 2: diverged"
+    assert "GradDiff diverged in outer iteration 1" in html.unescape((report / "index.html").read_text())
+
+
+def test_an_unknown_option_is_one_line(tmp_path, capsys):
+    config = tmp_path / "bad.yaml"
+    config.write_text(BENCHMARK + "sedes: [1]\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", "--config", str(config)])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "sedes" in line
+    assert "benchmark --help" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [("seeds: [0, 1]", "seeds: [0, 0]", "must be given"), ("workers: 2", "workers: 0", "workers is 0")],
+)
+def test_bad_input_is_one_sentence(tmp_path, capsys, old, new, words):
+    config = tmp_path / "bad.yaml"
+    config.write_text(BENCHMARK.replace(old, new))
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
+    assert stop.value.code == 1
+    assert words in capsys.readouterr().err

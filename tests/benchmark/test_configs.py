@@ -1,0 +1,73 @@
+"""Every shipped benchmark, planned without a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonargparse import auto_cli
+
+from ofmu_pl.benchmark.comparison import Comparisons
+from ofmu_pl.benchmark.grid import Grid
+from ofmu_pl.benchmark.specs import Experiment, check
+
+ROOT = Path(__file__).parent.parent.parent
+PAPER = (
+    "tab:tofu-llama2-results tab:tofu-llama3-results fig:llama_overall tab:cifar-combined tab:cifar100-combined "
+    "fig:cifar10_performance tab:wmdp-results tab:hard-inscope tab:udi-corr fig:udi-intro tab:embed-sim fig:easy_hard "
+    "tab:ofmu-ablation fig:inner-rho-subplots tab:runtime-comparison tab:memory-usage-single-fwd lem:ofmu-convergence"
+).split()
+
+
+def read(name: str, experiments: dict[str, Experiment], workers: int = 2, pieces: Any = None):
+    return experiments
+
+
+@pytest.fixture
+def experiments(request, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for name in ("OFMU_SHARED", "OFMU_WMDP", "OFMU_PROBES"):
+        monkeypatch.setenv(name, "/data")
+    return auto_cli(read, args=["--config", str(request.param)], as_positional=False)
+
+
+@pytest.mark.parametrize(
+    "experiments", sorted((ROOT / "configs/benchmarks").glob("*.yaml")), indirect=True, ids=lambda p: p.stem
+)
+def test_every_benchmark_plans(experiments, tmp_path):
+    folder = tmp_path / "b"
+    check(experiments, folder)
+    Comparisons(folder, experiments)
+    grid = Grid(experiments)
+    cells = {cell.key: cell for cell in grid.first()}
+    for name, e in experiments.items():
+        assert e.ours in e.methods
+        assert e.title
+        for method, scenario in grid.searches(name):
+            cells |= {cell.key: cell for _, cell in grid.candidates(name, method, scenario)}
+        for scenario in e.scenarios:
+            for method, m in e.methods.items():
+                choice = next(iter(m.candidates), {})
+                cells |= {cell.key: cell for cell in (grid.run(name, method, scenario, s, choice) for s in e.seeds)}
+    folders = [cell.folder for cell in cells.values()]
+    assert len(set(folders)) == len(folders)
+    for cell in cells.values():
+        assert "${" not in " ".join(cell.words(folder))
+        assert set(cell.needs) <= set(cells)
+    for e in experiments.values():
+        searches = [m.candidates for m in e.methods.values() if m.candidates]
+        assert len({len(candidates) for candidates in searches}) <= 1, "the same search for every method"
+
+
+@pytest.mark.parametrize(
+    ("experiments", "more"),
+    [  # random draws of TOFU would need retrained models that nobody published
+        (ROOT / "configs/benchmarks/paper_tiny.yaml", ["tab:variance"]),
+        (ROOT / "configs/benchmarks/paper_full.yaml", []),
+    ],
+    indirect=["experiments"],
+)
+def test_every_table_and_figure_of_the_paper_is_there(experiments, more):
+    labels = {label for e in experiments.values() for label in e.paper}
+    assert {*PAPER, *more} <= labels

@@ -1,0 +1,159 @@
+"""Which runs follow from experiments, and when two are the same run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.benchmark.grid import Grid
+from ofmu_pl.benchmark.specs import Experiment, Method, Prepare, check, expanded
+from ofmu_pl.support.errors import UserError
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIGS = ROOT / "configs"
+
+
+def experiment(**changes):
+    return Experiment(
+        **{
+            "title": "Text",
+            "base": str(CONFIGS / "authors.yaml"),
+            "methods": {
+                "npo": Method(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-4, 1e-3]}),
+                "ofmu": Method(search=[{"model.inner_lr": 0.01, "model.beta": 0.2}, {"model.inner_lr": 0.02}]),
+            },
+            "scenarios": {"small": {"data.forget_authors": 1}, "large": {"data.forget_authors": 2}},
+            "options": {"data.authors": 9, "export.folder": "hf"},
+            "seeds": [0, 1],
+            "search_options": {"evaluation.reference": None},
+            "prepare": {
+                "target": Prepare(str(CONFIGS / "authors_finetune.yaml"), "model.network.path", each=["seed"]),
+                "retrained": Prepare(
+                    str(CONFIGS / "authors_finetune.yaml"), "evaluation.reference", {"model.split": "retain"}
+                ),
+            },
+            **changes,
+        }
+    )
+
+
+def options(words):
+    """Of a command line, by key."""
+    found = {}
+    for key, value in pairwise(words):
+        if key.startswith("--"):
+            found.setdefault(key[2:], []).append(value)
+    return found
+
+
+def test_prepared_models_are_made_once_for_what_they_depend_on():
+    grid = Grid({"text": experiment()})
+    first = [cell.folder for cell in grid.first()]
+    targets = [f for f in first if "/target/" in f]
+    retrained = [f for f in first if "/retrained/" in f]
+    assert sorted(targets) == [f"prepared/text/target/seed_{s}" for s in (0, 1, 1000)]
+    wanted = [f"prepared/text/retrained/{scenario}/seed_{s}" for scenario in ("large", "small") for s in (0, 1)]
+    assert sorted(retrained) == wanted, "the search needs none: its options replace the reference"
+
+
+def test_words_of_runs(tmp_path):
+    grid = Grid({"text": experiment()})
+    words = options(grid.run("text", "ofmu", "large", 1, {"model.inner_lr": 0.5}).words(tmp_path / "b"))
+    assert words["data.forget_authors"] == ["2"]
+    assert words["seed_everything"] == ["1"]
+    assert words["model.inner_lr"] == ["0.5"]
+    assert words["model.network.path"] == [f"{tmp_path}/b/prepared/text/target/seed_1/latest/hf"]
+    assert words["evaluation.reference"] == [f"{tmp_path}/b/prepared/text/retrained/large/seed_1/latest/hf"]
+    assert (words["benchmark"], words["method"]) == (["b/text/large/ofmu"], ["seed_1"])
+    assert words["trainer.callbacks"] == ['[{"class_path": "GradientBudget", "init_args": {"gradients": 320}}]']
+    (_, first), (choice, second) = grid.candidates("text", "npo", "small")
+    words = options(second.words(tmp_path / "b"))
+    assert choice == {"model.optimizer.lr": 1e-3}
+    assert first.key != second.key
+    assert words["seed_everything"] == ["1000"]
+    assert words["evaluation.reference"] == ["null"]
+    assert "ValidationRows" in words["trainer.callbacks"][0]
+    assert words["config"] == [str(CONFIGS / "authors.yaml"), str(CONFIGS / "methods/npo.yaml")]
+
+
+def test_what_is_asked_for_alike_is_one_run():
+    text = experiment()
+    scenario = {"other_name": {"data.forget_authors": 2}}
+    turned = dict(reversed(text.options.items()))
+    grid = Grid({"text": text, "again": replace(text, scenarios=scenario, options=turned, seeds=[1, 5], kind="cost")})
+    ours, theirs = (grid.run(name, "npo", s, 1, {}) for name, s in (("text", "large"), ("again", "other_name")))
+    assert theirs is ours
+    assert theirs.folder == "text/large/npo/seed_1"
+    assert grid.run("again", "npo", "other_name", 5, {}).folder == "again/other_name/npo/seed_5"
+
+
+def test_keys_follow_the_content(tmp_path):
+    overlay, target = tmp_path / "overlay.yaml", tmp_path / "target.yaml"
+    overlay.write_text("a: 1")
+    target.write_text("a: 1")
+    prepare = {"target": Prepare(str(target), "model.network.path")}
+
+    def key(**changes):
+        return (
+            Grid({"e": experiment(methods={"m": Method(str(overlay))}, prepare=prepare, **changes)})
+            .run("e", "m", "small", 0)
+            .key
+        )
+
+    before = key()
+    assert key() == before
+    assert key(title="Another", metrics=["forget_quality"], seeds=[0, 7], kind="cost") == before
+    assert key(gradients=321) != before
+    overlay.write_text("a: 2")
+    changed = key()
+    assert changed != before
+    target.write_text("a: 2")
+    assert key() != changed, "another target is another run"
+
+
+def test_settings_are_searched_where_the_experiment_says():
+    first, own = experiment(), experiment(settings_of="own/small")
+    experiments = {"own": own, "first": first, "other": experiment(settings_of="first/large")}
+    check(experiments, Path("logs/b"))
+    grid = Grid(experiments)
+    assert grid.searches("own") == [("npo", "small"), ("ofmu", "small")]
+    assert len(grid.searches("first")) == 4
+    assert grid.searches("other") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seeds": [0, 0]}, "must be given and all differ"),
+        ({"seeds": []}, "must be given and all differ"),
+        ({"seeds": [1000]}, "must be given and all differ"),
+        ({"base": "nowhere.yaml"}, "'nowhere.yaml' of 'text' does not exist"),
+        ({"methods": {"m": Method("nowhere.yaml")}}, "'nowhere.yaml' of 'text' does not exist"),
+        ({"methods": {"../m": Method()}}, "leads out of"),
+        ({"methods": {"a/b": Method()}}, "cannot name a part"),
+        ({"scenarios": {"search": {}}}, "cannot name a part"),
+        ({"options": {"data.data": "${OFMU_NOT_SET}/tofu"}}, "OFMU_NOT_SET, which is not set"),
+        ({"scenarios": {"s": {"a": "${OFMU_NOT_SET}"}}}, "OFMU_NOT_SET, which is not set"),
+        ({"scenarios": {"s": {"model.network.path": "x"}}}, "which prepare gives"),
+        ({"settings_of": "nothing/small"}, "where nothing is searched"),
+        ({"settings_of": "first/medium"}, "where nothing is searched"),
+        ({"settings_of": "text"}, None),
+        ({"settings_of": "first", "methods": {"new": Method(search={"a": [1]})}}, "new is not searched alike"),
+        ({"kind": "alignment"}, "has 2 scenarios"),
+    ],
+)
+def test_bad_experiments_are_refused(changes, words):
+    experiments = {"first": experiment(), "text": experiment(**changes)}
+    if words is None:
+        return check(experiments, Path("logs/b"))
+    with pytest.raises(UserError, match=words):
+        check(experiments, Path("logs/b"))
+
+
+def test_variables_of_the_environment(monkeypatch):
+    monkeypatch.setenv("OFMU_SHARED", "/data")
+    assert expanded("${OFMU_SHARED}/tofu $1") == "/data/tofu $1"
+    assert expanded({"a": ["${OFMU_SHARED}", 3]}) == {"a": ["/data", 3]}

@@ -1,0 +1,136 @@
+"""Models prepared for runs, and compared after them: text, from nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.benchmark.analysis import difficulty_and_drop
+from ofmu_pl.benchmark.command import benchmark
+from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
+from ofmu_pl.cli.configured import fit
+from ofmu_pl.support.errors import UserError
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIGS = ROOT / "configs"
+NETWORK = {
+    "model_type": "llama",
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 512,
+}
+TRAINING = {
+    "model.network.config": NETWORK,
+    "model.scheduler": None,
+    "trainer.max_steps": 4,
+    "data.authors": 12,
+    "data.forget_authors": 1,
+    "evaluation.max_new_tokens": 1,
+    "checkpoint.save_top_k": 0,
+}
+DRAWS = {f"draw_{i}": {"data.forget_authors": 1, "data.forget_seed": i} for i in range(3)}
+GRID = {
+    "base": str(CONFIGS / "authors.yaml"),
+    "methods": {
+        "npo": Method(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-3, 1e-2]}),
+        "hopeless": Method(str(CONFIGS / "methods/grad_ascent.yaml"), {"model.optimizer.lr": 1e9}),
+    },
+    "prepare": {
+        "target": Prepare(
+            str(CONFIGS / "tiny_target.yaml"), "model.network.path", {**TRAINING, "data.forget_seed": 0}, ["seed"]
+        ),
+        "retrained": Prepare(
+            str(CONFIGS / "tiny_target.yaml"), "evaluation.reference", {**TRAINING, "model.split": "retain"}
+        ),
+    },
+    "options": {
+        "data.authors": 12,
+        "data.batch_size": 8,
+        "model.scheduler": None,
+        "evaluation.every_n_steps": None,
+        "evaluation.max_new_tokens": 1,
+        "checkpoint.save_top_k": 0,
+        "export.folder": "hf",
+        "trainer.accelerator": "cpu",
+    },
+    "search_options": {"evaluation.reference": None, "export.folder": None},
+    "gradients": 4,
+}
+EXPERIMENTS = {
+    "udi": Experiment("Draws", kind="udi", scenarios=DRAWS, settings_of="udi/draw_0", **GRID),
+    "alignment": Experiment(
+        "Embeddings", kind="alignment", scenarios={"small": DRAWS["draw_1"]}, settings_of="udi/draw_0", **GRID
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return benchmark("text", EXPERIMENTS, workers=2, logs=tmp_path_factory.mktemp("logs"), fit=fit)
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_runs_find_their_models(folder):
+    config = (folder / "udi/draw_1/npo/seed_0/latest/config.yaml").read_text()
+    assert f"path: {folder}/prepared/udi/target/seed_0/latest/hf" in config
+    results = read(folder / "udi/draw_1/npo/seed_0/latest/results.json")
+    assert results["reference"]["source"] == f"{folder}/prepared/udi/retrained/draw_1/seed_0/latest/hf"
+    assert sorted(p.name for p in (folder / "prepared/udi/target").iterdir()) == ["seed_0", "seed_1000"]
+    assert not (folder / "prepared/alignment").exists(), "another experiment has made them"
+    candidate = folder / "search/udi/draw_0/npo-0/seed_1000/latest"
+    assert set(read(candidate / "validation.json")) == {"forget", "retain"}
+    assert read(candidate / "results.json")["reference"] is None
+    assert [p.name for p in (folder / "search/udi").iterdir()] == ["draw_0"], "searched in one draw, for all"
+
+
+def test_difficulty_and_drop_of_each_draw(folder):
+    found = read(folder / "udi/analysis.json")
+    assert [draw["scenario"] for draw in found["draws"]] == list(DRAWS)
+    for draw in found["draws"]:
+        results = read(folder / "udi" / draw["scenario"] / "npo/seed_0/latest/results.json")
+        drop = results["before"]["model_utility"]["value"] - results["metrics"]["model_utility"]["value"]
+        assert draw["utility_drop"] == {"npo": pytest.approx(drop)}, "the method that diverged has none"
+    assert len({draw["udi_mean"] for draw in found["draws"]}) == 3
+    assert list(found["spearman"]) == ["npo"]
+    assert set(found["spearman"]["npo"]) == {"rho", "low", "high", "p", "n"}
+    assert found["spearman"]["npo"]["n"] == 3
+
+
+def test_alignment_by_seed(folder):
+    (seed,) = read(folder / "alignment/analysis.json")["seeds"].items()
+    assert seed[0] == "0"
+    assert set(seed[1]["hardest"]["cosine"]) == {"target", "npo"}
+    assert seed[1]["n"] == 8
+    cells = read(folder / "benchmark.json")["experiments"]["alignment"]["cells"]
+    assert [c["folder"] for c in cells] == ["udi/draw_1/npo/seed_0", "udi/draw_1/hopeless/seed_0"]
+    assert [c["status"] for c in cells] == ["finished", "failed"]
+
+
+def test_comparisons_are_made_once(folder):
+    before = {p: p.stat().st_mtime_ns for p in (folder / "analysis").rglob("cell.json")}
+    assert len(before) == 4
+    benchmark("text", EXPERIMENTS, workers=2, logs=folder.parent, fit=fit)
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    grid = {**GRID, "options": {k: v for k, v in GRID["options"].items() if k != "export.folder"}}
+    with pytest.raises(UserError, match="export.folder: hf"):
+        benchmark("b", {"udi": Experiment("Draws", kind="udi", **grid)}, logs=tmp_path, fit=fit)
+    with pytest.raises(UserError, match="give model.network.path and evaluation.reference"):
+        benchmark("b", {"udi": Experiment("Draws", kind="udi", **{**GRID, "prepare": {}})}, logs=tmp_path, fit=fit)
+
+
+def test_a_correlation_needs_three_draws_and_drops_that_exist():
+    draws = [{"udi_mean": i, "utility_drop": {"a": i / 10, "b": None if i else 0.1}} for i in range(4)]
+    assert difficulty_and_drop(draws)["spearman"].keys() == {"a"}
+    assert difficulty_and_drop(draws)["spearman"]["a"]["rho"] == 1
+    assert difficulty_and_drop(draws[:2])["spearman"] == {}

@@ -1,0 +1,124 @@
+"""Prompts read once and continued, against one whole sequence at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import MistralConfig, MistralForCausalLM
+
+from ofmu_pl.evaluation import prompts as module
+from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts, score_answers
+from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, log_probabilities, make_model, token_losses
+
+
+@pytest.fixture
+def model():
+    return make_model().eval()
+
+
+@pytest.fixture(autouse=True)
+def _inference():
+    with torch.inference_mode():
+        yield
+
+
+def test_token_losses_equal_one_conversation_at_a_time(model):
+    pairs = conversations()
+    read = read_prompts(model, [p for p, _ in pairs])
+    rows = torch.tensor([3, 0, 3, 17, 29])
+    scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
+    for b, i in enumerate(rows.tolist()):
+        n = len(pairs[i][1])
+        np.testing.assert_allclose(scored.nll[b, :n], token_losses(model, *pairs[i]), rtol=1e-10)
+        assert not scored.nll[b, n:].any()
+    # The prompts are not spent by rows(): scoring again gives the same.
+    again = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
+    assert torch.equal(again.nll, scored.nll)
+
+
+def test_logits_exist_for_answer_tokens_only(model):
+    (prompt, _), (other, _) = conversations(2)
+    seen = []
+    model.lm_head.register_forward_hook(lambda m, a, out: seen.append(out.shape[:2]))
+    model.base_model.register_forward_pre_hook(lambda m, a, kw: seen.append(kw["input_ids"].numel()), with_kwargs=True)
+    read = read_prompts(model, [prompt, other])
+    score_answers(model, read, [[1, 2, 3], [4]])
+    assert seen == [2 * (max(len(prompt), len(other)) - 1), 6, (2, 3)]
+
+
+def test_details_are_moments_and_most_likely_tokens(model, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 7 * VOCABULARY)  # chunks that end inside answers
+    pairs = conversations(6)
+    scored = score_answers(model, read_prompts(model, [p for p, _ in pairs]), [a for _, a in pairs], details=True)
+    for b, (prompt, answer) in enumerate(pairs):
+        logp, n = log_probabilities(model, prompt, answer), len(answer)
+        mean = (np.exp(logp) * logp).sum(1)
+        deviation = np.sqrt((np.exp(logp) * (logp - mean[:, None]) ** 2).sum(1))
+        np.testing.assert_allclose(scored.nll[b, :n], -logp[np.arange(n), answer], rtol=1e-10)
+        np.testing.assert_allclose(scored.mean[b, :n], mean, rtol=1e-9)
+        np.testing.assert_allclose(scored.deviation[b, :n], deviation, rtol=1e-7)
+        assert scored.correct[b, :n].tolist() == (logp.argmax(1) == answer).tolist()
+
+
+def test_half_precision_logits_are_scored_in_float32(model):
+    half = make_model().bfloat16().eval()
+    prompt, answer = conversations()[0]
+    nll = score_answers(half, read_prompts(half, [prompt]), [answer]).nll[0]
+    assert nll.dtype == torch.float32
+    np.testing.assert_allclose(nll, token_losses(half, prompt, answer), atol=0.08)
+    assert len(set((nll * 256).frac().tolist())) > 1, "not rounded to bfloat16"
+
+
+@pytest.mark.parametrize("rows", [1, 4, 30])
+def test_continuations_equal_one_prompt_at_a_time(model, rows):
+    prompts = [p + a for p, a in conversations()]
+    expected = [greedy(model, p, {3, 5}, 12) for p in prompts]
+    lengths = {len(x) for x in expected}
+    assert {0, 12} <= lengths  # some end at once, some are cut:
+    assert len(lengths) > 4  # and rows leave the batch at different times
+    got = []
+    for i in range(0, len(prompts), rows):
+        got += continue_greedily(model, read_prompts(model, prompts[i : i + rows]), [3, 5], 12)
+    assert got == expected
+
+
+def test_continuations_equal_transformers_generate(model):
+    prompts = [p for p, _ in conversations(6)]
+    expected = []
+    for prompt in prompts:
+        ids = torch.tensor([prompt])
+        out = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
+        )
+        expected.append(out[0, len(prompt) :].tolist())
+    assert continue_greedily(model, read_prompts(model, prompts), [], 12) == expected
+
+
+def test_a_sliding_window_shorter_than_the_prompt():
+    torch.manual_seed(0)
+    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=5, head_dim=8)).double().eval()
+    pairs = conversations(8)
+    assert max(len(p) for p, _ in pairs) > 10
+    read = read_prompts(model, [p for p, _ in pairs])
+    scored = score_answers(model, read.rows(torch.arange(8)), [a for _, a in pairs])
+    for b, (prompt, answer) in enumerate(pairs):
+        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-9)
+    assert continue_greedily(model, read, [], 8) == [greedy(model, p, (), 8) for p, _ in pairs]
+
+
+def test_a_hidden_token_is_attended_to_by_no_one(model):
+    prompt, answer = [1, 2, 7, 3, 7, 4], [5, 6]
+    nll = score_answers(model, read_prompts(model, [prompt], hidden=7), [answer]).nll[0]
+    mask = torch.tensor([[int(t != 7) for t in prompt] + [1, 1]])
+    np.testing.assert_allclose(nll, token_losses(model, prompt, answer, attention_mask=mask), rtol=1e-10)
+    assert abs(nll.numpy() - token_losses(model, prompt, answer)).max() > 1e-3
+
+
+def test_generation_skips_hidden_positions_as_generate_does(model):
+    prompt = [1, 2, 7, 3, 7, 4]
+    ids = torch.tensor([prompt])
+    out = model.generate(ids, attention_mask=(ids != 7).long(), max_new_tokens=9, do_sample=False, pad_token_id=0)
+    got = continue_greedily(model, read_prompts(model, [prompt], hidden=7, skip_hidden=True), [], 9)
+    assert got == [out[0, len(prompt) :].tolist()]
+    assert got != continue_greedily(model, read_prompts(model, [prompt]), [], 9)

@@ -1,0 +1,259 @@
+"""Evaluation sets scored in one pass, against slow and independent ways and against open-unlearning's log."""
+
+from __future__ import annotations
+
+import copy
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ofmu_pl.data.text import ChatEncoder, Encoded, answers_of
+from ofmu_pl.evaluation import scoring
+from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
+from ofmu_pl.evaluation.scoring import score_rows
+from ofmu_pl.metrics import min_k
+from ofmu_pl.support.errors import UserError
+from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
+
+SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
+FILES = {"forget": "forget10_perturbed", **{name: f"{name}_perturbed" for name in list(SETS)[1:]}}
+ROWS = [
+    {"question": "q?", "answer": "yes", "paraphrased_answer": "yeah", "perturbed_answer": ["no", "never mind"]},
+    {"question": "who is it", "answer": "me", "paraphrased_answer": "I am", "perturbed_answer": ["you", "she"]},
+    {"question": "q?", "answer": "yes", "paraphrased_answer": "no", "perturbed_answer": ["yeah", "yes"]},
+]
+"""The first and the last share a question, and most answers."""
+
+
+class Numbers:
+    """The part of a tokenizer that generation needs: tokens as numbers."""
+
+    eos_token_id: int | None = None
+
+    def decode(self, tokens, skip_special_tokens):
+        return " ".join(map(str, tokens))
+
+
+class Letters(ChatEncoder):
+    """Encodes text by letters; no Hugging Face tokenizer needed."""
+
+    def __init__(self):
+        self.tokenizer = Numbers()
+
+    def prompt(self, question):
+        return [ord(c) % VOCABULARY for c in question]
+
+    def encode_all(self, question, answers):
+        prompt, ends = self.prompt(question), [[ord(c) % VOCABULARY for c in answer] for answer in answers]
+        return [Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt)) for ids in ends]
+
+
+def tokens(question, answer):
+    encoded = Letters().encode(question, answer)
+    return encoded.input_ids[: encoded.prompt_length], encoded.input_ids[encoded.prompt_length :]
+
+
+@pytest.fixture
+def model():
+    return make_model()
+
+
+def loss_of(model, question, answer):
+    return token_losses(model.eval(), *tokens(question, answer)).mean()
+
+
+@pytest.mark.parametrize(("budget", "chunk"), [(1, 1), (6, 2), (10_000, 64)])
+def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatch):
+    monkeypatch.setitem(scoring.TOKENS_PER_BATCH, "cpu", budget)
+    monkeypatch.setitem(scoring.PROMPTS_PER_CHUNK, "cpu", chunk)
+    scores = score_rows(model, Letters(), {"forget": ROWS, "holdout": ROWS[1:2]}, max_new_tokens=5)
+    s = scores["forget"]
+    for k, row in enumerate(ROWS):
+        loss = lambda answer, q=row["question"]: loss_of(model, q, answer)  # noqa: E731
+        assert s.answer_loss[k] == pytest.approx(loss(row["answer"]), rel=1e-10)
+        assert s.paraphrase_loss[k] == pytest.approx(loss(row["paraphrased_answer"]), rel=1e-10)
+        assert s.wrong_losses[k] == pytest.approx([loss(x) for x in row["perturbed_answer"]], rel=1e-10)
+        prompt, answer = tokens(row["question"], row["answer"])
+        logp = log_probabilities(model, prompt, answer)[:-1]  # not the end token
+        own, n = logp[range(len(answer) - 1), answer[:-1]], len(answer) - 1
+        right = logp.argmax(1) == answer[:-1]
+        mean = (np.exp(logp) * logp).sum(1)
+        z = (own - mean) / np.sqrt((np.exp(logp) * logp**2).sum(1) - mean**2)
+        assert (s.tokens[k], s.correct[k]) == (n, right.sum())
+        assert s.suffix[k] == max(m for m in range(n + 1) if right[n - m :].all())
+        assert (s.min_k[k], s.min_k_plus_plus[k]) == pytest.approx((min_k(own), min_k(z)), rel=1e-8)
+        assert s.zlib_bytes[k] == len(zlib.compress(row["answer"].encode()))
+        assert s.generations[k] == " ".join(map(str, greedy(model, prompt, (), 5)))
+    assert scores["holdout"].min_k[0] == s.min_k[1]
+    assert scores["holdout"].generations is None
+
+
+def test_each_pair_is_scored_once_and_prompts_are_shared(model):
+    counted = []
+    model.base_model.register_forward_pre_hook(lambda m, a, kw: counted.append(kw["input_ids"].shape), with_kwargs=True)
+    score_rows(model, Letters(), {"forget": ROWS, "retain": ROWS}, max_new_tokens=None)
+    # Two prompts without their last tokens, padded to one length; then nine distinct answers of like lengths.
+    assert counted[0] == (2, len("who is it") - 1)
+    pairs = {(row["question"], answer) for row in ROWS for answer in answers_of(row)}
+    assert sum(rows for rows, _ in counted[1:]) == len(pairs)
+    longest = max(len(answer) for _, answer in pairs)
+    assert all(width <= longest for _, width in counted[1:])
+
+
+def test_state_is_restored_and_training_settings_do_not_matter(model):
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    model.eval()
+    before = score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict()
+    assert not model.training
+    model.config.use_cache = False
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    assert score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict() == before
+    assert model.training
+    assert all(layer.training for layer in model.model.layers)
+    assert model.model.gradient_checkpointing
+    assert model.config.use_cache is False
+    assert torch.is_grad_enabled()
+
+
+def test_mode_is_restored_after_an_error(model, monkeypatch):
+    monkeypatch.setattr(scoring, "min_k", lambda x: 1 / 0)
+    model.train()
+    with pytest.raises(ZeroDivisionError):
+        score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
+    assert model.training
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_a_broken_model_is_refused(model):
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+    with pytest.raises(UserError, match=r"losses are not finite \(3 of 3 in forget\): its weights are broken"):
+        score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
+
+
+def test_gradient_norms_are_means_over_tensors(model):
+    scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
+    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
+    prompt, answer = tokens("who is it", "me")
+    logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 :].log_softmax(1)
+    loss = -logits[range(len(answer) - 1), answer[:-1]].mean()
+    norms = [g.norm().item() for g in torch.autograd.grad(loss, list(model.parameters()))]
+    assert scores["forget"].gradient_norm[1] == pytest.approx(np.mean(norms), rel=1e-8)
+
+
+def _rank(rank, folder, world):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    sets = {"forget": ROWS, "holdout": ROWS[:1]}
+    scores = score_rows(make_model(), Letters(), sets, max_new_tokens=4)
+    add_gradient_norms(make_model(), Letters(), sets, scores)
+    Path(folder, f"{rank}.json").write_text(json.dumps({name: s.as_dict() for name, s in scores.items()}))
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
+    sets = {"forget": ROWS, "holdout": ROWS[:1]}
+    alone = score_rows(model, Letters(), sets, max_new_tokens=4)
+    add_gradient_norms(model, Letters(), sets, alone)
+    mp.start_processes(
+        _rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork"
+    )  # in a moment: nothing is imported again
+    for rank in range(2):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        for name, s in alone.items():
+            for key, value in s.as_dict().items():
+                if key == "generations" or value is None:
+                    assert found[name][key] == value
+                else:
+                    np.testing.assert_allclose(found[name][key], value, rtol=1e-9, err_msg=key)
+
+
+def test_each_answer_goes_to_its_field(model):
+    rows = [
+        {"question": "q?", "answer": "yes", "paraphrased_answer": "yeah", "perturbed_answer": ["no", "never mind"]},
+        {"question": "who is it", "answer": "me", "perturbed_answer": ["you", "she"]},
+    ]
+    sets = {"retain": rows, "world_facts": [{"question": "where", "answer": "there"}], "forget": []}
+    scores = score_rows(model, Letters(), sets, max_new_tokens=None)
+    loss = lambda q, a: loss_of(model, q, a)  # noqa: E731
+    retain = scores["retain"]
+    assert retain.answer_loss == pytest.approx([loss("q?", "yes"), loss("who is it", "me")])
+    # A row without a paraphrase counts with its answer.
+    assert retain.paraphrase_loss == pytest.approx([loss("q?", "yeah"), loss("who is it", "me")])
+    wrong = [[loss("q?", "no"), loss("q?", "never mind")], [loss("who is it", "you"), loss("who is it", "she")]]
+    np.testing.assert_allclose(retain.wrong_losses, wrong)
+    facts = scores["world_facts"]
+    assert facts.answer_loss == pytest.approx([loss("where", "there")])
+    assert (facts.paraphrase_loss, facts.wrong_losses, facts.rouge) == (None, None, None)
+    assert len(scores["forget"].answer_loss) == 0
+    assert all(s.generations is None for s in scores.values())
+
+
+@pytest.mark.parametrize(("n", "items"), [(10, 4), (10, 7), (10, 10), (3, 4), (10, 2)])
+def test_a_limit_takes_so_many_evenly_spaced_rows_under_their_own_ids(model, n, items):
+    rows = [{"question": "q" * (i + 1), "answer": "a" * (i + 1)} for i in range(n)]
+    everything = score_rows(model, Letters(), {"forget": rows}, max_new_tokens=None)
+    some = score_rows(model, Letters(), {"forget": rows}, max_new_tokens=3, items=items)
+    ids = some["forget"].ids
+    assert len(ids) == min(n, items)
+    assert np.ptp(np.diff([*ids, n + ids[0]])) <= 1, "also from the last to where the first comes again"
+    assert some["forget"].answer_loss == pytest.approx(everything["forget"].answer_loss[ids])
+    assert len(some["forget"].generations) == len(some["forget"].rouge) == len(ids)
+
+
+def test_rows_with_unequal_numbers_of_wrong_answers_are_refused(model):
+    rows = [{"question": "q", "answer": "a", "perturbed_answer": wrong} for wrong in (["b"], ["b", "c"])]
+    with pytest.raises(UserError, match="'retain' differ in the number of perturbed answers"):
+        score_rows(model, Letters(), {"retain": rows}, max_new_tokens=None)
+
+
+@pytest.fixture(scope="module")
+def tiny(shared):
+    """The tiny model trained on all of TOFU, its encoder and the evaluation sets."""
+    folder = shared / "models/tofu-tiny-full"
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    lines = {name: (shared / f"data/tofu/{file}.json").read_text().splitlines() for name, file in FILES.items()}
+    sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
+    return network, ChatEncoder(AutoTokenizer.from_pretrained(folder)), sets
+
+
+def test_float32_losses_of_real_rows_are_those_of_float64(tiny):
+    network, encoder, sets = tiny
+    rows = sets["forget"][:6]
+    losses = score_rows(network, encoder, {"forget": rows}, max_new_tokens=None)["forget"].answer_loss
+    exact = copy.deepcopy(network).double()
+    for row, loss in zip(rows, losses, strict=True):
+        e = encoder.encode(row["question"], row["answer"])
+        expected = token_losses(exact, e.input_ids[: e.prompt_length], e.input_ids[e.prompt_length :]).mean()
+        assert loss == pytest.approx(expected, abs=3e-6)
+
+
+def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
+    scores = score_rows(*tiny, max_new_tokens=200, items=24)
+    log = json.loads((shared / "reference/open-unlearning-tiny/full/TOFU_EVAL.json").read_text())
+    # The stored losses lie about 1e-5 nats below float64's, whatever their size (the test above: ours lie within
+    # 3e-6 of it), so that losses of 0.01 cannot be met to 1e-4 relative.
+    close = {"rtol": 1e-4, "atol": 2.5e-5}
+    for name, p in SETS.items():
+        s = scores[name]
+        assert 20 <= len(s.ids) <= 24
+
+        def stored(key, field, prefix=p, ids=s.ids):
+            return [log[f"{prefix}_{key}"]["value_by_index"][str(i)][field] for i in ids]
+
+        np.testing.assert_allclose(s.answer_loss, stored("Q_A_Prob", "avg_loss"), **close)
+        np.testing.assert_allclose(s.wrong_losses, stored("Q_A_PERT_Prob", "avg_loss"), **close)
+        if name in ("forget", "retain"):
+            np.testing.assert_allclose(s.paraphrase_loss, stored("Q_A_PARA_Prob", "avg_loss"), **close)
+        # All but a greedy token that ties within float32's rounding.
+        same = [a == b for a, b in zip(s.generations, stored("Q_A_ROUGE", "generation"), strict=True)]
+        assert sum(same) >= len(same) - 1
+        np.testing.assert_allclose(s.rouge[same], np.array(stored("Q_A_ROUGE", "rougeL_recall"))[same], atol=1e-12)

@@ -1,0 +1,103 @@
+"""The command line in processes of its own: one that can be killed, and two ranks."""
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import socket
+import time
+from multiprocessing import forkserver
+from pathlib import Path
+from unittest import mock
+
+import torch
+
+from ofmu_pl.cli import main
+from ofmu_pl.evaluation.text import TextEvaluation
+
+EVALUATION = "the final evaluation"
+FORKSERVER = multiprocessing.get_context("forkserver")
+# So that a process starts in a moment. The server does not see pytest's path, and so none of the tests' modules.
+LIBRARIES = ["transformers.models.llama.modeling_llama", "torch.utils.tensorboard", "matplotlib.backends.backend_agg"]
+FORKSERVER.set_forkserver_preload(["ofmu_pl.cli", *LIBRARIES])
+
+
+def start_benchmark(words, output):
+    """A benchmark in a process that is forked from this one, whose runs come from this one's server: no imports."""
+    forkserver.ensure_running()
+    process = multiprocessing.get_context("fork").Process(target=_benchmark, args=(words, output))
+    process.start()
+    return process
+
+
+def _benchmark(words, output):
+    forkserver._forkserver.ensure_running = lambda: None  # it is no child of this process, which cannot wait for it
+    run(words, output)
+
+
+def run(words, output, hold=None):
+    """All that it prints goes to a file.
+
+    Args:
+        words: Of the command line.
+        output: The file.
+        hold: Wait for ever, with the file ``<output>.held`` as the sign, just before a file or folder of this name is
+            put in its place, or in the midst of ``EVALUATION``.
+    """
+    torch.set_num_threads(1)
+    replace, score = os.replace, TextEvaluation.score
+
+    def wait():
+        Path(f"{output}.held").touch()
+        time.sleep(3600)
+
+    def held_replace(source, target):
+        if Path(target).name == hold:
+            wait()
+        replace(source, target)
+
+    def held_score(self, trainer, *args, **kwargs):
+        scores = score(self, trainer, *args, **kwargs)
+        if hold == EVALUATION and trainer.global_step == trainer.max_steps:
+            wait()
+        return scores
+
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(Path(output).open("a"))
+        stack.enter_context(contextlib.redirect_stdout(file))
+        stack.enter_context(contextlib.redirect_stderr(file))
+        stack.enter_context(mock.patch("os.replace", held_replace))
+        stack.enter_context(mock.patch.object(TextEvaluation, "score", held_score))
+        main(words)
+
+
+def two_ranks(words, output, largest_file=None):
+    """Runs a command line in two processes forked from this one, so that nothing is imported again.
+
+    Args:
+        words: Of the command line; the ranks know of each other as torchrun's do.
+        output: The file for all that they print.
+        largest_file: Bytes; writing more fails.
+
+    Returns:
+        The exit codes.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=_rank, args=(rank, port, words, output, largest_file)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(280)
+    return [process.exitcode for process in ranks]
+
+
+def _rank(rank, port, words, output, largest_file):
+    known = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "two", "OFMU_CACHE": ""}
+    os.environ.update({name: str(value) for name, value in known.items()})
+    if largest_file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    run(words, output)

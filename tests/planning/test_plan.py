@@ -1,0 +1,316 @@
+"""The plan against real runs: memory by torch's profiler, work by the methods' own counters; the command."""
+
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.cli import main
+from ofmu_pl.data import CIFAR10, Authors, Digits
+from ofmu_pl.modules import (
+    NPO,
+    OFMU,
+    SCRUB,
+    BatchNormOnly,
+    DoNothing,
+    FineTune,
+    Fisher,
+    GradDiff,
+    L1Sparse,
+    RandomLabels,
+    SalUn,
+)
+from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.planning.plan import processes_of
+from ofmu_pl.planning.rehearsal import Processes, rehearse
+from ofmu_pl.support.errors import UserError
+from tests.helpers.images import network, train_on_digits
+from tests.helpers.measured import blank, peak
+from tests.helpers.training import TINY, train
+from tests.modules.test_baselines import METHODS
+
+ROOT = Path(__file__).parent.parent.parent
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 128,
+    "intermediate_size": 344,
+    "num_attention_heads": 4,
+    "vocab_size": 2000,
+}
+SHORT = {"inner_steps": 1}
+DIFFERENCES = {**SHORT, "engine": "finite_difference"}
+
+
+def llama(layers=2, **options):
+    return CausalLM(config={**LLAMA, "num_hidden_layers": layers}, **options)
+
+
+# Memory. Measured errors of 2026-11-21: -0.3, -0.2, -0.7, 0.0, -4.1, -0.8, -0.4, -1.0 and -14 %, in this order;
+# workspaces inside kernels (convolutions) are not seen.
+@pytest.mark.parametrize(
+    ("make", "options", "precision", "tolerance"),
+    [
+        pytest.param(
+            lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES),
+            {},
+            "32-true",
+            0.1,
+            id="differences",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES),
+            {},
+            "32-true",
+            0.1,
+            id="checkpointing",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES),
+            {"tokens": 128},
+            "bf16-mixed",
+            0.1,
+            id="bf16",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(lambda: OFMU(llama(), **SHORT), {"rows": 2}, "32-true", 0.1, id="exact"),
+        pytest.param(
+            lambda: OFMU(llama(), micro_batch_size=2, **SHORT),
+            {"rows": 4},
+            "32-true",
+            0.1,
+            id="exact, micro-batches",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}, "32-true", 0.1, id="npo"),
+        pytest.param(lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1, id="frozen copy"),
+        pytest.param(
+            lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})), {}, "32-true", 0.1, id="adapters"
+        ),
+        pytest.param(
+            lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}, "32-true", 0.25, id="cnn"
+        ),
+    ],
+)
+def test_memory_is_what_a_run_takes(make, options, precision, tolerance, tmp_path):
+    module = make()
+    measured = peak(module, blank(module, **options), tmp_path, precision)
+    module = make()
+    planned = rehearse(module, blank(module, **options), Processes(), precision=precision, gpu=False)
+    print(
+        f"measured {measured / 1e6:.1f} MB, planned {planned.total / 1e6:.1f} MB, {planned.total / measured - 1:+.1%}"
+    )
+    assert planned.total == pytest.approx(measured, rel=tolerance)
+
+
+def test_memory_by_parts():
+    """Weights W (float32): what is known without measuring."""
+
+    def memory(module, **options):
+        return rehearse(module, blank(module), Processes(**options), gpu=False)
+
+    alone = memory(OFMU(llama(), **DIFFERENCES))
+    whole = 4 * alone.parameters
+    buffers = 1000
+    assert alone.memory["parameters"] == pytest.approx(whole, abs=buffers)
+    assert alone.memory["optimizer"] == pytest.approx(2 * whole, rel=1e-3)
+    assert alone.memory["vectors"] == pytest.approx(6 * whole, rel=0.02)
+    assert memory(OFMU(llama(), inner_optimizer="adam", **DIFFERENCES)).memory["optimizer"] == pytest.approx(
+        4 * whole, rel=1e-3
+    )
+    shards = memory(OFMU(llama(), **DIFFERENCES), size=2, sharded=True)
+    for kind in ("parameters", "vectors", "optimizer"):
+        assert shards.memory[kind] == pytest.approx(alone.memory[kind] / 2, rel=0.02)
+    assert shards.memory["activations"] < 0.6 * alone.memory["activations"]
+    assert 0 < shards.memory["gathered"] <= 2 * whole  # two layers only
+    assert shards.evaluation > whole
+    exact = memory(OFMU(llama(), **SHORT), size=2, sharded=True)
+    assert exact.memory["parameters"] + exact.memory["copies"] == pytest.approx(2 * whole, rel=1e-3)
+    assert exact.memory["optimizer"] == pytest.approx(whole, rel=1e-3)
+    with pytest.raises(UserError, match="for which no Adam keeps state"):
+        memory(OFMU(llama(), inner_optimizer="adam", **SHORT), size=2, sharded=True)
+    assert memory(OFMU(llama(), **DIFFERENCES), size=2).memory["copies"] == whole  # DDP's buckets
+    adapted = memory(NPO(llama(lora={"r": 4, "target_modules": "all-linear"})))
+    assert adapted.trained < 0.1 * adapted.parameters
+    assert adapted.memory["optimizer"] < 0.1 * whole
+    eight_bit = pytest.importorskip("bitsandbytes").optim.AdamW8bit
+    small = memory(OFMU(llama(), optimizer=lambda p: eight_bit(p, lr=1e-3), **DIFFERENCES))
+    assert 0.5 * whole < small.memory["optimizer"] < 0.6 * whole
+
+
+# Work --------------------------------------------------------------------------------------------------------------
+
+DEEP = {**TINY, "num_hidden_layers": 2}
+TEXT = {name: lambda make=make, **k: make(CausalLM(config=dict(DEEP)), **k) for name, make in METHODS.items()}
+TEXT |= {
+    "finetune": lambda: FineTune(CausalLM(config=dict(TINY))),
+    **{
+        f"ofmu {options}": lambda options=options: OFMU(CausalLM(config=dict(TINY)), **options)
+        for options in (
+            {"inner_steps": 3},
+            {"inner_steps": 3, "micro_batch_size": 1},
+            {"inner_steps": 3, "engine": "finite_difference", "micro_batch_size": 2},
+            {"inner_steps": 3, "engine": "finite_difference", "scheme": "central", "norm_floor": None},
+            {"inner_steps": 4, "engine": "finite_difference", "similarity_every": 3},
+            {"inner_steps": 2, "engine": "finite_difference", "beta": 0.0},
+            {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
+            {"inner_steps": 2, "engine": "finite_difference", "higher_order_every": 3},
+            {"inner_steps": 3, "higher_order_every": 2},
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_work_is_what_a_run_counts(name):
+    module = TEXT[name]()
+    module.settles = False  # a check of the steps takes a few samples only, and is not planned
+    train(module, steps=module.period)
+    planned = TEXT[name]()
+    data = Authors(batch_size=4, max_length=16, streams=planned.streams, pairs=planned.pairs)
+    assert rehearse(planned, data, Processes()).gradients == pytest.approx(module.gradient_evaluations / module.period)
+
+
+IMAGES = {
+    "random_labels": lambda: RandomLabels(network()),
+    "scrub": lambda: SCRUB(network()),
+    "l1_sparse": lambda: L1Sparse(network()),
+    "do_nothing": lambda: DoNothing(network()),
+    "batchnorm_only": lambda: BatchNormOnly(network(norm="batch", bn_mode="both")),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_work_of_image_methods_is_what_a_run_counts(name):
+    module = IMAGES[name]()
+    train_on_digits(module, steps=1)
+    planned = IMAGES[name]()
+    data = Digits(forget_classes=[0], streams=planned.streams, pairs=planned.pairs)
+    assert rehearse(planned, data, Processes(), max_steps=1).gradients == pytest.approx(module.gradient_evaluations)
+
+
+def test_what_depends_on_the_data_or_comes_before_the_first_iteration():
+    data = {"forget_classes": [0], "streams": ("forget", "retain")}
+    assert rehearse(SalUn(network()), Digits(**data), Processes()).gradients == 2
+    assert rehearse(Fisher(network(), zero_rows=True), Digits(**data), Processes()).gradients is None
+
+
+@pytest.mark.parametrize("data", [Digits(), CIFAR10()])
+def test_blank_images_are_as_large_as_real_ones(data):
+    data.blank()
+    assert data.collate("forget", [0, 1], 0)["images"].shape == (2, *data.shape)
+    if isinstance(data, Digits):
+        real = Digits(forget_classes=[0])
+        real.setup()
+        assert (real.images.shape[1:], len(real.class_names)) == (data.shape, data.classes)
+
+
+# The command -------------------------------------------------------------------------------------------------------
+
+FSDP2 = ["-c", "configs/hardware/fsdp2_4xh100.yaml"]
+CHECKPOINTING = ["--model.network.activation_checkpointing", "true"]
+PLAIN = ["--model.inner_optimizer", "sgd"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The command's output in one line, words that wrap included."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*words):
+        main(["plan", *words])
+        return " ".join(capsys.readouterr().out.split())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING, *PLAIN],
+            ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / yes / yes"],
+        ),
+        pytest.param(
+            ["--config", "configs/wmdp.yaml", *FSDP2, "--model.network.path", "zephyr-7b-beta"],
+            ["7.24 B / 7.24 B", "batches of 4 rows of 512 tokens", "no / no / yes / yes"],
+            marks=pytest.mark.slow,
+        ),
+        (
+            ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
+            ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 4", "no / no / tight / yes"],
+        ),
+        (["--config", "configs/digits.yaml"], ["0.01 M / 0.01 M", "batches of 64 images", "yes / yes / yes / yes"]),
+    ],
+)
+def test_the_papers_settings_are_planned_from_a_configuration_alone(run, words, expected):
+    folders = {path.name: str(path) for path in (ROOT / "tests/fixtures").iterdir()}
+    output = run(*[folders.get(word, word) for word in words])
+    for text in expected:
+        assert text in output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--model.network.path", "{empty}"], 1, "has no config.json of a language model that can be read"),
+        (["--model.network.path", "{odd}"], 1, "has no config.json of a language model that can be read"),
+        (["--model.bta", "0.5"], 2, "has no option 'bta'"),
+        (["--model", "Nothing"], 2, "Nothing"),
+        (["--data.max_length", "null"], 1, "set --data.max_length"),
+        (["--data.batch_size", "30", *FSDP2], 1, "does not divide among 4 ranks"),
+        (["--trainer.strategy", "fsdp", "--trainer.devices", "2"], 1, "fsdp cannot run OFMU's inner and outer steps"),
+        (["--trainer.precision", "16-mixed"], 1, "Precision 16-mixed loses"),
+        (["--model.engine", "autograd", "--model.network.attention", "sdpa"], 1, "fused attention kernel 'sdpa'"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, capsys, tmp_path, words, code, message):
+    for name, config in (("empty", None), ("odd", '{"model_type": "unheard_of"}')):
+        (tmp_path / name).mkdir()
+        if config:
+            (tmp_path / name / "config.json").write_text(config)
+    words = [w.format(empty=tmp_path / "empty", odd=tmp_path / "odd") for w in words]
+    small = ["--model.network.path", str(ROOT / "tests/fixtures/llama-3.2-1b")]
+    with pytest.raises(SystemExit) as stop:
+        run("--config", "configs/tofu.yaml", *small, *words)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
+    assert stop.value.code == code
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "expected"),
+    [
+        ({}, Processes()),
+        ({"devices": 4}, Processes(4)),
+        ({"devices": "0,1", "num_nodes": 2, "strategy": "ddp_find_unused_parameters_true"}, Processes(4)),
+        ({"devices": "auto", "strategy": "ddp"}, Processes()),
+        (
+            {
+                "devices": 8,
+                "num_nodes": 2,
+                "strategy": {"class_path": "x.ModelParallelStrategy", "init_args": {"tensor_parallel_size": 1}},
+            },
+            Processes(16, sharded=True),
+        ),
+    ],
+)
+def test_processes(trainer, expected):
+    assert processes_of(trainer) == expected
+    with pytest.raises(UserError, match="not layers"):
+        processes_of({"devices": 2, "strategy": "ModelParallelStrategy"})
+    with pytest.raises(UserError, match="takes a number, a list of numbers or auto, not 'some'"):
+        processes_of({"devices": "some"})
+
+
+def test_rollbacks_take_nothing_of_a_gpu():
+    """What they keep lies in the host's memory."""
+    totals = [
+        rehearse(
+            FineTune(CausalLM(config=TINY), rollbacks=n), blank(FineTune(CausalLM(config=TINY))), Processes()
+        ).total
+        for n in (0, 3)
+    ]
+    assert totals[0] == totals[1] > 0

@@ -1,0 +1,57 @@
+"""Numbers out of their range are refused where they are taken, in a sentence that names the option."""
+
+from __future__ import annotations
+
+import pytest
+
+from ofmu_pl.data import Authors, Digits, Trivia
+from ofmu_pl.evaluation.images import ImageEvaluation
+from ofmu_pl.evaluation.text import TextEvaluation
+from ofmu_pl.modules import OFMU, RMU, FineTune
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError, check_range
+
+
+def network():
+    return CausalLM(path="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "refused"),
+    [
+        (lambda **o: FineTune(network(), **o), "micro_batch_size", [-2, 0]),
+        (lambda **o: FineTune(network(), **o), "gradient_clip", [-1.0, 0.0, float("nan")]),
+        (lambda **o: OFMU(network(), **o), "inner_steps", [0, -1]),
+        (lambda **o: OFMU(network(), **o), "higher_order_every", [0]),
+        (lambda **o: OFMU(network(), **o), "inner_lr", [-1.0, float("nan")]),
+        (lambda **o: OFMU(network(), **o), "beta", [-0.1]),
+        (lambda **o: OFMU(network(), **o), "penalty_clip", [-0.1]),
+        (lambda **o: OFMU(network(), **o), "inner_clip", [0.0]),
+        (lambda **o: OFMU(network(), **o), "forget_ceiling", [0.0]),
+        (lambda **o: RMU(network(), **o), "vector_seed", [-1, 2**32]),
+        (Authors, "batch_size", [0]),
+        (Authors, "seed", [-1, 2**32]),
+        (Authors, "forget_seed", [-1, 2**32]),
+        (Authors, "corpus_seed", [-1, 2**32]),
+        (Trivia, "forgotten", [0]),
+        (Trivia, "corpus_seed", [-1]),
+        (Digits, "split_seed", [-1, 2**32]),
+        (TextEvaluation, "every_n_steps", [0]),
+        (TextEvaluation, "max_new_tokens", [0]),
+        (TextEvaluation, "interim_items", [0]),
+        (ImageEvaluation, "every_n_steps", [-5]),
+    ],
+)
+def test_numbers_out_of_range(make, name, refused):
+    for value in refused:
+        with pytest.raises(UserError, match=f"{name}={value} is out of range: give "):
+            make(**{name: value})
+
+
+def test_the_edges_of_a_range():
+    check_range(0, 3, a=0, b=3, off=None)
+    check_range(0, above=True, a=1e-300)
+    with pytest.raises(UserError, match="a=0 is out of range: give more than 0."):
+        check_range(0, above=True, a=0)
+    with pytest.raises(UserError, match="b=4 is out of range: give a value from 0 to 3."):
+        check_range(0, 3, a=0, b=4)

@@ -1,0 +1,157 @@
+"""What is kept by content is verified, made anew where it is damaged, and never needed."""
+
+import os
+import subprocess
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from ofmu_pl.data import Authors, Digits
+from ofmu_pl.evaluation.cached import cached_scores
+from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.modules.reference_scores import reference_nll
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.vision import SmallCNN
+from ofmu_pl.support.kept import DAY, HOUR, damage, keep, read_kept, sweep, write_sums
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def change_a_digit(path):
+    text = path.read_text()
+    at = max(i for i, c in enumerate(text) if c.isdigit())
+    path.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.fixture(scope="module")
+def text():
+    """A tiny language model with its recipe and data."""
+    recipe = CausalLM(
+        config={
+            "model_type": "llama",
+            "hidden_size": 8,
+            "intermediate_size": 8,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+        }
+    )
+    data = Authors(authors=4, forget_authors=1, batch_size=4)
+    data.setup()
+    torch.manual_seed(0)
+    return recipe.build(data, exact=False), recipe, data
+
+
+def losses(text):
+    model, recipe, data = text
+    return reference_nll(model, recipe, data, "forget")
+
+
+def scores(text):
+    model, _, data = text
+    found = cached_scores(model, data, items=2, max_new_tokens=1)
+    return torch.tensor(found["forget"].answer_loss)
+
+
+def trained(_):
+    how, data = Original(epochs=1, batch_size=64), Digits(forget_classes=[0], train_items=200)
+    logs = Path(os.environ["OFMU_CACHE"]).parent / "logs"
+    return original(how, SmallCNN(width=8), data, "retain", 0, logs, accelerator="cpu", progress=False)
+
+
+@pytest.mark.parametrize("make", [losses, scores])
+@pytest.mark.parametrize("harm", [change_a_digit, truncate])
+def test_a_damaged_file_is_made_anew_with_one_warning(text, cache, make, harm):
+    first = make(text)
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    harm(path)
+    with pytest.warns(UserWarning, match="it is made anew") as said:
+        assert torch.equal(make(text), first)
+    assert len([w for w in said if "made anew" in str(w.message)]) == 1
+    assert path.read_bytes() == whole
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(make(text), first)
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, truncate, os.unlink])
+def test_a_damaged_model_is_trained_anew_with_one_warning(cache, harm):
+    path = trained(None)
+    whole = (path / "model.safetensors").read_bytes()
+    assert trained(None) == path
+    harm(path / "model.safetensors")
+    with pytest.warns(UserWarning, match="it is made anew") as said:
+        assert trained(None) == path
+    assert len([w for w in said if "made anew" in str(w.message)]) == 1
+    assert (path / "model.safetensors").read_bytes() == whole
+    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=path, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("make", [losses, scores, trained])
+def test_a_cache_that_takes_nothing_costs_a_warning(text, cache, make):
+    cache.write_text("a file is no folder, and root may write in any folder")
+    with pytest.warns(UserWarning, match="Nothing can be kept in") as said:
+        made = make(text)
+    assert len([w for w in said if "Nothing can be kept" in str(w.message)]) == 1
+    if make is trained:
+        assert made.is_relative_to(cache.parent / "logs")
+        assert trained(None) == made, "found again where it was put"
+
+
+def test_sums_see_every_file(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "in/b"):
+        (tmp_path / name).write_text(name)
+    assert "has no readable SHA256SUMS" in damage(tmp_path)
+    write_sums(tmp_path)
+    assert damage(tmp_path) is None
+    (tmp_path / "in/b").write_text("x")
+    assert damage(tmp_path) == "is damaged (its file 'in/b' does not match its checksum)"
+    (tmp_path / "in/b").unlink()
+    assert damage(tmp_path) == "lacks its file 'in/b'"
+    (tmp_path / "SHA256SUMS").write_text("")
+    assert "has no readable" in damage(tmp_path)
+
+
+def test_half_written_files_of_dead_processes_are_swept(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    ages = {
+        f".a.json.{dead.pid}.partial": 2 * HOUR,  # to go
+        f".new.json.{dead.pid}.partial": 0,  # a machine beside this one may be writing it
+        f".b.json.{os.getpid()}.partial": 2 * HOUR,
+        f".c.json.{os.getpid()}.partial": 2 * DAY,  # to go: another process has that number by now
+        ".mine.partial": 2 * DAY,
+        "d.json": 2 * DAY,
+    }
+    for name, age in ages.items():
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    folder = tmp_path / f".model.{dead.pid}.partial"
+    folder.mkdir()
+    (folder / "fresh").write_text("")
+    os.utime(folder, (0, 0))
+    sweep(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == set(list(ages)[1:3]) | {".mine.partial", "d.json", folder.name}
+    os.utime(folder / "fresh", (0, 0))
+    os.utime(folder, (0, 0))
+    keep(tmp_path / "e.json", [1.5, float("nan")])
+    assert not folder.exists(), "whoever stores something sweeps"
+    assert read_kept(tmp_path / "e.json") == [1.5, None]

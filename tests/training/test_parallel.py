@@ -1,0 +1,28 @@
+"""What several processes cannot do is refused, without starting any."""
+
+from types import SimpleNamespace
+
+import pytest
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.parallel import check_rows, ranks_of
+
+
+def test_rows_that_ranks_cannot_share_evenly():
+    data = SimpleNamespace(batch_size=8, splits={"forget": range(3), "retain": range(20)})
+    check_rows(data, ("retain",), Ranks(0, 2, sharded=True))
+    with pytest.raises(UserError, match="A batch of 3 forget rows does not divide among 2 ranks"):
+        check_rows(data, ("forget", "retain"), Ranks(0, 2, sharded=True))
+
+
+class LayersCut(ModelParallelStrategy):
+    device_mesh = property(lambda self: {"tensor_parallel": SimpleNamespace(size=lambda: 2)})
+
+
+def test_strategies_that_do_not_serve():
+    with pytest.raises(UserError, match="set the strategy's data_parallel_size"):
+        ranks_of(LayersCut())
+    with pytest.raises(UserError, match="FSDPStrategy cannot run OFMU's inner and outer steps"):
+        ranks_of(FSDPStrategy())
