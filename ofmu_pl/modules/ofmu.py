@@ -18,13 +18,12 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
 from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, trainable
 from ofmu_pl.core.finite_difference import BF16_STEP, STEPS, FiniteDifference
-from ofmu_pl.core.inner import ascend
-from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.preflight import check_calls, preflight
 from ofmu_pl.core.steps import settle
@@ -215,7 +214,7 @@ class OFMU(UnlearningModule):
         self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """Algorithm 1 up to the outer optimizer's step; the parameters are then theta_in."""
+        """Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
         assert self.engine is not None, "on_train_start has not run"
         scalars: dict[str, float] = {}
         if not self.examined:
@@ -231,48 +230,27 @@ class OFMU(UnlearningModule):
         if not self.audited:
             scalars |= self._audit(batch["forget"][0], batch["retain"][0])
             self.audited = True
-        beta = self.beta if self.order > 1 else 0.0
-        rho = self.penalty.rho * self.higher_order_every if self.order > 2 else 0.0
-        steps = ascend(
+        found = outer_iteration(
             self.engine,
-            losses[:-1],
-            self.inner_lr * self.recovery.step_scale,
-            beta if whole else 0.0,
-            self.norm_floor,
-            self.inner_clip,
-            self.similarity_every,
-            self.every_optimizer[1].optimizer if self.inner_optimizer == "adam" else None,
+            losses,
+            eta_in=self.inner_lr * self.recovery.step_scale,
+            rho=self.penalty.rho * self.higher_order_every if self.order > 2 else 0.0,
+            beta=self.beta if self.order > 1 else 0.0,
+            floor=self.norm_floor,
+            inner_clip=self.inner_clip,
+            penalty_clip=self.penalty_clip,
+            concave_only=self.concave_only,
+            similarity_every=self.similarity_every,
+            inner_optimizer=self.every_optimizer[1].optimizer if self.inner_optimizer == "adam" else None,
+            first_order=not whole,
         )
-        scalars |= {"inner/L_f": steps[0].loss_f, "inner/grad_Phi": steps[0].grad_phi_norm, "rho": self.penalty.rho}
-        if not whole:
-            retain = self.engine.expand(losses[-1][1], order=1)
-            self.penalty.update(None, epoch_ends=self.epoch_ends)
-            return retain.gradient, scalars | {"L_r": retain.value}
-        outer = outer_gradient(
-            self.engine,
-            *losses[-1],
-            rho,
-            beta,
-            self.norm_floor,
-            self.penalty_clip,
-            self.concave_only,
-        )
-        scalars |= {
-            "L_f": outer.loss_f,
-            "L_r": outer.loss_r,
-            "Sim": outer.similarity,
-            "grad_Phi": outer.grad_phi_norm,
-            "grad_L_r": outer.retain_norm,
-            "penalty": outer.penalty_norm,
-            "curvature": outer.curvature,
-        }
-        self.penalty.update(outer.grad_phi_norm, epoch_ends=self.epoch_ends)
-        if self.stationarity_tol is not None and outer.grad_phi_norm <= self.stationarity_tol:
-            rank_zero_info(
-                f"Stopping: |grad Phi| = {outer.grad_phi_norm:.3g} <= stationarity_tol = {self.stationarity_tol}."
-            )
+        scalars |= {"rho": self.penalty.rho} | _telemetry(found)
+        size = None if found.parts is None else found.parts.grad_phi_norm
+        self.penalty.update(size, epoch_ends=self.epoch_ends)
+        if size is not None and self.stationarity_tol is not None and size <= self.stationarity_tol:
+            rank_zero_info(f"Stopping: |grad Phi| = {size:.3g} <= stationarity_tol = {self.stationarity_tol}.")
             self.trainer.should_stop = True
-        return outer.total_(), scalars
+        return found.gradient, scalars
 
     def _bend(self, losses: Any) -> Any:
         return ceiling(losses, self.level)
@@ -366,3 +344,19 @@ class OFMU(UnlearningModule):
 def _is_looked_at(iteration: int) -> bool:
     """Whether differences are checked in a whole iteration: 0 and the powers of 4."""
     return iteration == 0 or (iteration.bit_count() == 1 and iteration.bit_length() % 2 == 1)
+
+
+def _telemetry(found: OuterIteration) -> dict[str, float]:
+    """Scalars of an iteration: what it measured, and nothing that it left out."""
+    scalars = {"inner/L_f": found.ascent[0].loss_f, "inner/grad_Phi": found.ascent[0].grad_phi_norm}
+    if found.parts is None:
+        return scalars | {"L_r": found.loss_r}
+    return scalars | {
+        "L_f": found.parts.loss_f,
+        "L_r": found.loss_r,
+        "Sim": found.parts.similarity,
+        "grad_Phi": found.parts.grad_phi_norm,
+        "grad_L_r": found.parts.retain_norm,
+        "penalty": found.parts.penalty_norm,
+        "curvature": found.parts.curvature,
+    }

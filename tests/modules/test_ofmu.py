@@ -110,7 +110,7 @@ def test_bf16_casts_forward_passes_alone(monkeypatch, options, least):
         return ascend(*words, **more)
 
     monkeypatch.setattr(CausalLM, "sample_losses", forward)
-    monkeypatch.setattr("ofmu_pl.modules.ofmu.ascend", outside)
+    monkeypatch.setattr("ofmu_pl.core.algorithm.ascend", outside)
     module = OFMU(CausalLM(config=TINY), inner_steps=2, audit=True, **options)
     trainer = train(module, steps=1, precision="bf16-mixed")
     assert seen == {"forward": {True, False}, "outside": {False}}, "the audit's reference is not cast"
