@@ -19,7 +19,7 @@ EVALUATION = "the final evaluation"
 FORKSERVER = multiprocessing.get_context("forkserver")
 # So that a process starts in a moment. The server does not see pytest's path, and so none of the tests' modules.
 LIBRARIES = ["transformers.models.llama.modeling_llama", "torch.utils.tensorboard", "matplotlib.backends.backend_agg"]
-FORKSERVER.set_forkserver_preload(["ofmu_pl.cli", *LIBRARIES])
+FORKSERVER.set_forkserver_preload(["ofmu_pl.cli.configured", *LIBRARIES])
 
 
 def start_benchmark(words, output):
