@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cli.process import start_benchmark
 
 from ofmu_pl.benchmark.command import Run, by_seed
 from ofmu_pl.benchmark.grid import Cell, Grid
@@ -28,6 +27,7 @@ from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.training.interrupts import orderly
+from tests.helpers.process import start_benchmark
 
 PRELOAD = "ofmu_pl.cli.configured"
 ROOT = Path(__file__).parent.parent.parent

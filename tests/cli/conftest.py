@@ -50,7 +50,7 @@ def models(tmp_path_factory):
 @pytest.fixture
 def fit(models, tmp_path, monkeypatch):
     """Runs OFMU on the tiny target, without its picture; returns the folder of its newest run."""
-    monkeypatch.setattr("ofmu_pl.callbacks.text_evaluation.draw_histograms", lambda path, *_: path.touch())
+    monkeypatch.setattr("ofmu_pl.evaluation.text.draw_histograms", lambda path, *_: path.touch())
     config = tmp_path / "ofmu.yaml"
     config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=4))
 
