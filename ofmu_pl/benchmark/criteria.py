@@ -49,4 +49,4 @@ def validation_gap(results: dict[str, Any]) -> float:
     after, before = ({k: m["value"] for k, m in results[side].items()} for side in ("metrics", "before"))
     goal = 0.0 if "TA_forgotten" in after else before["VA"]
     parts = [abs(after["forget_accuracy"] - goal), abs(after["RA"] - before["RA"]), abs(after["VA"] - before["VA"])]
-    return sum(parts) / len(parts)
+    return float(sum(parts) / len(parts))

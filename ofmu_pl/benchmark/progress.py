@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 
-class Live(contextlib.AbstractContextManager):
+class Live(contextlib.AbstractContextManager["Live"]):
     """A bar over all runs, with the time left.
 
     Args:

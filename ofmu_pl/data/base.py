@@ -133,7 +133,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         batches = self.iteration(k)
         return {s: [{name: x[rank::ranks] for name, x in b.items()} for b in bs] for s, bs in batches.items()}
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Iterations from the trainer's present one to the end of its epoch.
 
         Our modules get each of them whole on every rank. Under any other module ranks share the rows of each batch,

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
+
+Item = dict[str, Any]
+"""What a loader gives at once: for every outer iteration a macro-batch."""
 
 
 def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) -> np.ndarray:
@@ -41,18 +45,18 @@ def _permutation(n: int, seed: int, stream: str, sweep: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little"))).permutation(n)
 
 
-class Iterations(Dataset):
+class Iterations(Dataset[Any]):
     """Maps an outer iteration's number k to ``make(k)``."""
 
-    def __init__(self, make: Callable[[int], dict]) -> None:
+    def __init__(self, make: Callable[[int], Item]) -> None:
         self.make = make
 
-    def __getitem__(self, k: int) -> dict:
+    def __getitem__(self, k: int) -> Item:
         """The macro-batch of iteration k."""
         return self.make(k)
 
 
-class EpochFrom(DistributedSampler):
+class EpochFrom(DistributedSampler[Any]):
     """The iterations from the present one to the end of its epoch, the same on every rank.
 
     A ``DistributedSampler`` of one rank, so that Lightning does not put one of its own around it, which would list an
@@ -77,7 +81,7 @@ class EpochFrom(DistributedSampler):
         return self.length
 
 
-class Passes(Dataset):
+class Passes(Dataset[Any]):
     """A split in order, every row once, in batches.
 
     Args:
@@ -86,25 +90,25 @@ class Passes(Dataset):
         make: From the rows' numbers and the batch's to the batch.
     """
 
-    def __init__(self, rows: int, batch_size: int, make: Callable[[list[int], int], dict]) -> None:
+    def __init__(self, rows: int, batch_size: int, make: Callable[[list[int], int], Item]) -> None:
         self.starts, self.rows, self.batch_size, self.make = range(0, rows, batch_size), rows, batch_size, make
 
     def __len__(self) -> int:
         """Batches."""
         return len(self.starts)
 
-    def __getitem__(self, number: int) -> dict:
+    def __getitem__(self, number: int) -> Item:
         """One of them."""
         first = self.starts[number]
         return self.make(list(range(first, min(first + self.batch_size, self.rows))), number)
 
 
-class Resumable(DataLoader):
+class Resumable(DataLoader[Any]):
     """Tells Lightning that it resumes in mid-epoch: the sampler knows where, so there is nothing to store."""
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> Item:
         """Nothing."""
         return {}
 
-    def load_state_dict(self, state_dict: dict) -> None:
+    def load_state_dict(self, state_dict: Item) -> None:
         """Nothing."""

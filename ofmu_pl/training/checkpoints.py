@@ -254,7 +254,7 @@ def _problem(path: Path) -> str | None:
 
 def _header(path: Path) -> dict[str, Any]:
     """A checkpoint's content, its tensors still on the disk."""
-    return torch.load(_plain(path), map_location="cpu", weights_only=True, mmap=True)
+    return dict(torch.load(_plain(path), map_location="cpu", weights_only=True, mmap=True))
 
 
 def _plain(path: Path) -> Path:

@@ -34,7 +34,9 @@ class Resumable(pl.Callback):
         self._patient = self._iterated = False
         self._listening = ExitStack()
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict) -> None:
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Add the settings, and whether the run has stopped by itself."""
         checkpoint[SETTINGS] = self.settings
         if trainer.should_stop:
