@@ -1,4 +1,4 @@
-"""One table, written as Markdown, CSV, LaTeX or HTML. All text is escaped for where it goes."""
+"""One table, written as Markdown, CSV or LaTeX (table.html.jinja: as HTML). All text is escaped for where it goes."""
 
 from __future__ import annotations
 
@@ -193,33 +193,3 @@ def to_latex(table: Table) -> str:
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [r"\par\smallskip\footnotesize " + tex(note) for note in table.notes]
     return "\n".join([r"% \usepackage{booktabs}", *lines, r"\end{table}"]) + "\n"
-
-
-def to_html(table: Table) -> str:
-    """A table that scrolls within itself where it is wider than the page."""
-
-    def entry(e: Entry, tag: str, right: bool) -> str:
-        text = html.escape(e.text)
-        text = f"<s>{text}</s>" if e.struck and text else text
-        text = f"<b>{text}</b>" if e.best and text else text
-        text += f"<sup>{html.escape(e.mark)}</sup>" if e.mark else ""
-        text += f"<small>{html.escape(e.small)}</small>" if e.small else ""
-        return f"<{tag}{' class=n' if right else ''}{' scope=row' if tag == 'th' else ''}>{text}</{tag}>"
-
-    numeric = table.numeric
-    head = "".join(
-        f"<th scope=col{' class=n' if right else ''}>{html.escape(h)}</th>"
-        for h, right in zip(table.head, numeric, strict=True)
-    )
-    body = []
-    for i, row in enumerate(table.rows):
-        kinds = [name for name, rows in (("ours", table.ours), ("line", table.lines)) if i in rows]
-        cells = (entry(e, "td" if k else "th", right) for k, (e, right) in enumerate(zip(row, numeric, strict=True)))
-        label = f' class="{" ".join(kinds)}"' if kinds else ""
-        body.append(f"<tr{label}>{''.join(cells)}</tr>")
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.notes)
-    return (
-        f'<div class="table" tabindex=0><table><caption>{html.escape(table.title)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-        + (f'<ul class="notes">{notes}</ul>' if notes else "")
-    )
