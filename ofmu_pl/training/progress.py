@@ -6,63 +6,60 @@ import sys
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import TQDMProgressBar
 from tqdm import tqdm
 
 
-class IterationProgressBar(ProgressBar):
+class IterationProgressBar(TQDMProgressBar):
     """Shows iterations done, time left, losses, similarity, |grad Phi|, rho and seconds an iteration."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._bar: tqdm | None = None
-        self._enabled = True
+        self.train_progress_bar = tqdm(disable=True)  # an exception before training finds a bar to close
 
-    def disable(self) -> None:
-        """Show nothing (Lightning's hook for other ranks)."""
-        self._enabled = False
-
-    def enable(self) -> None:
-        """Show the bar."""
-        self._enabled = True
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Open the bar where the run stands, after the first evaluation, so that its clock is the training's."""
-        if self._bar is not None:
-            return
-        total = trainer.max_steps if trainer.max_steps > 0 else None
-        self._bar = tqdm(
-            total=total,
-            initial=trainer.global_step,
-            desc=type(pl_module).__name__,
+    def init_train_tqdm(self) -> tqdm:
+        """Return a bar that stands where the run stands."""
+        return tqdm(
+            total=self.trainer.max_steps if self.trainer.max_steps > 0 else None,
+            initial=self.trainer.global_step,
+            desc=type(self.trainer.lightning_module).__name__,
             unit="it",
-            disable=not self._enabled,
+            disable=self.is_disabled,
             dynamic_ncols=True,
             file=sys.stdout,
             mininterval=0.5 if sys.stdout.isatty() else 10,  # a log file needs no film
         )
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """One iteration more."""
-        if self._bar is not None:
-            metrics = {k: v for k, v in self.get_metrics(trainer, pl_module).items() if k != "v_num"}
-            self._bar.set_postfix(metrics, refresh=False)
-            self._bar.update()
+    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
+        """Return what the module logs for the bar; the logger's version stands in the run's folder.
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Leave the finished bar."""
-        self._close()
+        Args:
+            trainer: The run's trainer.
+            pl_module: The method.
+        """
+        return {k: v for k, v in super().get_metrics(trainer, pl_module).items() if k != "v_num"}
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+    def on_train_start(self, *_: Any) -> None:
+        """Open no bar yet: the first evaluation comes now, and the bar's clock is the training's."""
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """Open the bar before the first iteration; later epochs go on with it."""
+        if self.train_progress_bar.disable:
+            self.train_progress_bar = self.init_train_tqdm()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Count one iteration more and show its numbers, at most as often as ``mininterval`` says.
+
+        Args:
+            trainer: The run's trainer.
+            pl_module: The method.
+        """
+        self.train_progress_bar.set_postfix(self.get_metrics(trainer, pl_module), refresh=False)
+        self.train_progress_bar.update()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        """Show nothing between iterations."""
+
+    def on_exception(self, *_: Any) -> None:
         """Leave the bar where it was."""
-        self._close()
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.refresh()
-            self._bar.close()
-            self._bar = None
+        self.train_progress_bar.close()
