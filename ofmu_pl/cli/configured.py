@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from jsonargparse import ActionConfigFile
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from ofmu_pl.benchmark.command import benchmark
@@ -66,6 +67,7 @@ def fit(words: list[str]) -> None:
 
 def _benchmark(words: list[str], description: str) -> None:
     parser = Parser(prog="ofmu_pl benchmark", description=description)
+    parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
     parser.add_function_arguments(benchmark, skip={"fit"})
     options = parser.instantiate_classes(parser.parse_args(words))
     benchmark(**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
