@@ -12,7 +12,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
 from ofmu_pl.metrics import DEFINITIONS, SetScores, forget_quality, probability
-from ofmu_pl.metrics.tofu import log_truth_ratio
+from ofmu_pl.metrics.tofu_items import log_truth_ratio
 from ofmu_pl.support.files import replacing
 
 COLOURS = {"before": "0.6", "after": "tab:blue", "model": "tab:blue", "retrained": "tab:green"}

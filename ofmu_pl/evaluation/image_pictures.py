@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 
 from ofmu_pl.evaluation.histograms import COLOURS
 from ofmu_pl.evaluation.table import Metrics
-from ofmu_pl.metrics.vision import ImageScores, confusion
+from ofmu_pl.metrics.image_scores import ImageScores, confusion
 from ofmu_pl.support.files import replacing
 
 SIDES = dict[str, dict[str, ImageScores]]
@@ -50,7 +50,8 @@ def _bars(columns: dict[str, Metrics]) -> Any:
     names = [name for name in BARS if any(name in metrics for metrics in columns.values())]
     width = 0.85 / len(columns)
     for i, (label, metrics) in enumerate(columns.items()):
-        values = [metrics[n].value * (100 if n.endswith("AUC") else 1) if n in metrics else np.nan for n in names]
+        found = [metrics.get(name) for name in names]
+        values = [np.nan if r is None else r.value * (1 if r.unit == "%" else 100) for r in found]
         x = np.arange(len(names)) + (i - (len(columns) - 1) / 2) * width
         bars = axes.bar(x, values, width * 0.92, label=label, color=COLOURS[label])
         axes.bar_label(bars, [f"{v:.1f}" for v in values], fontsize=8, padding=1)

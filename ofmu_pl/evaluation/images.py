@@ -15,8 +15,8 @@ from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.image_pictures import draw_pictures
 from ofmu_pl.evaluation.reference import Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.table import Metrics
-from ofmu_pl.metrics import ImageUnlearning, MetricResult
-from ofmu_pl.metrics.vision import ImageScores, vision_metrics
+from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
+from ofmu_pl.metrics.vision import FORGET_ACCURACY, RA, VA
 from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.errors import UserError
 
@@ -86,12 +86,9 @@ class ImageEvaluation(Evaluation):
 
     def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
         """Accuracies of the sets alone."""
-        names = {"forget": "forget_accuracy", "retain": "RA", "validation": "VA"}
-        return {
-            names[name]: MetricResult(100 * float(s.correct.mean()), len(s.ids), name != "forget")
-            for name, s in scores.items()
-            if len(s.ids)
-        }
+        metrics = {"forget": FORGET_ACCURACY, "retain": RA, "validation": VA}
+        seen = {metrics[name]: s for name, s in scores.items() if len(s.ids)}
+        return {m.name: m.result(100 * float(s.correct.mean()), len(s.ids)) for m, s in seen.items()}
 
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
         """Number format, size of the attacks, BatchNorm's policy."""

@@ -8,17 +8,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ofmu_pl.metrics import MetricResult
+from ofmu_pl.metrics.result import GROUPS, MetricResult
 
 Metrics = dict[str, MetricResult]
-GROUPS = (
-    ("avg_gap", "UA", "forget", "extraction", "exact", "memorization"),  # what is gone
-    ("model_utility", "retain", "ra_", "wf_", "RA", "TA", "VA"),  # what is kept
-    ("mia", "MIA", "priv"),  # what an attacker can tell
-    ("probe_",),
-    ("wmdp", "mmlu"),
-)
-"""Beginnings of the names of metrics that stand together; metrics of other names come last."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
@@ -39,10 +31,8 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     table.add_column("target", justify="right")
     table.add_column("95 % interval", justify="right", style="dim")
     table.add_column("n", justify="right", style="dim")
-    unknown = [metric for metric in judged if not metric.startswith(sum(GROUPS, ()))]
-    for group in (*([m for m in judged if m.startswith(start)] for start in GROUPS), unknown):
-        for metric in group:
-            result = judged[metric]
+    for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
+        for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
             values = [_number(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"

@@ -1,33 +1,38 @@
-"""Unlearning metrics: pure functions, and their state across ranks. Needs neither lightning nor transformers."""
+"""Unlearning metrics: pure functions, and their state across ranks. Needs neither lightning nor transformers.
+
+A name is imported when it is asked for, so that one metric does not wait for what the others need (torch, sklearn).
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
-from ofmu_pl.metrics.bootstrap import interval
-from ofmu_pl.metrics.definitions import DEFINITIONS, Definition, DefinitionName
-from ofmu_pl.metrics.functional import (
-    closer_to_one,
-    extraction_strength,
-    forget_quality,
-    harmonic_mean,
-    log_truth_ratio,
-    normalised_probability,
-    overall_score,
-    probability,
-    rouge_l_recall,
-    true_better,
-    truth_probability,
-)
-from ofmu_pl.metrics.membership import auc, membership_closeness, min_k, privacy_leakage
-from ofmu_pl.metrics.scores import Scores, SetScores
-from ofmu_pl.metrics.tofu import MetricResult, tofu_metrics
-from ofmu_pl.metrics.vision import ImageScores, confusion, overall_scores, vision_metrics
-
 if TYPE_CHECKING:
+    from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
+    from ofmu_pl.metrics.bootstrap import interval
+    from ofmu_pl.metrics.definitions import DEFINITIONS, Definition, DefinitionName
+    from ofmu_pl.metrics.functional import (
+        closer_to_one,
+        extraction_strength,
+        forget_quality,
+        harmonic_mean,
+        log_truth_ratio,
+        normalised_probability,
+        overall_score,
+        probability,
+        rouge_l_recall,
+        true_better,
+        truth_probability,
+    )
+    from ofmu_pl.metrics.image_scores import ImageScores, confusion
     from ofmu_pl.metrics.images import ImageUnlearning
     from ofmu_pl.metrics.items import ItemMean
+    from ofmu_pl.metrics.membership import auc, membership_closeness, min_k, privacy_leakage
+    from ofmu_pl.metrics.result import Metric, MetricResult
+    from ofmu_pl.metrics.scores import Scores, SetScores
+    from ofmu_pl.metrics.tofu import tofu_metrics
+    from ofmu_pl.metrics.vision import overall_scores, vision_metrics
 
 __all__ = [
     "DEFINITIONS",
@@ -37,6 +42,7 @@ __all__ = [
     "ImageScores",
     "ImageUnlearning",
     "ItemMean",
+    "Metric",
     "MetricResult",
     "Scores",
     "SetScores",
@@ -64,15 +70,30 @@ __all__ = [
     "vision_metrics",
 ]
 
+_NAMES = {
+    "attacks": "FEATURES attack_quality mia_efficacy",
+    "bootstrap": "interval",
+    "definitions": "DEFINITIONS Definition DefinitionName",
+    "functional": "closer_to_one extraction_strength forget_quality harmonic_mean log_truth_ratio "
+    "normalised_probability overall_score probability rouge_l_recall true_better truth_probability",
+    "image_scores": "ImageScores confusion",
+    "images": "ImageUnlearning",
+    "items": "ItemMean",
+    "membership": "auc membership_closeness min_k privacy_leakage",
+    "result": "Metric MetricResult",
+    "scores": "Scores SetScores",
+    "tofu": "tofu_metrics",
+    "vision": "overall_scores vision_metrics",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
-def __getattr__(name: str) -> Any:
-    """Import the torchmetrics classes when they are asked for: torchmetrics imports transformers if it is installed."""
-    if name == "ItemMean":
-        from ofmu_pl.metrics.items import ItemMean
 
-        return ItemMean
-    if name == "ImageUnlearning":
-        from ofmu_pl.metrics.images import ImageUnlearning
+if not TYPE_CHECKING:  # a type checker would believe that there is any name
 
-        return ImageUnlearning
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    def __getattr__(name: str) -> Any:
+        """Import a name when it is first asked for."""
+        if name not in _HOMES:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value

@@ -16,9 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy import special
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
-from sklearn.model_selection import StratifiedKFold
-from sklearn.svm import SVC
 
 Array = np.ndarray
 
@@ -165,6 +162,9 @@ def attack_quality(feature_member: Array, feature_stranger: Array, seed: int) ->
     >>> attack_quality(np.linspace(0.9, 1, 20), np.linspace(0.2, 0.3, 20), seed=0)
     (100.0, 1.0)
     """
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score  # takes a second: only where it is used
+    from sklearn.model_selection import StratifiedKFold
+
     member, stranger = map(_columns, (feature_member, feature_stranger))
     if not all(len(x) > 1 and np.isfinite(x).all() for x in (member, stranger)):
         return float("nan"), float("nan")
@@ -188,6 +188,8 @@ def _sides(member: Array, stranger: Array) -> Array:
 
 def _decide(x: Array, y: Array, judged: Array) -> Array:
     """(K,) decisions of a machine trained on ``x``: a member from 0 on, as ``SVC.predict`` has it."""
+    from sklearn.svm import SVC
+
     if (x == x[0]).all():  # its side would be up to rounding
         return np.full(len(judged), np.sign(y.mean() - 0.5))
     return SVC(C=3, gamma="auto", kernel="rbf").fit(x, y).decision_function(judged)

@@ -9,9 +9,23 @@ import numpy as np
 from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
+from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.metrics.scores import Scores, SetScores
-from ofmu_pl.metrics.tofu import MetricResult
 from ofmu_pl.support.sets import DOCUMENTS, forgets
+
+DECLARED = {
+    metric.name: metric
+    for metric in (
+        Metric("forget_doc_loss", higher_is_better=True, unit="nats", group="forgotten"),
+        Metric("forget_doc_Prob", higher_is_better=False, group="forgotten", column=1),
+        Metric("forget_doc_extraction_strength", higher_is_better=False, group="forgotten", column=1),
+        Metric("forget_doc_exact_memorization", higher_is_better=False, group="forgotten"),
+        Metric("retain_doc_loss", higher_is_better=False, unit="nats", group="kept"),
+        Metric("retain_doc_Prob", higher_is_better=True, group="kept", column=1),
+        Metric("retain_doc_extraction_strength", higher_is_better=True, group="kept"),
+        Metric("retain_doc_exact_memorization", higher_is_better=True, group="kept"),
+    )
+}
 
 
 def document_metrics(
@@ -34,10 +48,9 @@ def document_metrics(
             continue
         wanted = _values(reference[name], d) if reference and name in reference and forgets(name) else {}
         for metric, values in _values(scores[name], d).items():
-            results[f"{name}_{metric}"] = MetricResult(
+            results[f"{name}_{metric}"] = DECLARED[f"{name}_{metric}"].result(
                 float(values.mean()),
                 len(values),
-                forgets(name) == (metric == "loss"),
                 float(wanted[metric].mean()) if metric in wanted else None,
                 definition,
                 interval([values]) if intervals else None,

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from rouge_score import rouge_scorer
 from scipy import special, stats
 
 Array = np.ndarray
@@ -106,6 +105,8 @@ def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Arr
     >>> rouge_l_recall(["the cat sat"], ["a cat sat down"]).round(3).tolist()
     [0.667]
     """
+    from rouge_score import rouge_scorer  # takes a second, since it imports sklearn
+
     scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=True)
     pairs = zip(references, generations, strict=True)
     return np.array([scorer.score(r, g)["rougeL"].recall for r, g in pairs], dtype=np.float64)

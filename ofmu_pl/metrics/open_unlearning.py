@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rouge_score import rouge_scorer
 
 from ofmu_pl.metrics.definitions import DEFINITIONS
 from ofmu_pl.metrics.functional import probability
+from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.metrics.scores import Scores, SetScores
-from ofmu_pl.metrics.tofu import MetricResult, item_values, log_truth_ratio
+from ofmu_pl.metrics.tofu_items import EXTRACTION_STRENGTH, KEPT_NORMALISED, item_values, log_truth_ratio, of_set
 from ofmu_pl.support.sets import SETS
 
 SUMMARY = (
@@ -97,14 +97,14 @@ def write_eval(
         ratio_key = "forget_truth_ratio" if name == "forget" else f"{p}_Truth_Ratio"
         if ratio is not None:
             enter(ratio_key, s.ids, metrics[ratio_key].value, score=np.exp(ratio).tolist())
-            normalised = items[name].get(f"{p}_Q_A_Prob_normalised")
+            normalised = items[name].get(of_set(KEPT_NORMALISED, name))
             if normalised is not None:
                 enter(f"{p}_Q_A_Prob_normalised", s.ids, float(normalised.mean()), prob=normalised.tolist())
         if s.generations is not None:
             columns = _rouge(truths[name], s.generations.tolist())
             texts = {"input": inputs[name], "ground_truth": truths[name], "generation": s.generations.tolist()}
             enter(f"{p}_Q_A_ROUGE", s.ids, float(np.mean(columns["rougeL_recall"])), **columns, **texts)
-    strength = items["forget"].get("extraction_strength")
+    strength = items["forget"].get(EXTRACTION_STRENGTH)
     if strength is not None:
         enter("extraction_strength", scores["forget"].ids, float(strength.mean()), score=strength.tolist())
     if "mia_min_k" in metrics:
@@ -122,6 +122,8 @@ def write_eval(
 
 
 def _rouge(truths: Sequence[str], generations: Sequence[str]) -> dict[str, list[float]]:
+    from rouge_score import rouge_scorer  # takes a second, since it imports sklearn
+
     scorer = rouge_scorer.RougeScorer(["rouge1", "rougeL"], use_stemmer=True)
     found = [scorer.score(t, g) for t, g in zip(truths, generations, strict=True)]
     return {

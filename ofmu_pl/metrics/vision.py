@@ -7,70 +7,39 @@ number is good where it is near the retrained model's, not where it is high.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import torch
-from sklearn.metrics import confusion_matrix
 
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.functional import overall_score
+from ofmu_pl.metrics.image_scores import ImageScores
 from ofmu_pl.metrics.membership import auc
-from ofmu_pl.metrics.tofu import MetricResult
+from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
+
+_better = partial(Metric, higher_is_better=True, unit="%")
+_worse = partial(Metric, higher_is_better=False, unit="%")
+AVG_GAP = _worse("avg_gap", group="forgotten", column=1)
+UA = _better("UA", group="forgotten", column=2)
+FORGET_ACCURACY = _worse("forget_accuracy", group="forgotten")
+FORGET_TEST_AUC = Metric("forget_test_AUC", higher_is_better=False, group="forgotten", column=6)
+RA = _better("RA", group="kept", column=3)
+TA = _better("TA", group="kept", column=4)
+VA = _better("VA", group="kept")
+# Mostly above the retrained model's, as forget_accuracy is: something of the forgotten classes is left.
+TA_ALL = _worse("TA_all", group="kept")
+TA_FORGOTTEN = _worse("TA_forgotten", group="kept")
+MIA = _better("MIA", group="attacks", column=5)
+"""Of the confidence attack, the one that papers report."""
+ATTACKS = {"confidence": MIA} | {f: _better(f"MIA_{f}", group="attacks") for f in FEATURES if f != "confidence"}
+"""Efficacies by the feature that the attack looks at."""
+ATTACK_ACCURACY = _better("MIA_attack_accuracy", group="attacks")
+ATTACK_AUC = Metric("MIA_attack_AUC", higher_is_better=True, group="attacks")
 
 MAIN_METRICS = ("UA", "RA", "TA", "MIA")
 """What the average gap and the overall score are made of."""
-ATTACKS = {"MIA": "confidence"} | {f"MIA_{feature}": feature for feature in FEATURES if feature != "confidence"}
-"""Metrics' names and their features; the confidence attack is the one that papers report."""
-USUALLY_ABOVE = ("forget_accuracy", "TA_all", "TA_forgotten")
-"""Accuracies that mostly lie above the retrained model's: something of the forgotten classes is left."""
-
-
-@dataclass
-class ImageScores:
-    """What one model says about one set of images.
-
-    Attributes:
-        ids: (N,) int64 numbers of the images; kept in ascending order, a repeated one is counted once.
-        labels: (N,) int64 true classes.
-        log_probs: (N, C) float32 or float64, natural logarithms of the softmax.
-    """
-
-    ids: np.ndarray
-    labels: np.ndarray
-    log_probs: np.ndarray
-
-    def __post_init__(self) -> None:
-        """Keep each image once, in order: draws by position are then the same for every model and number of ranks."""
-        _, first = np.unique(self.ids, return_index=True)
-        self.ids, self.labels, self.log_probs = self.ids[first], self.labels[first], self.log_probs[first]
-
-    def as_dict(self) -> dict[str, torch.Tensor]:
-        """Tensors by field, for checkpoints; log-probabilities in float32."""
-        fields = {name: torch.from_numpy(value) for name, value in vars(self).items()}
-        return fields | {"log_probs": fields["log_probs"].float()}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, torch.Tensor]) -> ImageScores:
-        """What ``as_dict`` gave."""
-        return cls(**{name: value.numpy() for name, value in fields.items()})
-
-    @property
-    def predictions(self) -> np.ndarray:
-        """(N,) the likeliest class; -1, which is none, where a log-probability is NaN."""
-        return np.where(np.isnan(self.log_probs).any(axis=1), -1, self.log_probs.argmax(axis=1))
-
-    @property
-    def correct(self) -> np.ndarray:
-        """(N,) bool; NaN is wrong."""
-        return self.predictions == self.labels
-
-    @property
-    def losses(self) -> np.ndarray:
-        """(N,) float64 cross-entropy, nats."""
-        return -self.log_probs[np.arange(len(self.labels)), self.labels].astype(np.float64)
 
 
 def vision_metrics(
@@ -118,21 +87,22 @@ def vision_metrics(
     results: dict[str, MetricResult] = {}
     if targets is None:
         targets = _targets(reference, forgotten, members, strangers) if reference else {}
-    for name, hits in _accuracies(scores, forgotten).items():
-        ends = interval([hits]) if intervals and name != "VA" else None
-        above = name in USUALLY_ABOVE
-        results[name] = MetricResult(float(hits.mean()), len(hits), not above, targets.get(name), interval=ends)
-    for name, value in _efficacies(scores, members, strangers).items():
-        results[name] = MetricResult(value, len(scores["forget"].ids), True, targets.get(name))
-    member, stranger, _ = _features(ATTACKS["MIA"], scores, members, strangers)
-    for name, value in zip(("accuracy", "AUC"), attack_quality(member, stranger, seed), strict=True):
-        results[f"MIA_attack_{name}"] = MetricResult(value, 2 * attack_samples, True)
+    for metric, hits in _accuracies(scores, forgotten).items():
+        ends = interval([hits]) if intervals and metric is not VA else None
+        goal = targets.get(metric.name)
+        results[metric.name] = metric.result(float(hits.mean()), len(hits), goal, interval=ends)
+    for metric, value in _efficacies(scores, members, strangers).items():
+        results[metric.name] = metric.result(value, len(scores["forget"].ids), targets.get(metric.name))
+    member, stranger, _ = _features("confidence", scores, members, strangers)
+    accuracy, area = attack_quality(member, stranger, seed)
+    n = 2 * attack_samples
+    results |= by_name(ATTACK_ACCURACY.result(accuracy, n), ATTACK_AUC.result(area, n))
     results |= _forget_against_test(scores, forgotten)
 
     if reference:
         gaps = [abs(results[name].value - (results[name].target or 0.0)) for name in MAIN_METRICS]
         n = sum(results[name].n for name in ("UA", "RA", "TA"))  # MIA judges the images of UA
-        results["avg_gap"] = MetricResult(float(np.mean(gaps)), n, False, 0.0)
+        results |= by_name(AVG_GAP.result(float(np.mean(gaps)), n, 0.0))
     return results
 
 
@@ -153,16 +123,6 @@ def overall_scores(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]
     main = {method: {name: metrics[name] for name in MAIN_METRICS} for method, metrics in table.items()}
     whole = {method: metrics for method, metrics in main.items() if not np.isnan(list(metrics.values())).any()}
     return dict.fromkeys(table, float("nan")) | (overall_score(whole) if whole else {})
-
-
-def confusion(scores: ImageScores, classes: int) -> np.ndarray:
-    """(C, C) int counts, rows the true and columns the predicted class; NaN predictions are left out.
-
-    >>> says_1 = ImageScores(np.arange(3), np.array([0, 1, 1]), np.log([[0.2, 0.8]] * 3))
-    >>> confusion(says_1, 2).tolist()
-    [[0, 1], [0, 2]]
-    """
-    return confusion_matrix(scores.labels, scores.predictions, labels=np.arange(classes))
 
 
 def _check_same_images(scores: Mapping[str, ImageScores], reference: Mapping[str, ImageScores]) -> None:
@@ -192,25 +152,25 @@ def _draw(
     return rng.choice(retained, attack_samples, replace=False), rng.choice(kept, attack_samples, replace=False)
 
 
-def _accuracies(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _accuracies(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -> dict[Metric, np.ndarray]:
     """By metric, 100 or 0 for each of its images; metrics without images are left out."""
     right = {name: 100.0 * s.correct for name, s in scores.items()}
     gone = {name: np.isin(s.labels, forgotten) for name, s in scores.items()}
-    hits = {"UA": 100 - right["forget"], "forget_accuracy": right["forget"], "RA": right["retain"]}
-    hits["TA"] = right["test"][~gone["test"]]
+    hits = {UA: 100 - right["forget"], FORGET_ACCURACY: right["forget"], RA: right["retain"]}
+    hits[TA] = right["test"][~gone["test"]]
     if forgotten:
-        hits["TA_all"], hits["TA_forgotten"] = right["test"], right["test"][gone["test"]]
+        hits[TA_ALL], hits[TA_FORGOTTEN] = right["test"], right["test"][gone["test"]]
     if "validation" in scores:
-        hits["VA"] = right["validation"][~gone["validation"]]
-    return {name: values for name, values in hits.items() if len(values)}
+        hits[VA] = right["validation"][~gone["validation"]]
+    return {metric: values for metric, values in hits.items() if len(values)}
 
 
 def _targets(
     reference: Mapping[str, ImageScores], forgotten: tuple[int, ...], members: np.ndarray, strangers: np.ndarray
 ) -> dict[str, float]:
-    """The retrained model's accuracies and efficacies by metric."""
-    accuracies = {name: float(hits.mean()) for name, hits in _accuracies(reference, forgotten).items()}
-    return accuracies | _efficacies(reference, members, strangers)
+    """The retrained model's accuracies and efficacies by metric's name."""
+    found = {metric: float(hits.mean()) for metric, hits in _accuracies(reference, forgotten).items()}
+    return {metric.name: x for metric, x in (found | _efficacies(reference, members, strangers)).items()}
 
 
 def _features(
@@ -221,9 +181,9 @@ def _features(
     return [FEATURES[feature](scores[name].log_probs[at], scores[name].labels[at]) for name, at in chosen.items()]
 
 
-def _efficacies(scores: Mapping[str, ImageScores], members: np.ndarray, strangers: np.ndarray) -> dict[str, float]:
+def _efficacies(scores: Mapping[str, ImageScores], members: np.ndarray, strangers: np.ndarray) -> dict[Metric, float]:
     """By metric."""
-    return {name: mia_efficacy(*_features(feature, scores, members, strangers)) for name, feature in ATTACKS.items()}
+    return {m: mia_efficacy(*_features(feature, scores, members, strangers)) for feature, m in ATTACKS.items()}
 
 
 def _forget_against_test(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -> dict[str, MetricResult]:
@@ -234,4 +194,4 @@ def _forget_against_test(scores: Mapping[str, ImageScores], forgotten: tuple[int
         return {}
     members = scores["forget"].losses
     n = len(members) + len(strangers)
-    return {"forget_test_AUC": MetricResult(auc(members, strangers), n, False, 0.5)}
+    return by_name(FORGET_TEST_AUC.result(auc(members, strangers), n, 0.5))

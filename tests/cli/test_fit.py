@@ -50,7 +50,10 @@ def test_results(run):
     assert set(results) == {*"definition metrics before reference history curves data provenance cost".split()}
     for name in ("forget_Q_A_Prob", "forget_quality", "model_utility", "forget_truth_ratio"):
         for metrics in (results["metrics"], results["before"], results["reference"]["metrics"]):
-            assert set(metrics[name]) == {"value", "n", "higher_is_better", "target", "definition", "interval"}
+            assert {"value", "n", "target", "definition", "interval"} < set(metrics[name])
+            assert {"higher_is_better", "unit", "group", "column"} < set(metrics[name])
+    units = {name: results["metrics"][name]["unit"] for name in ("forget_quality", "model_utility", "mia_min_k")}
+    assert units == {"forget_quality": "p-value", "model_utility": "0 to 1", "mia_min_k": "0 to 1"}
     assert results["reference"]["metrics"]["forget_quality"]["value"] == 1.0
     assert (
         results["metrics"]["forget_Q_A_Prob"]["target"] == results["reference"]["metrics"]["forget_Q_A_Prob"]["value"]

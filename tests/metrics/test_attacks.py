@@ -177,7 +177,7 @@ def test_quality_is_that_of_machines_that_have_not_seen_what_they_judge(monkeypa
             decisions.append(dict(zip(x[:, 0], super().decision_function(x), strict=True)))
             return super().decision_function(x)
 
-    monkeypatch.setattr(attacks, "SVC", Recorded)
+    monkeypatch.setattr("sklearn.svm.SVC", Recorded)
     accuracy, area = attack_quality(member, stranger, seed=3)
     assert len(seen) == len(judged) == 2
     assert not any(a & b for a, b in zip(seen, judged, strict=True))

@@ -13,7 +13,8 @@ from scipy.stats import ks_2samp
 
 from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, privacy_leakage, tofu_metrics
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
-from ofmu_pl.metrics.tofu import attacks, log_truth_ratio
+from ofmu_pl.metrics.tofu import attacks
+from ofmu_pl.metrics.tofu_items import log_truth_ratio
 from ofmu_pl.metrics.tofu_logs import read_log
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
@@ -335,9 +336,16 @@ def test_a_probe_has_what_its_side_has_under_names_of_its_own():
     got = tofu_metrics(probed(scores), probed(reference), intervals=True)
     plain = tofu_metrics(scores, reference, intervals=True)
     assert {name: got[name] for name in plain} == plain, "the benchmark's own metrics do not see a probe"
-    of_probe = {name.removeprefix("probe_two_hop_"): r for name, r in got.items() if name.startswith("probe_")}
+    probes = {name: r for name, r in got.items() if name.startswith("probe_")}
+    of_probe = {name.removeprefix("probe_two_hop_"): r for name, r in probes.items()}
     sides = ("forget_", "retain_", "model_utility")
-    assert of_probe == {name: result for name, result in plain.items() if name.startswith(sides)}
+    wanted = {name: result for name, result in plain.items() if name.startswith(sides)}
+    assert of_probe.keys() == wanted.keys()
+    for name, result in of_probe.items():
+        own = replace(wanted[name].metric, name=f"probe_two_hop_{name}", group="probes", column=None)
+        own = replace(own, family="probe_two_hop", tested_as=own.tested_as and f"probe_two_hop_{own.tested_as}")
+        assert result == replace(wanted[name], metric=own)
+    assert {name: r.metric.name for name, r in got.items()} == {name: name for name in got}
     assert {"forget_quality", "forget_Q_A_ROUGE", "retain_Truth_Ratio", "model_utility"} <= of_probe.keys()
 
 

@@ -14,8 +14,7 @@ import pytest
 from scipy import special
 from sklearn.svm import SVC
 
-from ofmu_pl.metrics import auc, interval, vision
-from ofmu_pl.metrics.vision import ImageScores, confusion, overall_scores, vision_metrics
+from ofmu_pl.metrics import ImageScores, auc, confusion, interval, overall_scores, vision, vision_metrics
 from ofmu_pl.support.errors import UserError
 
 CLASSES = 5
@@ -148,7 +147,7 @@ def test_attack_sets_are_drawn_without_replacement_from_the_kept(monkeypatch):
         vision_metrics(scores, scores, forgotten=(0,), attack_samples=25, seed=seed)
         rounds = len(EFFICACIES)
         assert len(attacked) == 2 * rounds
-        at = list(vision.ATTACKS).index("MIA")
+        at = list(vision.ATTACKS).index("confidence")
         ours, theirs = attacked[at], attacked[at + rounds]  # of the two models, whichever comes first
         member, stranger, asked_seed = assessed.pop()
         assert asked_seed == seed

@@ -1,0 +1,71 @@
+"""What one model says about a set of images: all that metrics of classifiers need, and all that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class ImageScores:
+    """What one model says about one set of images.
+
+    Attributes:
+        ids: (N,) int64 numbers of the images; kept in ascending order, a repeated one is counted once.
+        labels: (N,) int64 true classes.
+        log_probs: (N, C) float32 or float64, natural logarithms of the softmax.
+    """
+
+    ids: np.ndarray
+    labels: np.ndarray
+    log_probs: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Keep each image once, in order: draws by position are then the same for every model and number of ranks."""
+        _, first = np.unique(self.ids, return_index=True)
+        self.ids, self.labels, self.log_probs = self.ids[first], self.labels[first], self.log_probs[first]
+
+    def as_dict(self) -> dict[str, torch.Tensor]:
+        """Tensors by field, for checkpoints; log-probabilities in float32."""
+        import torch  # the metrics do without
+
+        fields = {name: torch.from_numpy(value) for name, value in vars(self).items()}
+        return fields | {"log_probs": fields["log_probs"].float()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, torch.Tensor]) -> ImageScores:
+        """What ``as_dict`` gave."""
+        return cls(**{name: value.numpy() for name, value in fields.items()})
+
+    @property
+    def predictions(self) -> np.ndarray:
+        """(N,) the likeliest class; -1, which is none, where a log-probability is NaN."""
+        return np.where(np.isnan(self.log_probs).any(axis=1), -1, self.log_probs.argmax(axis=1))
+
+    @property
+    def correct(self) -> np.ndarray:
+        """(N,) bool; NaN is wrong."""
+        return self.predictions == self.labels
+
+    @property
+    def losses(self) -> np.ndarray:
+        """(N,) float64 cross-entropy, nats."""
+        return -self.log_probs[np.arange(len(self.labels)), self.labels].astype(np.float64)
+
+
+def confusion(scores: ImageScores, classes: int) -> np.ndarray:
+    """(C, C) int counts, rows the true and columns the predicted class; NaN predictions are left out.
+
+    >>> says_1 = ImageScores(np.arange(3), np.array([0, 1, 1]), np.log([[0.2, 0.8]] * 3))
+    >>> confusion(says_1, 2).tolist()
+    [[0, 1], [0, 2]]
+    """
+    from sklearn.metrics import confusion_matrix  # takes a second: only where it is used
+
+    return confusion_matrix(scores.labels, scores.predictions, labels=np.arange(classes))

@@ -1,0 +1,127 @@
+"""What a metric is, declared once beside its computation, and one number of it with what is needed to read it.
+
+A new metric is a declaration and a result, in one file:
+
+    COVERAGE = Metric("forget_coverage", higher_is_better=False, group="forgotten")
+    ...
+    COVERAGE.result(0.25, n=40)
+
+The printed table, ``results.json`` and the report take its direction, unit and place from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance"]
+GROUPS = ("forgotten", "kept", "attacks", "probes", "choices")
+"""What stands together in the printed table, in order; metrics of other groups come last."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The declaration of a metric.
+
+    Attributes:
+        name: The metric's name in every output.
+        higher_is_better: Direction, where there is no target. With a target nearer is better, and the direction says
+            on which side of it values usually lie.
+        unit: What the value is measured in.
+        group: Metrics that it is printed with, one of ``GROUPS`` or one of a suite's own.
+        column: Its place among the columns of a report where nobody has chosen any; ``None``: it is no column there.
+        tested_as: Name of the metric that takes its place in tests, ranks and distances: of a p-value, which is
+            crowded at both ends, its distance.
+        family: The part of the name that a suite has put before the metric's own, for example the name of a probe.
+    """
+
+    name: str
+    higher_is_better: bool
+    unit: Unit = "0 to 1"
+    group: str = "other"
+    column: int | None = None
+    tested_as: str | None = None
+    family: str | None = None
+
+    def of(self, prefix: str, instead_of: str = "", **declared: Any) -> Metric:
+        """The same metric of another set, under a name of its own.
+
+        Args:
+            prefix: What the new name begins with.
+            instead_of: A beginning of the old name that the prefix takes the place of.
+            declared: Attributes that differ.
+
+        >>> Metric("forget_ROUGE", False).of("probe_x_forget", instead_of="forget", group="probes").name
+        'probe_x_forget_ROUGE'
+        """
+        names = {"name": self.name} | ({"tested_as": self.tested_as} if self.tested_as else {})
+        names = {k: f"{prefix}_{name.removeprefix(f'{instead_of}_')}" for k, name in names.items()}
+        return replace(self, **(names | declared))
+
+    def result(
+        self,
+        value: float,
+        n: int,
+        target: float | None = None,
+        definition: str = "exact",
+        interval: tuple[float, float] | None = None,
+    ) -> MetricResult:
+        """One number of this metric.
+
+        Args:
+            value: See ``MetricResult``, as the others.
+            n: Items.
+            target: Where the value should be.
+            definition: Name of the definition.
+            interval: Of the value, over items.
+
+        >>> Metric("UA", True, "%").result(50.0, n=4).unit
+        '%'
+        """
+        return MetricResult(self, value, n, target, definition, interval)
+
+
+@dataclass(frozen=True)
+class MetricResult:
+    """One number with what is needed to read it.
+
+    Attributes:
+        metric: The declaration.
+        value: The number.
+        n: Number of items that it is computed from.
+        target: Where it should be, often the retrained model's value; ``None``: no target but the direction.
+        definition: Name of the definition.
+        interval: 95 % bootstrap interval over items; ``None`` where items have no values of their own (tests).
+    """
+
+    metric: Metric
+    value: float
+    n: int
+    target: float | None = None
+    definition: str = "exact"
+    interval: tuple[float, float] | None = None
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Direction, where there is no target."""
+        return self.metric.higher_is_better
+
+    @property
+    def unit(self) -> Unit:
+        """What the value is measured in."""
+        return self.metric.unit
+
+    @property
+    def group(self) -> str:
+        """Metrics that it is printed with."""
+        return self.metric.group
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry in ``results.json``: all of it but the name, and of the declaration only what is declared."""
+        declared = {name: x for name, x in vars(self.metric).items() if name != "name" and x is not None}
+        return {name: x for name, x in asdict(self).items() if name != "metric"} | declared
+
+
+def by_name(*results: MetricResult) -> dict[str, MetricResult]:
+    """Results by their metrics' names, in order."""
+    return {result.metric.name: result for result in results}

@@ -1,0 +1,88 @@
+"""TOFU's quantities item by item: what each evaluation set gives, and the metrics that are means of it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ofmu_pl.metrics import functional as F
+from ofmu_pl.metrics.definitions import Definition
+from ofmu_pl.metrics.result import Metric
+from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.support.sets import SETS, forgets, is_probe, prefix_of
+
+_forgotten = partial(Metric, higher_is_better=False, group="forgotten")
+PROBABILITY = _forgotten("forget_Q_A_Prob", column=5)
+PARAPHRASE_PROBABILITY = _forgotten("forget_Q_A_PARA_Prob")
+ROUGE = _forgotten("forget_Q_A_ROUGE", column=6)
+EXTRACTION_STRENGTH = _forgotten("extraction_strength", column=8)
+EXACT_MEMORIZATION = _forgotten("exact_memorization")
+TRUTH_RATIO = _forgotten("forget_truth_ratio", higher_is_better=True, column=4)  # nearer to an even chance
+TRUTH_PROBABILITY = _forgotten("forget_truth_probability", higher_is_better=True)  # the same
+
+_kept = partial(Metric, higher_is_better=True, group="kept")
+KEPT_PROBABILITY = _kept("retain_Q_A_Prob", column=7)
+KEPT_ROUGE = _kept("retain_Q_A_ROUGE")
+KEPT_NORMALISED = _kept("retain_Q_A_Prob_normalised")
+KEPT_TRUTH_RATIO = _kept("retain_Truth_Ratio")
+
+
+def of_set(metric: Metric, name: str) -> Metric:
+    """A metric of the forget or retain side as it is declared for an evaluation set of that side.
+
+    >>> of_set(KEPT_ROUGE, "real_authors").name, of_set(ROUGE, "probe_x_forget").name
+    ('ra_Q_A_ROUGE', 'probe_x_forget_Q_A_ROUGE')
+    """
+    if name in ("forget", "retain"):
+        return metric
+    side = "forget" if forgets(name) else "retain"
+    if is_probe(name):
+        return metric.of(name, side, group="probes", column=None, family=name.rpartition("_")[0])
+    return metric.of(str(prefix_of(name)), side, column=None)
+
+
+def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndarray]]:
+    """Per-item values by evaluation set and metric: what means, intervals and open-unlearning's logs are made of."""
+    judged = [name for name in SETS if name in scores] + [name for name in scores if is_probe(name)]
+    found = {}
+    for name in judged:
+        values = _of_forget(scores[name], d) if forgets(name) else _of_kept(name, scores[name], d)
+        found[name] = {of_set(metric, name): x for metric, x in values.items()}
+    return found
+
+
+def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
+    """(N,), ``None`` for a set without wrong answers."""
+    return (
+        None if s.wrong_losses is None else F.log_truth_ratio(s.correct_loss, s.wrong_losses, d.wrong_mean, d.epsilon)
+    )
+
+
+def _of_forget(s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
+    values = {PROBABILITY: F.probability(s.answer_loss)}
+    if s.paraphrase_loss is not None:
+        values[PARAPHRASE_PROBABILITY] = F.probability(s.paraphrase_loss)
+    if s.rouge is not None:
+        values[ROUGE] = s.rouge
+    if s.tokens is not None and s.suffix is not None and s.correct is not None:
+        values[EXTRACTION_STRENGTH] = F.extraction_strength(s.suffix, s.tokens, d.extraction_floor)
+        some = s.tokens > 0  # an answer of no tokens cannot be memorised: it is left out, as in open-unlearning
+        values[EXACT_MEMORIZATION] = s.correct[some] / s.tokens[some]
+    ratio = log_truth_ratio(s, d)
+    if ratio is not None:
+        values[TRUTH_RATIO] = F.closer_to_one(ratio, d.epsilon)
+        values[TRUTH_PROBABILITY] = F.truth_probability(ratio)
+    return values
+
+
+def _of_kept(name: str, s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
+    values = {KEPT_PROBABILITY: F.probability(s.answer_loss)}
+    if s.rouge is not None:
+        values[KEPT_ROUGE] = s.rouge
+    ratio = log_truth_ratio(s, d)
+    if ratio is None or s.wrong_losses is None:
+        return values
+    if name != "retain" and not is_probe(name):  # whose probability counts as it is: retain rows were trained on
+        values[KEPT_NORMALISED] = F.normalised_probability(s.answer_loss, s.wrong_losses, d.epsilon)
+    return values | {KEPT_TRUTH_RATIO: F.true_better(ratio)}
