@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, unit, words
-from ofmu_pl.report.statistics import LEVEL, Comparison, distance, merit, overall, ranks, spread, upwards
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, words
+from ofmu_pl.report.statistics import LEVEL, Comparison, distance, merit, overall, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 
 def head(experiment: Experiment, metric: str) -> str:
     """A metric's name with its direction and unit."""
-    entry = experiment.entry(metric)
-    arrow = "→" if entry.get("target") is not None else "↑" if upwards(entry) else "↓"
-    return f"{words(metric)} {arrow}" + (" (%)" if unit(metric) == "%" else "")
+    declared, target = experiment.declared(metric), experiment.entry(metric).get("target")
+    arrow = "→" if target is not None else "↑" if declared.higher_is_better else "↓"
+    return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 
 def runs_of(experiment: Experiment, scenarios: list[str], method: str) -> str:
@@ -148,7 +148,7 @@ def _notes(
             "correction over methods), † worse."
         )
         notes.append(_limits(fewest, over))
-    if any(m.endswith("forget_quality") for m in columns):
+    if any(experiment.declared(m).unit == "p-value" for m in columns):
         notes.append("Forget quality is a p-value: tests, ranks and distances take its Kolmogorov-Smirnov distance D.")
     if any(e.startswith("overall") for e in extra):
         notes.append(

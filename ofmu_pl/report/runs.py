@@ -6,20 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from ofmu_pl.metrics.result import Metric
+from ofmu_pl.report.declared import declaration
+
 RETRAINED, BEFORE = "retrained", "before"
 """Two models beside the methods: the goal, and the one that forgetting starts from."""
 Replicate = tuple[str, int]
 """Scenario and seed: what methods are paired by."""
-
-PERCENT = ("UA", "RA", "TA", "VA", "MIA", "forget_accuracy", "avg_gap", "privleak")
-IMAGES = ("avg_gap", "UA", "RA", "TA", "MIA", "forget_test_AUC")
-TEXT = (
-    *("forget_quality", "forget_quality_D", "model_utility", "forget_truth_ratio", "forget_Q_A_Prob"),
-    *("forget_Q_A_ROUGE", "retain_Q_A_Prob", "extraction_strength"),
-)
-
-TEXTS = ("mmlu_accuracy", "forget_doc_Prob", "forget_doc_extraction_strength", "retain_doc_Prob")
-"""Of texts to forget, beside efficacy."""
 
 
 @dataclass
@@ -141,12 +134,17 @@ class Experiment:
         return {key: value for key, value in found.items() if value is not None}
 
     def entry(self, metric: str) -> dict[str, Any]:
-        """Any run's entry of a metric, for its direction and whether it has a target."""
+        """Any run's entry of a metric, for its declaration and whether it has a target."""
         return next((r.metric(metric) for r in self.finished if r.metric(metric)), {})
+
+    def declared(self, metric: str) -> Metric:
+        """A metric's direction, unit and the like."""
+        return declaration(metric, self.entry(metric))
 
     def tested(self, metric: str) -> str:
         """What stands for a metric in tests: for a p-value its distance D, which is not crowded at both ends."""
-        return f"{metric}_D" if metric.endswith("forget_quality") and self.entry(f"{metric}_D") else metric
+        other = self.declared(metric).tested_as
+        return other if other and self.entry(other) else metric
 
     def columns(self, scenarios: list[str] | None = None) -> list[str]:
         """Metrics that some run (of some scenarios) has, in order."""
@@ -165,15 +163,6 @@ def number(x: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def unit(metric: str) -> str:
-    """In which a metric is measured, for axes and heads."""
-    if metric.startswith(PERCENT) and not metric.endswith("AUC"):
-        return "%"
-    if metric.endswith("forget_quality"):
-        return "p-value"
-    return "KS distance" if metric.endswith("_D") else "nats" if metric.endswith("loss") else "0 to 1"
-
-
 def words(metric: str) -> str:
     """A metric's name for people."""
     return metric.replace("_", " ")
@@ -181,9 +170,10 @@ def words(metric: str) -> str:
 
 def default_metrics(results: list[dict[str, Any]]) -> list[str]:
     """Columns where nobody has chosen: the suite's main metrics, or all of a suite that is not known."""
-    names = dict.fromkeys(name for r in results for name in r["metrics"])
-    if "UA" in names:
-        return [m for m in IMAGES if m in names]
-    if any(name.startswith(("wmdp", "forget_doc")) for name in names):
-        return [m for m in names if m.endswith("_efficacy") or m in TEXTS]
-    return [m for m in TEXT if m in names] or list(names)
+    entries: dict[str, dict[str, Any]] = {}
+    for r in results:
+        for name, entry in r["metrics"].items():
+            entries.setdefault(name, entry)
+    columns = {name: declaration(name, entry).column for name, entry in entries.items()}
+    chosen = [name for name, column in columns.items() if column is not None]
+    return sorted(chosen, key=lambda name: columns[name] or 0) or list(columns)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
-from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number, unit
+from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number
 
 LEVEL = 0.05
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
@@ -58,18 +58,12 @@ def merit(experiment: Experiment, scenarios: list[str], method: str, metric: str
 
     Target and direction are those of ``results.json``, the target that of the same replicate.
     """
-    found = {}
+    found, sign = {}, 1 if experiment.declared(metric).higher_is_better else -1
     for key, run in experiment.of(scenarios, method).items():
-        value, entry = run.value(metric), run.metric(metric)
+        value, target = run.value(metric), number(run.metric(metric).get("target"))
         if value is not None:
-            target = number(entry.get("target"))
-            found[key] = -abs(value - target) if target is not None else value if upwards(entry) else -value
+            found[key] = sign * value if target is None else -abs(value - target)
     return found
-
-
-def upwards(entry: Mapping[str, object]) -> bool:
-    """Whether a metric without target is better the higher it is."""
-    return bool(entry.get("higher_is_better", True))
 
 
 @dataclass(frozen=True)
@@ -226,10 +220,10 @@ def distance(experiment: Experiment, scenarios: list[str], method: str, metrics:
     chosen = [m for m in dict.fromkeys(experiment.tested(m) for m in metrics) if m != "avg_gap"]
     parts: dict[Replicate, list[float]] = {}
     for metric in chosen:
-        goal = experiment.values(scenarios, RETRAINED, metric)
+        goal, whole = experiment.values(scenarios, RETRAINED, metric), experiment.declared(metric).unit == "%"
         for key, value in experiment.values(scenarios, method, metric).items():
             if key in goal:
-                parts.setdefault(key, []).append(abs(value - goal[key]) / (100 if unit(metric) == "%" else 1))
+                parts.setdefault(key, []).append(abs(value - goal[key]) / (100 if whole else 1))
     return {key: float(np.mean(found)) for key, found in parts.items() if len(found) == len(chosen)}
 
 

@@ -52,8 +52,8 @@ def test_results(run):
         for metrics in (results["metrics"], results["before"], results["reference"]["metrics"]):
             assert {"value", "n", "target", "definition", "interval"} < set(metrics[name])
             assert {"higher_is_better", "unit", "group", "column"} < set(metrics[name])
-    units = {name: results["metrics"][name]["unit"] for name in ("forget_quality", "model_utility", "mia_min_k")}
-    assert units == {"forget_quality": "p-value", "model_utility": "0 to 1", "mia_min_k": "0 to 1"}
+    units = {name: results["metrics"][name]["unit"] for name in ("forget_quality", "model_utility", "forget_quality_D")}
+    assert units == {"forget_quality": "p-value", "model_utility": "0 to 1", "forget_quality_D": "KS distance"}
     assert results["reference"]["metrics"]["forget_quality"]["value"] == 1.0
     assert (
         results["metrics"]["forget_Q_A_Prob"]["target"] == results["reference"]["metrics"]["forget_Q_A_Prob"]["value"]

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report import published
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, number, unit, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, number, words
 from ofmu_pl.report.statistics import Spread, overall, spread
 
 TRADE_OFFS = (
@@ -26,9 +26,9 @@ COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LOGARITHMIC = ("avg_gap",)
 
 
-def label(metric: str) -> str:
-    """Of an axis: name and unit."""
-    return f"{words(metric)} ({unit(metric)})"
+def label(experiment: Experiment, metric: str) -> str:
+    """An axis's label: name and unit of a metric."""
+    return f"{words(metric)} ({experiment.declared(metric).unit})"
 
 
 def methods_of(experiment: Experiment, scenarios: list[str]) -> list[str]:
@@ -36,21 +36,19 @@ def methods_of(experiment: Experiment, scenarios: list[str]) -> list[str]:
     return [m for m in experiment.methods if experiment.of(scenarios, m)]
 
 
-def deviation(metric: str, s: Spread) -> float | None:
+def deviation(s: Spread, unit: str) -> float | None:
     """Length of a whisker; none of p-values, whose magnitudes differ too much for one."""
-    return s.std if s.n > 1 and unit(metric) != "p-value" else None
+    return s.std if s.n > 1 and unit != "p-value" else None
 
 
-def bars(axis: Any, look: Look, metric: str, values: dict[str, list[float]]) -> None:
+def bars(axis: Any, look: Look, values: dict[str, list[float]], unit: str = "0 to 1") -> None:
     """Horizontal bars of means, the best known method on top, with deviations and a dot a replicate."""
     for i, (method, found) in enumerate(values.items()):
         s = spread(found)
         if not s.n:
             continue
         bar = {"color": look.colour(method), "alpha": 0.85 if method in look.ours else 0.45, "height": 0.7}
-        axis.barh(
-            i, s.mean, xerr=deviation(metric, s), error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}, **bar
-        )
+        axis.barh(i, s.mean, xerr=deviation(s, unit), error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}, **bar)
         axis.plot(found, [i] * len(found), ".", color="black", markersize=4, clip_on=False)
     axis.set_yticks(range(len(values)), list(values))
     look.emphasise(axis.get_yticklabels())
@@ -68,7 +66,7 @@ def overall_scores(experiment: Experiment, look: Look) -> Figure | None:
     figure, axes = panels(1, len(found), 1.6 + 0.32 * rows, sharex=True)
     for axis, (name, scores) in zip(axes[0], found.items(), strict=True):
         values = {m: list(v.values()) for m, v in scores.items()}
-        bars(axis, look, "overall", dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
+        bars(axis, look, dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
         axis.set(title=name, xlabel="overall score (0 to 1)", xlim=(0, 1.05))
         _diamonds(axis, experiment, name, "overall", [label.get_text() for label in axis.get_yticklabels()])
     figure.suptitle("Overall score, higher is better: bars are means, whiskers ± 1 std, dots seeds", x=0.01, ha="left")
@@ -104,10 +102,11 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
             axis.set_visible(False)
         for axis, metric in zip(axes.flat, columns, strict=False):
             values = {m: list(experiment.values(scenarios, m, metric).values()) for m in methods}
-            bars(axis, look, metric, values)
+            unit = experiment.declared(metric).unit
+            bars(axis, look, values, unit)
             _lines(axis, experiment, scenarios, metric)
-            _scale(axis, metric, values)
-            axis.set_xlabel(label(metric))
+            _scale(axis, metric, unit, values)
+            axis.set_xlabel(label(experiment, metric))
         figure.suptitle(f"{experiment.title}, {name}: bars are means, whiskers ± 1 std, dots seeds", x=0.01, ha="left")
         legend_below(figure, axes)
         found[name] = figure
@@ -124,9 +123,9 @@ def _lines(axis: Any, experiment: Experiment, scenarios: list[str], metric: str)
 SIDES = {RETRAINED: "retrained model (mean)", BEFORE: "before (mean)"}
 
 
-def _scale(axis: Any, metric: str, values: dict[str, list[float]]) -> None:
+def _scale(axis: Any, metric: str, unit: str, values: dict[str, list[float]]) -> None:
     every = [v for found in values.values() for v in found]
-    if unit(metric) == "p-value" and every and 0 < min(every) < 1e-3:
+    if unit == "p-value" and every and 0 < min(every) < 1e-3:
         axis.set_xscale("log")
         axis.set_xlim(min(every) / 10, 3)
         axis.xaxis.set_major_locator(LogLocator(numticks=4))
@@ -150,6 +149,7 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
     for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
+        units = [experiment.declared(m).unit for m in pair]
         for method in (*methods_of(experiment, scenarios), BEFORE, RETRAINED):
             x, y = (spread(list(experiment.values(scenarios, method, m).values())) for m in pair)
             if not (x.n and y.n):
@@ -157,11 +157,11 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
             style = {"color": look.colour(method), "markersize": size, "markeredgecolor": "black", "elinewidth": 1}
             axis.errorbar(
-                *(x.mean, y.mean), xerr=deviation(pair[0], x), yerr=deviation(pair[1], y),
+                *(x.mean, y.mean), xerr=deviation(x, units[0]), yerr=deviation(y, units[1]),
                 **style, fmt=look.marker(method), markeredgewidth=0.6, capsize=2, label=method,
                 zorder=4 if method in look.ours or method == RETRAINED else 3, alpha=0.9,
             )  # fmt: skip
-        axis.set(title=name, xlabel=label(pair[0]), ylabel=label(pair[1]))
+        axis.set(title=name, xlabel=label(experiment, pair[0]), ylabel=label(experiment, pair[1]))
         axis.margins(0.12)
     figure.suptitle("Trade-off: means over seeds, whiskers ± 1 std; the star is the goal", x=0.01, ha="left")
     legend = legend_below(figure, axes)

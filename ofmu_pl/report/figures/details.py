@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ofmu_pl.report import published
+from ofmu_pl.report.declared import declaration
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, costs
 from ofmu_pl.report.figures.comparison import SIDES, bars, deviation, label, methods_of
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Experiment, unit, words
+from ofmu_pl.report.runs import RETRAINED, Experiment, words
 from ofmu_pl.report.statistics import spread
 
 
@@ -22,7 +23,7 @@ def cost(experiment: Experiment, look: Look) -> Figure | None:
         return None
     figure, axes = panels(1, 2, 1.9 + 0.34 * len(found), sharey=True)
     for axis, name in zip(axes[0], ("time_over_GA_step", "peak_memory_over_GA"), strict=True):
-        bars(axis, look, name, {m: list(c[name].values()) for m, c in found.items()})
+        bars(axis, look, {m: list(c[name].values()) for m, c in found.items()})
         axis.axvline(1.0, color="black", linewidth=1)
         ratios = [v for c in found.values() for v in c[name].values()]
         axis.set_xscale("log", base=2)
@@ -69,7 +70,7 @@ def draws(experiment: Experiment, look: Look) -> Figure | None:
             axis.plot(i + np.linspace(-0.15, 0.15, len(found)), found, ".", color="black", markersize=5)
         axis.set_xticks(range(1, len(methods) + 1), methods, rotation=45, ha="right", rotation_mode="anchor")
         look.emphasise(axis.get_xticklabels())
-        axis.set_ylabel(label(metric))
+        axis.set_ylabel(label(experiment, metric))
         goal = list(experiment.values(scenarios, RETRAINED, metric).values())
         if goal:
             axis.axhline(float(np.mean(goal)), color="black", linewidth=1.3, label=SIDES[RETRAINED])
@@ -82,8 +83,9 @@ def draws(experiment: Experiment, look: Look) -> Figure | None:
 
 def probes(experiment: Experiment, look: Look) -> Figure | None:
     """The same facts asked for otherwise: forget side by method and probe."""
-    names = sorted({n.split("_forget_")[0] for r in experiment.finished for n in (r.results or {})["metrics"]
-                    if n.startswith("probe_") and "_forget_" in n})  # fmt: skip
+    entries = {name: entry for r in experiment.finished for name, entry in r.side("metrics").items()}
+    declared = [declaration(name, entry) for name, entry in entries.items()]
+    names = sorted({metric.family for metric in declared if metric.family and metric.group == "probes"})
     endings = ("forget_quality", "forget_truth_ratio", "model_utility", "forget_Q_A_Prob")
     shown = [e for e in endings if any(experiment.entry(f"{n}_{e}") for n in names)][:3]
     scenarios = list(experiment.scenarios)
@@ -94,6 +96,7 @@ def probes(experiment: Experiment, look: Look) -> Figure | None:
     figure, axes = panels(1, len(shown), 4.4)
     columns = [*methods, RETRAINED]
     for axis, ending in zip(axes[0], shown, strict=True):
+        unit = experiment.declared(f"{names[0]}_{ending}").unit
         for i, method in enumerate(columns):
             offset = (i - (len(columns) - 1) / 2) * 0.8 / len(columns)
             for k, row in enumerate(rows):
@@ -102,9 +105,9 @@ def probes(experiment: Experiment, look: Look) -> Figure | None:
                     continue
                 style = {"color": look.colour(method), "fmt": look.marker(method), "capsize": 2, "elinewidth": 1}
                 size = 9 if method in look.ours or method == RETRAINED else 6
-                axis.errorbar(k + offset, s.mean, yerr=deviation(ending, s), markersize=size, **style, label=method)
+                axis.errorbar(k + offset, s.mean, yerr=deviation(s, unit), markersize=size, **style, label=method)
         lowest = [v for m in methods for r in rows for v in experiment.values(scenarios, m, f"{r}{ending}").values()]
-        if unit(ending) == "p-value" and lowest and 0 < min(lowest) < 1e-3:
+        if unit == "p-value" and lowest and 0 < min(lowest) < 1e-3:
             axis.set_yscale("log")
             plain_numbers(axis.yaxis)
         labels = ["as trained", *(words(n.removeprefix("probe_")) for n in names)]
@@ -112,7 +115,7 @@ def probes(experiment: Experiment, look: Look) -> Figure | None:
         for k in range(1, len(rows)):
             axis.axvline(k - 0.5, color="0.85", linewidth=1)
         axis.grid(visible=False, axis="x")
-        axis.set(ylabel=label(ending), xlim=(-0.6, len(rows) - 0.4))
+        axis.set(ylabel=f"{words(ending)} ({unit})", xlim=(-0.6, len(rows) - 0.4))
     figure.suptitle("Probes: means over seeds, whiskers ± 1 standard deviation", x=0.01, ha="left")
     legend = legend_below(figure, axes)
     if legend is not None:

@@ -59,7 +59,7 @@ def sweep(experiment: Experiment, look: Look) -> Figure | None:
         goal = list(experiment.values(list(experiment.scenarios), RETRAINED, metric).values())
         if goal and metric != "avg_gap":
             axis.axhline(float(np.mean(goal)), color="black", linestyle="--", linewidth=1.2, label="retrained model")
-        axis.set(xlabel="inner steps T", ylabel=label(metric))
+        axis.set(xlabel="inner steps T", ylabel=label(experiment, metric))
         axis.set_xticks(sorted({t for places in lines.values() for t, _, _ in places}))
     figure.suptitle("Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation", x=0.01, ha="left")
     legend_below(figure, axes)
