@@ -10,11 +10,11 @@ import numpy as np
 from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
+from ofmu_pl.metrics.vision import MAIN_METRICS
 from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number
 
 LEVEL = 0.05
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
-IMAGE_SCORE = ("UA", "RA", "TA", "MIA")
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def overall(experiment: Experiment, scenarios: list[str]) -> dict[str, dict[Repl
     The maximum is over the methods of the same replicate, the retrained model left out, so the score depends on them.
     """
     columns = experiment.columns(scenarios)
-    names = IMAGE_SCORE if "UA" in columns else TOFU_SCORE
+    names = MAIN_METRICS if "UA" in columns else TOFU_SCORE
     if not set(names) <= set(columns):
         return {}
     values = {m: {k: experiment.values(scenarios, m, k) for k in names} for m in experiment.methods}
@@ -243,7 +243,7 @@ def overall(experiment: Experiment, scenarios: list[str]) -> dict[str, dict[Repl
     for key in sorted({key for by_name in values.values() for key in by_name[names[0]]}):
         table = {m: {k: v[key] for k, v in by_name.items() if key in v} for m, by_name in values.items()}
         table = {m: v for m, v in table.items() if len(v) == len(names)}
-        scores = (overall_scores if names is IMAGE_SCORE else overall_score)(table) if table else {}
+        scores = (overall_scores if names is MAIN_METRICS else overall_score)(table) if table else {}
         for method, score in scores.items():
             found.setdefault(method, {})[key] = score
     return found
