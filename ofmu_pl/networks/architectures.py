@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
 
 
 class Normalize(nn.Module):
@@ -30,38 +31,26 @@ class Normalize(nn.Module):
         return (x - self.mean) / self.std
 
 
-class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions with BatchNorm beside a shortcut (He et al. 2016, option B)."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.relu = nn.ReLU()
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, inputs, H, W) to (B, outputs, H / stride, W / stride)."""
-        y = self.relu(self.bn1(self.conv1(x)))
-        return self.relu(self.bn2(self.conv2(y)) + self.downsample(x))
-
-
 def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
     """ResNet-18 for small images: 3 x 3 stem of stride 1, no pooling after it; 11,173,962 parameters for CIFAR-10.
 
+    The blocks are torchvision's. Its whole ``resnet18`` is always 64 channels wide, and names its weights otherwise than
+    the models that runs have saved.
+
     Args:
-        channels: Of the images.
-        classes: Outputs.
+        channels: Channels of the images.
+        classes: Number of outputs.
         width: Channels of the first stage (64); they double three times.
+
+    Returns:
+        The network, randomly initialised.
     """
     widths = [width, width, 2 * width, 4 * width, 8 * width]
     layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
-        layers.append(nn.Sequential(BasicBlock(inputs, outputs, 2 if i else 1), BasicBlock(outputs, outputs, 1)))
+        shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, 2, bias=False), nn.BatchNorm2d(outputs)) if i else None
+        first = BasicBlock(inputs, outputs, stride=2 if i else 1, downsample=shortcut)
+        layers.append(nn.Sequential(first, BasicBlock(outputs, outputs)))
     network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
     for m in network.modules():
         if isinstance(m, nn.Conv2d):

@@ -41,6 +41,12 @@ def test_a_narrow_resnet_has_a_sixteenth_of_the_weights():
     assert small(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
 
 
+def test_names_of_weights_are_those_of_saved_models():
+    names = resnet18(3, 10, width=8).state_dict().keys()
+    assert {"0.weight", "1.running_var", "3.0.conv1.weight", "4.0.downsample.1.bias", "6.1.bn2.weight"} <= names
+    assert len(names) == 122
+
+
 def test_normalisation_is_inside():
     layer = Normalize((0.5, 0.1), (0.25, 0.2))
     x = torch.rand(3, 2, 4, 4)
