@@ -121,7 +121,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
 
 def _torchvision_class(classes: int) -> Any:
-    from torchvision.datasets import CIFAR10, CIFAR100  # type: ignore[import-untyped]
+    from torchvision.datasets import CIFAR10, CIFAR100
 
     return {10: CIFAR10, 100: CIFAR100}[classes]
 

@@ -34,8 +34,8 @@ class Normalize(nn.Module):
 def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
     """ResNet-18 for small images: 3 x 3 stem of stride 1, no pooling after it; 11,173,962 parameters for CIFAR-10.
 
-    The blocks are torchvision's. Its whole ``resnet18`` is always 64 channels wide, and names its weights otherwise than
-    the models that runs have saved.
+    The blocks are torchvision's. Its whole ``resnet18`` is always 64 channels wide, and names its weights otherwise
+    than the models that runs have saved.
 
     Args:
         channels: Channels of the images.
