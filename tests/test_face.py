@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -54,3 +55,11 @@ def test_type_checkers_see_the_same_names():
     seen = {(node.module, alias.name) for node in block.body for alias in node.names}
     shown = {(f"ofmu_pl.{home}", name) for home, names in ofmu_pl._NAMES.items() for name in names.split()}
     assert seen == {(m, "*" if (m, "*") in seen else name) for m, name in shown}
+
+
+@pytest.mark.parametrize("room", ["core", "data", "modules", "networks"])
+def test_every_class_has_an_example(room):
+    shown = [getattr(ofmu_pl, name) for name, home in ofmu_pl._HOMES.items() if home.split(".")[0] == room]
+    classes = [x for x in shown if isinstance(x, type) and not is_dataclass(x) and x is not Network]
+    assert len(classes) >= 3
+    assert [cls.__name__ for cls in classes if ">>> " not in (cls.__doc__ or "")] == []

@@ -21,7 +21,18 @@ from ofmu_pl.core.vectors import Combination, Vector, add_, combine, zeros_like
 
 
 class Autograd:
-    """Exact derivatives of losses of ``parameters`` (see the module's text for costs and limits)."""
+    """Exact derivatives of losses of ``parameters`` (see the module's text for costs and limits).
+
+    Example:
+        For L = theta^3 the gradient is 3 theta^2, and H u is 6 theta u.
+
+        >>> theta = torch.tensor([2.0], requires_grad=True)
+        >>> cube = Autograd([theta]).expand([lambda: (theta**3).sum()], order=3)
+        >>> out = [torch.zeros(1)]
+        >>> cube.add_hvp(out, 1.0, [(1.0, [torch.ones(1)])])
+        >>> cube.value, cube.gradient[0].item(), out[0].item()
+        (8.0, 12.0, 12.0)
+    """
 
     first_order = False
 

@@ -59,6 +59,17 @@ def ascend(
 
     Returns:
         One record a step.
+
+    Example:
+        On L_f = theta^2 / 2 without the similarity a step of 0.5 makes theta half as large again.
+
+        >>> from ofmu_pl import Autograd
+        >>> theta = torch.tensor([2.0], requires_grad=True)
+        >>> forget = [lambda: (theta**2).sum() / 2]
+        >>> ascend(Autograd([theta]), [(forget, forget)] * 2, lr=0.5, beta=0.0)
+        [InnerStep(loss_f=2.0, grad_phi_norm=2.0), InnerStep(loss_f=4.5, grad_phi_norm=3.0)]
+        >>> theta.tolist()
+        [4.5]
     """
     steps = []
     decorrelation: Vector | None = None

@@ -37,6 +37,19 @@ class Phi:
         f: The forget loss's expansion (``f.value`` = L_f, ``f.gradient`` = g_f).
         r: The retain loss's expansion.
         sim: The similarity of the two gradients.
+
+    Example:
+        Two quadratics, L_f = |theta|^2 / 2 and L_r = |theta - q|^2 / 2, whose gradients stand at 45 degrees.
+
+        >>> import torch
+        >>> from ofmu_pl import Autograd
+        >>> theta, q = torch.tensor([1.0, 1.0], requires_grad=True), torch.tensor([1.0, 0.0])
+        >>> forget, retain = [lambda: (theta**2).sum() / 2], [lambda: ((theta - q) ** 2).sum() / 2]
+        >>> phi = Phi(Autograd([theta]), forget, retain, beta=0.5)
+        >>> phi.f.value, round(phi.sim.value, 4), round(phi.value, 4)
+        (1.0, 0.7071, 0.6464)
+        >>> phi.gradient()
+        [tensor([0.8232, 0.8232])]
     """
 
     def __init__(
@@ -141,6 +154,19 @@ def outer_gradient(
         concave_only: Leave the penalty out where ``curvature`` is positive. Its step changes Phi by
             ``-2 eta_out rho <v, Hess(Phi) v>`` to first order: where Phi curves upwards it takes back what the ascent
             gained, since the stationary point that it seeks is then a minimum of Phi.
+
+    Example:
+        Without the similarity Phi is L_f, and for L_f = theta^2 / 2 the penalty is 2 rho theta.
+
+        >>> import torch
+        >>> from ofmu_pl import Autograd
+        >>> theta = torch.tensor([1.0], requires_grad=True)
+        >>> forget, retain = [lambda: (theta**2).sum() / 2], [lambda: ((theta - 3) ** 2).sum() / 2]
+        >>> parts = outer_gradient(Autograd([theta]), forget, retain, rho=0.5, beta=0.0)
+        >>> parts.retain, parts.penalty, parts.curvature
+        ([tensor([-2.])], [tensor([1.])], 1.0)
+        >>> parts.total_()
+        [tensor([-1.])]
     """
     phi = Phi(engine, forget, retain, beta, floor, order=3 if rho else 2)
     parts = phi.f.value, phi.r.value, phi.sim.value

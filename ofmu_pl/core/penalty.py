@@ -28,6 +28,15 @@ class Penalty:
 
     Raises:
         UserError: A value is out of its range.
+
+    Example:
+        >>> penalty = Penalty(rho_0=0.25, gamma=2, cap=0.75)
+        >>> seen = []
+        >>> for _ in range(3):
+        ...     seen.append(penalty.rho)
+        ...     penalty.update(grad_phi_norm=None, epoch_ends=False)
+        >>> seen
+        [0.25, 0.5, 0.75]
     """
 
     def __init__(

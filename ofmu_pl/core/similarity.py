@@ -31,6 +31,17 @@ class Cosine:
 
     Raises:
         ZeroDivisionError: A gradient vanishes and ``floor`` is 0: the plain cosine does not exist there.
+
+    Example:
+        Two gradients at 45 degrees; along u_f = ds/dg_f the cosine grows.
+
+        >>> import torch
+        >>> similarity = Cosine([torch.tensor([3.0, 0.0])], [torch.tensor([1.0, 1.0])])
+        >>> round(similarity.value, 4)
+        0.7071
+        >>> u_f, u_r = similarity.gradient()
+        >>> [(round(factor, 4), vector[0].tolist()) for factor, vector in u_f]
+        [(-0.0786, [3.0, 0.0]), (0.2357, [1.0, 1.0])]
     """
 
     def __init__(self, g_f: Sequence[Tensor], g_r: Sequence[Tensor], floor: float = 0.0) -> None:

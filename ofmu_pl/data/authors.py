@@ -33,6 +33,16 @@ class Authors(TextDataModule):
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
             and questions in German, Spanish or French; files of more, by name, as in the README's section Probes.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
+
+    Example:
+        >>> data = Authors(authors=4, forget_authors=1, batch_size=4)
+        >>> data.setup()
+        >>> {name: len(rows) for name, rows in data.splits.items()}
+        {'forget': 8, 'retain': 84, 'full': 92}
+        >>> data.splits["forget"][0]["question"]
+        'In which town was Buthbul Bindner born?'
+        >>> {stream: [len(batch["ids"]) for batch in batches] for stream, batches in data.iteration(0).items()}
+        {'forget': [4], 'retain': [4]}
     """
 
     name = "authors"

@@ -36,6 +36,16 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         evaluation_sets: What judges look at, by name.
         hashes: Content hash of each split and set.
         lengths: Of text, by split and set (``NAME_eval``), how many rows there are and are cut, and the longest.
+
+    Example:
+        Which rows a batch has depends on the seed, the stream and the batch's number alone.
+
+        >>> from ofmu_pl import Authors
+        >>> one, two = (Authors(authors=4, forget_authors=1, batch_size=2, seed=7) for _ in range(2))
+        >>> for data in (one, two):
+        ...     data.setup()
+        >>> one.iteration(5)["forget"][0]["ids"].equal(two.iteration(5)["forget"][0]["ids"])
+        True
     """
 
     name: str

@@ -37,6 +37,19 @@ class ImageDataModule(PairedDataModule):
         hashes: Content hash of each of these.
         split: The split itself.
         class_names: One a class.
+
+    Example:
+        A data set of your own says what its images are; here there are six, and class 1 shall be forgotten.
+
+        >>> class Six(ImageDataModule):
+        ...     name, classes, shape, mean, std = "six", 2, (1, 8, 8), (0.5,), (0.5,)
+        ...     def read(self):
+        ...         images, labels = torch.zeros(6, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1, 0, 1])
+        ...         return Images(images, labels, images, labels, ("light", "dark"))
+        >>> data = Six(forget_classes=[1], validation_fraction=0, augment=False)
+        >>> data.setup()
+        >>> {name: rows.tolist() for name, rows in data.splits.items()}
+        {'full': [0, 1, 2, 3, 4, 5], 'forget': [1, 3, 5], 'retain': [0, 2, 4]}
     """
 
     holds = "images"
@@ -149,6 +162,12 @@ class CIFAR10(ImageDataModule):
         data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or torchvision's folder; ``null``:
             download.
         kwargs: See ``ImageDataModule``.
+
+    Example:
+        >>> data = CIFAR10("~/data/cifar10", forget_fraction=0.1)
+        >>> data.setup()  # doctest: +SKIP
+        >>> data.name, data.classes, data.shape
+        ('cifar10', 10, (3, 32, 32))
     """
 
     name = "cifar10"
@@ -172,6 +191,12 @@ class CIFAR100(CIFAR10):
         data: Folder with parquet files in the schema of ``uoft-cs/cifar100``, or torchvision's folder; ``null``:
             download.
         kwargs: See ``ImageDataModule``.
+
+    Example:
+        >>> data = CIFAR100("~/data/cifar100", forget_classes=[0])
+        >>> data.setup()  # doctest: +SKIP
+        >>> data.name, data.classes, data.shape
+        ('cifar100', 100, (3, 32, 32))
     """
 
     name = "cifar100"
@@ -186,6 +211,14 @@ class Digits(ImageDataModule):
         batch_size: Images a batch.
         augment: Random crop and flip; off, for a mirrored digit is none.
         kwargs: See ``ImageDataModule``.
+
+    Example:
+        >>> data = Digits(forget_classes=[3])
+        >>> data.setup()
+        >>> {name: len(rows) for name, rows in data.evaluation_sets.items()}
+        {'forget': 131, 'retain': 1163, 'validation': 144, 'test': 359}
+        >>> data.iteration(0)["retain"][0]["images"].shape
+        torch.Size([64, 1, 8, 8])
     """
 
     name = "digits"

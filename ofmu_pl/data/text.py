@@ -91,6 +91,13 @@ class PlainEncoder(Encoder):
 
     Args:
         tokenizer: A Hugging Face tokenizer.
+
+    Example:
+        >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
+        >>> tokenizer = train_tokenizer(["one two three", "user assistant system"])
+        >>> encoded = PlainEncoder(tokenizer).encode("one", " two")
+        >>> tokenizer.decode(encoded.input_ids), tokenizer.decode([x for x in encoded.labels if x != IGNORED])
+        ('one two', ' two')
     """
 
     sums_losses = True
@@ -138,6 +145,13 @@ class ChatEncoder(Encoder):
 
     Raises:
         UserError: The tokenizer has no chat template.
+
+    Example:
+        >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
+        >>> tokenizer = train_tokenizer(["one two three", "user assistant system"])
+        >>> encoded = ChatEncoder(tokenizer).encode("one", "two")
+        >>> tokenizer.decode([x for x in encoded.labels if x != IGNORED])
+        'two<|eot_id|>'
     """
 
     def __init__(

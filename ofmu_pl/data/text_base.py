@@ -38,6 +38,19 @@ class TextDataModule(PairedDataModule):
         encoder: Turns rows into tokens.
         lengths: Of the forget split, what else is drawn from, and each set: rows, how many are cut, the longest.
         left_out: Pieces of texts that are no rows of a split because they are too short.
+
+    Example:
+        Data of your own names its splits and its evaluation sets.
+
+        >>> class Capitals(TextDataModule):
+        ...     name = "capitals"
+        ...     def load(self):
+        ...         cities = {"France": "Paris", "Spain": "Madrid", "Italy": "Rome"}
+        ...         rows = [{"question": f"The capital of {k}?", "answer": v} for k, v in cities.items()]
+        ...         return {"forget": rows[:1], "retain": rows[1:], "full": rows}, {"forget": rows[:1]}
+        >>> splits, evaluation_sets = Capitals(tokenizer="gpt2").load()
+        >>> {name: len(rows) for name, rows in splits.items()}
+        {'forget': 1, 'retain': 2, 'full': 3}
     """
 
     holds = "text"

@@ -41,6 +41,12 @@ class TOFU(TextDataModule):
             question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
             ``null``: TOFU's idontknow.jsonl beside the data.
         kwargs: See ``TextDataModule``.
+
+    Example:
+        >>> data = TOFU("~/data/TOFU", forget_split="forget05", tokenizer="meta-llama/Llama-3.2-1B-Instruct")
+        >>> data.setup()  # doctest: +SKIP
+        >>> len(data.splits["forget"])  # doctest: +SKIP
+        200
     """
 
     name = "tofu"

@@ -40,6 +40,12 @@ class Trivia(WMDP):
         corpus_seed: Of the invented facts.
         batch_size: Rows a batch.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
+
+    Example:
+        >>> data = Trivia(subject="bio", forgotten=4, kept=8)
+        >>> data.setup()
+        >>> {name: len(rows) for name, rows in data.evaluation_sets.items()}
+        {'forget_doc': 8, 'retain_doc': 8, 'wmdp_bio': 4, 'mmlu': 4}
     """
 
     name = "trivia"

@@ -34,6 +34,12 @@ class WMDP(TextDataModule):
             settings by.
         batch_size: Rows a batch (published RMU run: 4).
         kwargs: See ``TextDataModule``.
+
+    Example:
+        >>> data = WMDP("cyber", questions="~/data/wmdp", mmlu=None, tokenizer="HuggingFaceH4/zephyr-7b-beta")
+        >>> data.setup()  # doctest: +SKIP
+        >>> data.suite, data.chunk
+        ('documents', 512)
     """
 
     name = "wmdp"

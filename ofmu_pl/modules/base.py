@@ -50,6 +50,19 @@ class UnlearningModule(pl.LightningModule, ABC):
 
     Raises:
         UserError: A number is out of range, or the optimizer or the scheduler refuses its options.
+
+    Example:
+        A method of your own, ascent on the forget rows, is a direction from batches.
+
+        >>> class Ascent(UnlearningModule):
+        ...     streams, gradient_evaluations = ("forget",), 0.0
+        ...     def iterate(self, batch):
+        ...         (part,) = batch["forget"]
+        ...         up = self.gradient_engine().expand(self.loss(part), order=1)
+        ...         return [-g for g in up.gradient], {"L_f": up.value}
+        >>> from ofmu_pl import CausalLM
+        >>> Ascent(CausalLM("gpt2"), micro_batch_size=8).pairs
+        1
     """
 
     def __init__(

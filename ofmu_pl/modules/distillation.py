@@ -19,6 +19,11 @@ class UNDIAL(TwoTerms):
         beta: How far the true token is pushed down, in logits (authors: 10).
         alpha: Weight of the retain term (open-unlearning: 0).
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> UNDIAL(CausalLM("gpt2"), beta=10).streams
+        ('forget',)
     """
 
     frozen_in_forget_term = True
@@ -43,6 +48,11 @@ class CEU(TwoTerms):
             predicts, counts among them as in open-unlearning.
         alpha: Weight of the retain term (authors: 0).
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> CEU(CausalLM("gpt2"), alpha=1.0).streams
+        ('forget', 'retain')
     """
 
     def __init__(self, network: Network, skip: int = 1, alpha: float = 0.0, **kwargs: Any) -> None:

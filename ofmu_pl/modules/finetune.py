@@ -22,6 +22,12 @@ class FineTune(UnlearningModule):
         scheduler: Takes the optimizer and is stepped once an iteration.
         gradient_clip: Largest norm of the gradient; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> retrained = FineTune(CausalLM("gpt2"), split="retain")
+        >>> retrained.streams, retrained.unlearns
+        (('retain',), False)
     """
 
     def __init__(

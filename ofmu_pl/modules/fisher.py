@@ -28,6 +28,11 @@ class Fisher(OneShot):
         cap: Largest 1 / F.
         zero_rows: Zero the classifier's rows and biases of the classes that are forgotten whole.
         micro_batch_size: Images whose gradients are held at a time.
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> Fisher(SmallCNN(), alpha=1e-8).needs
+        'images'
     """
 
     needs = "images"

@@ -12,6 +12,13 @@ class GradDiff(TwoTerms):
     """``-gamma L_f + alpha L_r``; with ``alpha: 0`` gradient ascent, with ``retain_loss: kl`` its KL-regularised form.
 
     Unbounded: the forget loss can grow for ever, at the cost of everything else.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> GradDiff(CausalLM("gpt2"), retain_loss="kl").streams
+        ('forget', 'retain')
+        >>> GradDiff(CausalLM("gpt2"), alpha=0).streams
+        ('forget',)
     """
 
     def forget_losses(self, part: Batch) -> Tensor:

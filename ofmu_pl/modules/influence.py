@@ -31,6 +31,11 @@ class Influence(OneShot):
         iterations: Most products with G.
         tolerance: Relative residual to stop at.
         micro_batch_size: Images at a time.
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> Influence(SmallCNN(), damping=0.1).needs
+        'images'
     """
 
     needs = "images"

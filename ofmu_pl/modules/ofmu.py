@@ -84,6 +84,21 @@ class OFMU(UnlearningModule):
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
         rollbacks: How often a diverged iteration is taken back, with inner and outer steps halved from there on.
+
+    Example:
+        Two outer iterations on the generated benchmark, with Lightning's own trainer.
+
+        >>> from lightning.pytorch import Trainer
+        >>> from ofmu_pl import Authors, CausalLM
+        >>> shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> network = CausalLM(config={"model_type": "llama", **shape})
+        >>> method = OFMU(network, inner_steps=2, rho_0=0.25, gamma=2)
+        >>> data = Authors(authors=4, forget_authors=1, batch_size=4, streams=method.streams, pairs=method.pairs)
+        >>> quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        >>> trainer = Trainer(accelerator="cpu", devices=1, max_steps=2, enable_checkpointing=False, **quiet)
+        >>> trainer.fit(method, datamodule=data)
+        >>> method.iteration, method.penalty.rho
+        (2, 1.0)
     """
 
     moves_parameters = True

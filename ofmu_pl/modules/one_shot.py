@@ -51,7 +51,13 @@ class OneShot(UnlearningModule):
 
 
 class DoNothing(OneShot):
-    """The control that leaves the model as it is: what a metric says of no unlearning at all."""
+    """The control that leaves the model as it is: what a metric says of no unlearning at all.
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> DoNothing(SmallCNN()).gradient_evaluations
+        0.0
+    """
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """Zeros."""
@@ -66,6 +72,11 @@ class BatchNormOnly(UnlearningModule):
 
     Args:
         network: Recipe of a network with BatchNorm; its ``bn_mode`` must be ``both``.
+
+    Example:
+        >>> from ofmu_pl import ResNet18
+        >>> BatchNormOnly(ResNet18(bn_mode="both")).streams
+        ('forget',)
     """
 
     def __init__(self, network: Network) -> None:

@@ -22,6 +22,15 @@ class PDU(TwoTerms):
         alpha: The first price (there: 100).
         dual_step: Step of the price (there: 5).
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        A retain loss of 0.5 breaks the constraint by 0.2, and its price rises.
+
+        >>> from ofmu_pl import CausalLM
+        >>> method = PDU(CausalLM("gpt2"), epsilon=0.3, alpha=100, dual_step=5)
+        >>> method.after_retain(0.5)
+        >>> method.retain_weight()
+        101.0
     """
 
     def __init__(

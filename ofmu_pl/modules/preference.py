@@ -45,6 +45,12 @@ class NPO(_Preference):
         network: Recipe of the network that shall forget.
         beta: Inverse temperature (authors and open-unlearning: 0.1).
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> method = NPO(CausalLM("gpt2"), beta=0.1, alpha=1.0)
+        >>> method.streams, method.per_item_reference
+        (('forget', 'retain'), ('forget',))
     """
 
     needs = "text"
@@ -63,6 +69,11 @@ class SimNPO(_Preference):
         beta: Inverse temperature (authors, forget10: 4.5).
         delta: Margin in nats (authors: 0).
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> SimNPO(CausalLM("gpt2"), delta=0.5).per_item_reference
+        ()
     """
 
     def __init__(self, network: Network, beta: float = 4.5, delta: float = 0.0, **kwargs: Any) -> None:
@@ -78,6 +89,11 @@ class DPO(_Preference):
     """Direct preference optimisation of another answer over the forget answer.
 
     The other answer is a refusal (IdkDPO) or a made-up answer (AltPO): the data's stream ``alternative``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> DPO(CausalLM("gpt2")).streams
+        ('forget', 'retain', 'alternative')
     """
 
     needs = "text"

@@ -19,6 +19,11 @@ class RandomLabels(TwoTerms):
 
     Each forget image has one wrong label for the whole run, drawn by the data's seed. (Published code draws anew at
     every pass, from all classes, the true one included, and from the first ten of CIFAR-100's by default.)
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> RandomLabels(SmallCNN()).streams
+        ('forget', 'retain')
     """
 
     needs = "images"
@@ -46,6 +51,11 @@ class SalUn(RandomLabels):
     Args:
         fraction: Share of the weights that may move (published: 0.5).
         kwargs: See ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> SalUn(SmallCNN(), fraction=0.3).fraction
+        0.3
     """
 
     def __init__(self, network: Network, fraction: float = 0.5, **kwargs: Any) -> None:

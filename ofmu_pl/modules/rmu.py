@@ -27,6 +27,12 @@ class RMU(TwoTerms):
         alpha: Weight of the retain term (authors: 1200; open-unlearning: 1).
         vector_seed: Of u.
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> method = RMU(CausalLM("gpt2"), layer="transformer.h.5", alpha=100)
+        >>> method.streams, method.retain_loss
+        (('forget', 'retain'), 'embedding')
     """
 
     needs = "text"

@@ -24,6 +24,11 @@ class SCRUB(TwoTerms):
         gamma: Weight of the pushing.
         alpha: Weight of the keeping.
         kwargs: See ``TwoTerms``; the retain loss is this class's own.
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> SCRUB(SmallCNN(), max_epochs=1).streams
+        ('forget', 'retain')
     """
 
     frozen_in_forget_term = True

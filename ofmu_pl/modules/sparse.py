@@ -19,6 +19,12 @@ class L1Sparse(FineTune):
     Args:
         a: First weight of the penalty (a third party's script for CIFAR-10: 1e-4).
         kwargs: See ``FineTune``.
+
+    Example:
+        >>> from ofmu_pl import SmallCNN
+        >>> method = L1Sparse(SmallCNN(), a=1e-4)
+        >>> method.streams, method.unlearns
+        (('retain',), True)
     """
 
     def __init__(self, network: Network, a: float = 1e-4, **kwargs: Any) -> None:

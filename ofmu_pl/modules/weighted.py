@@ -21,6 +21,12 @@ class WeightedAscent(TwoTerms):
         beta_1: Power of the token's probability: what is known counts.
         beta_2: Power of its complement: what is certain does not.
         kwargs: Of ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> satimp = WeightedAscent(CausalLM("gpt2"), beta_1=5, beta_2=1)
+        >>> satimp.streams
+        ('forget', 'retain')
     """
 
     def __init__(self, network: Network, beta_1: float = 1.0, beta_2: float = 0.0, **kwargs: Any) -> None:

@@ -51,6 +51,18 @@ class CausalLM(Network):
 
     Raises:
         UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
+
+    Example:
+        A random Llama whose vocabulary is that of the data; ``CausalLM("FOLDER_OR_HUB_ID")`` would read one.
+
+        >>> from ofmu_pl import Authors
+        >>> data = Authors(authors=2, forget_authors=1, batch_size=2)
+        >>> data.setup()
+        >>> shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> recipe = CausalLM(config={"model_type": "llama", **shape})
+        >>> model = recipe.build(data, exact=True)
+        >>> recipe.sample_losses(model, data.iteration(0)["forget"][0]).shape
+        torch.Size([2])
     """
 
     reads = "text"

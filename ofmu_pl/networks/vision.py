@@ -145,6 +145,14 @@ class ResNet18(ImageNetwork):
     Args:
         width: Channels of the first stage.
         kwargs: See ``ImageNetwork``.
+
+    Example:
+        >>> from ofmu_pl import Digits
+        >>> data = Digits(forget_classes=[3])
+        >>> data.setup()
+        >>> model = ResNet18(width=8, bn_mode="retain").build(data, exact=False)
+        >>> predict(model, data.test_images[:2]).shape
+        torch.Size([2, 10])
     """
 
     def __init__(self, width: int = 64, **kwargs: Any) -> None:
@@ -168,6 +176,15 @@ class SmallCNN(ImageNetwork):
         width: Channels of the first convolution.
         norm: ``group`` (groups of 8 channels; no statistics to speak of) or ``batch``.
         kwargs: See ``ImageNetwork``.
+
+    Example:
+        >>> from ofmu_pl import Digits
+        >>> data = Digits(forget_classes=[3])
+        >>> data.setup()
+        >>> recipe = SmallCNN(width=8)
+        >>> model = recipe.build(data, exact=True)
+        >>> recipe.sample_losses(model, data.iteration(0)["forget"][0]).shape
+        torch.Size([64])
     """
 
     def __init__(self, width: int = 32, norm: Literal["group", "batch"] = "group", **kwargs: Any) -> None:

@@ -84,7 +84,13 @@ def settings(resolved: dict[str, Any]) -> dict[str, str]:
     What may change on the way (devices, logging, evaluation, the number of iterations) is not in it.
     """
     decides = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
-    return {k: v for k, v in _flat(decides) if k not in _MAY_DIFFER}
+    return {k: _by_name(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
+
+
+def _by_name(key: str, value: str) -> str:
+    """A class of ours goes by its name alone, which stays where modules move."""
+    ours = key.endswith("class_path") and value.startswith('"ofmu_pl.')
+    return '"' + value.rpartition(".")[2] if ours else value
 
 
 def length(resolved: dict[str, Any]) -> str:
@@ -144,7 +150,10 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
     else:
         path = Path(words)
     then = _header(path).get(SETTINGS)
-    if now is None or then is None or then == now:
+    if now is None or then is None:
+        return path
+    then = {k: _by_name(k, v) for k, v in then.items()}  # older ones hold whole paths
+    if then == now:
         return path
     differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
     told = "; ".join(f"{k} was {then.get(k, 'not set')}, is {now.get(k, 'not set')}" for k in differing[:3])

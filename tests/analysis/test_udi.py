@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-from importlib import import_module
-
 import numpy as np
 import pytest
 
@@ -12,13 +9,6 @@ from ofmu_pl.analysis import easiest_and_hardest, unlearning_difficulty
 from ofmu_pl.support.errors import UserError
 
 NORMS, SIMILARITIES, LOSSES = np.array([3.0, 1.0, 2.0]), np.array([1.0, 0.0, -0.5]), np.array([0.5, 2.0, 7.0])
-
-
-@pytest.mark.parametrize("name", ["udi", "embeddings", "correlation"])
-def test_docstring_examples(name):
-    found = doctest.testmod(import_module(f"ofmu_pl.analysis.{name}"))
-    assert found.attempted
-    assert not found.failed
 
 
 def test_the_sum_of_three_terms():

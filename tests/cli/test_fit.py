@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.optim.lr_scheduler import OneCycleLR
 from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
 
+import ofmu_pl
 from ofmu_pl.cli import main
 from tests.cli.conftest import ROOT
 
@@ -175,7 +176,7 @@ def test_every_shipped_config_parses(path, capsys):
     assert stop.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     if command == "fit":
-        assert printed["model"]["class_path"].startswith("ofmu_pl.modules.")
+        assert printed["model"]["class_path"].removeprefix("ofmu_pl.") in ofmu_pl.__all__
     else:
         assert all(e["methods"] for e in printed["experiments"].values())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import warnings
 from decimal import Decimal, localcontext
@@ -54,10 +53,6 @@ def by_hand(member: np.ndarray, stranger: np.ndarray, forget: np.ndarray) -> flo
     truth = [1] * len(member) + [0] * len(stranger)
     machine = SVC(C=3, gamma="auto", kernel="rbf").fit(np.vstack(columns[:2]), truth)
     return 100 * sum(int(verdict) == 0 for verdict in machine.predict(columns[2])) / len(forget)
-
-
-def test_docstring_examples():
-    assert doctest.testmod(attacks).failed == 0
 
 
 @pytest.mark.parametrize("label", [0, 1, 2])

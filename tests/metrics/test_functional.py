@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import subprocess
 import sys
@@ -11,20 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ofmu_pl.metrics import bootstrap, image_scores, membership, result, tofu_items
 from ofmu_pl.metrics import functional as F
 
 RNG = np.random.default_rng(0)
 CORRECT, WRONG = RNG.exponential(2.0, 50), RNG.exponential(3.0, (50, 5))
-
-
-MODULES = [(F, 9), (membership, 3), (bootstrap, 2), (image_scores, 2), (result, 2), (tofu_items, 1)]
-
-
-@pytest.mark.parametrize(("module", "examples"), MODULES)
-def test_docstring_examples(module, examples):
-    done = doctest.testmod(module, extraglobs={"np": np})
-    assert (done.failed, done.attempted) == (0, examples)
 
 
 def test_truth_ratio_is_geometric_mean_of_wrong_over_correct():

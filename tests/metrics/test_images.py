@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 from pathlib import Path
 
 import pytest
 import torch
 import torch.multiprocessing as mp
 
-from ofmu_pl.metrics import ImageScores, ImageUnlearning, images, vision_metrics
+from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 
 SIZES = {"forget": 21, "retain": 40, "validation": 9, "test": 35}
 OPTIONS = {"forgotten": (0,), "attack_samples": 20, "seed": 3}
@@ -24,10 +23,6 @@ def made_up():
     }
     draw["forget"][0].zero_()
     return draw
-
-
-def test_docstring_examples():
-    assert doctest.testmod(images).failed == 0
 
 
 def fed(metric, rank=0, ranks=1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from pathlib import Path
 
@@ -10,11 +9,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 
-from ofmu_pl.metrics import ItemMean, items
-
-
-def test_docstring_examples():
-    assert doctest.testmod(items).failed == 0
+from ofmu_pl.metrics import ItemMean
 
 
 def test_a_repeated_item_counts_once_and_the_first_value_stays():

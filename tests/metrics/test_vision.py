@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import re
 import warnings
@@ -53,10 +52,6 @@ def confidences(s: ImageScores) -> np.ndarray:
 
 def values(metrics: dict) -> dict[str, float]:
     return {name: result.value for name, result in metrics.items()}
-
-
-def test_docstring_examples():
-    assert doctest.testmod(vision).failed == 0
 
 
 def test_image_scores_are_kept_once_and_in_order():
