@@ -54,11 +54,11 @@ _NAMES = {
     "evaluation.images": "ImageEvaluation",
     "evaluation.text": "TextEvaluation",
     "evaluation.validation": "ValidationRows",
-    "metrics": "DEFINITIONS Definition DefinitionName FEATURES ImageScores ImageUnlearning ItemMean Metric MetricResult "
-    "Scores SetScores attack_quality auc closer_to_one confusion extraction_strength forget_quality harmonic_mean "
-    "interval log_truth_ratio membership_closeness mia_efficacy min_k normalised_probability overall_score "
-    "overall_scores privacy_leakage probability rouge_l_recall tofu_metrics true_better truth_probability "
-    "vision_metrics",
+    "metrics": "DEFINITIONS Definition DefinitionName FEATURES ImageScores ImageUnlearning ItemMean Metric "
+    "MetricResult Scores SetScores attack_quality auc closer_to_one confusion extraction_strength forget_quality "
+    "harmonic_mean interval log_truth_ratio membership_closeness mia_efficacy min_k normalised_probability "
+    "overall_score overall_scores privacy_leakage probability rouge_l_recall tofu_metrics true_better "
+    "truth_probability vision_metrics",
     "modules": "BatchNormOnly CEU DPO DoNothing FineTune Fisher GradDiff Influence L1Sparse NPO OFMU PDU RMU "
     "RandomLabels SCRUB SalUn SimNPO UNDIAL WeightedAscent",
     "modules.base": "UnlearningModule",

@@ -11,7 +11,6 @@ import pytest
 from scipy import special, stats
 from sklearn.svm import SVC
 
-from ofmu_pl.metrics import attacks
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, entropy, mia_efficacy, modified_entropy
 
 LOGITS = [

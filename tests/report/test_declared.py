@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 
 import pytest
 
 from ofmu_pl.metrics import Metric, choice, documents, tofu, tofu_items, vision
-from ofmu_pl.report import declared
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.contents import tables
 from ofmu_pl.report.declared import declaration
@@ -25,10 +23,6 @@ forget_Q_A_Prob forget_Q_A_PARA_Prob forget_Q_A_ROUGE retain_Q_A_Prob retain_Tru
 exact_memorization privleak privacy_score memorization_score forget_doc_loss forget_doc_Prob
 forget_doc_extraction_strength retain_doc_loss retain_doc_Prob retain_doc_extraction_strength""".split()
 """Metrics of 0.1.0, which declared none."""
-
-
-def test_docstring_examples():
-    assert doctest.testmod(declared) == (0, 2)
 
 
 @pytest.mark.parametrize("name", OLDER)
