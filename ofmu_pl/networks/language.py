@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.utilities import rank_zero_warn
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
@@ -21,13 +18,9 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.dropout import silence_dropout
 from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_positions
-from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json
-from ofmu_pl.support.hub import local_folder, offline
-
-CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
-"""Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
+from ofmu_pl.support.hub import offline
 
 
 class CausalLM(Network):
@@ -103,7 +96,10 @@ class CausalLM(Network):
                 one that the network lacks, or one of another shape.
         """
         attention = self.attention or ("eager" if exact else "sdpa")
-        model = self._load(self.path, attention) if self.path else self._tried(datamodule.tokenizer, attention)
+        if self.path:
+            model = load_pretrained(self.path, attention, self.load_in_4bit, self.trust_remote_code)
+        else:
+            model = self._tried(datamodule.tokenizer, attention)
         check_positions(model.config, datamodule)
         return self._prepared(model)
 
@@ -177,45 +173,6 @@ class CausalLM(Network):
                 config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
             )
 
-    def _load(self, path: str, attention: str) -> Any:
-        folder = local_folder(path, "--model.network.path") or Path(path)
-        quantized: dict[str, Any] = {}
-        if self.load_in_4bit:
-            quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
-        if self.trust_remote_code:
-            rank_zero_warn(
-                f"The Python code that the authors of '{path}' put beside their model is run with all your rights "
-                "(model.network.trust_remote_code): read it first."
-            )
-        try:
-            _check_index(folder / "model.safetensors.index.json")
-            model, found = AutoModelForCausalLM.from_pretrained(
-                folder if folder.is_dir() else path,
-                attn_implementation=attention,
-                dtype=torch.float32,
-                local_files_only=folder.is_dir() or offline(),
-                use_safetensors=True,
-                trust_remote_code=self.trust_remote_code,
-                ignore_mismatched_sizes=True,  # they are named below, which the error of transformers does not
-                output_loading_info=True,
-                **quantized,
-            )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            if "trust_remote_code" in str(error):
-                raise UserError(
-                    f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
-                    "--model.network.trust_remote_code true, or take a model that transformers knows."
-                ) from error
-            what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(
-                f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
-                "model.safetensors and the tokenizer's files."
-            ) from error
-        unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
-        check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])
-        return model
-
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Hugging Face's files, adapters merged, and the tokenizer's: for transformers from 4.45 on."""
         model: Any = module
@@ -270,23 +227,6 @@ def _one_sentence() -> Iterator[None]:
         raise UserError(
             f"The fields under model.network.config make no language model ({reason}): mend them."
         ) from error
-
-
-def _check_index(path: Path) -> None:
-    """Refuse an index whose shards are not files beside it: transformers follows any path.
-
-    Raises:
-        ValueError: It names another place, or is none.
-    """
-    if not path.is_file():
-        return
-    index = read_json(path)
-    shards = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(shards, dict):
-        raise ValueError(f"{path.name} has no weight_map")
-    for name in shards.values():
-        if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-            raise ValueError(f"{path.name} names the file '{name}', which is not beside it")
 
 
 def answer_logits(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

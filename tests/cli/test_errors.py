@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.pretrained import load_pretrained
 from tests.helpers.tofu_files import tofu_files
 
 
@@ -139,7 +140,7 @@ def test_perturbed_file_with_a_hole(fails, tmp_path, config, row, message):
 
 
 def test_all_nan_model(fails, models, tmp_path):
-    network = CausalLM(path=str(models / "target/latest/hf"))._load(str(models / "target/latest/hf"), "sdpa")
+    network = load_pretrained(str(models / "target/latest/hf"), "sdpa")
     with torch.no_grad():
         network.model.norm.weight.fill_(float("nan"))
     broken = shutil.copytree((models / "target/latest/hf").resolve(), tmp_path / "broken")

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from ofmu_pl.cli.yaml_files import load_yaml
 from ofmu_pl.data import CIFAR10, TOFU
 from ofmu_pl.data.text import load_tokenizer
-from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import LARGEST_LINE, numbered_lines
 from tests.helpers.tofu_files import tofu_files
@@ -108,7 +108,7 @@ def test_a_file_where_a_folder_is_wanted(tmp_path):
         (lambda: TOFU(data=str(path)).setup(), "--data.data"),
         (lambda: CIFAR10(data=str(path)).setup(), "--data.data"),
         (lambda: load_tokenizer(str(path)), "--model.network.path"),
-        (lambda: CausalLM(path=str(path))._load(str(path), "sdpa"), "--model.network.path"),
+        (lambda: load_pretrained(str(path), "sdpa"), "--model.network.path"),
     ):
         with pytest.raises(UserError, match=f"full.json' is a file: point {option}"):
             attempt()

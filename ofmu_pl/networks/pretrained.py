@@ -1,0 +1,90 @@
+"""Trained language models from a folder or from the hub: whole, with float32 weights, and with a reason if refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities import rank_zero_warn
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.hub import local_folder, offline
+
+CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
+"""Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
+
+
+def load_pretrained(path: str, attention: str, load_in_4bit: bool = False, trust_remote_code: bool = False) -> Any:
+    """Return the model that lies in a folder or on the hub, with float32 parameters.
+
+    Args:
+        path: Hub id or local folder.
+        attention: Name of the attention kernel.
+        load_in_4bit: Whether bitsandbytes keeps the weights in 4 bits.
+        trust_remote_code: Whether the Python files beside the model are run.
+
+    Raises:
+        UserError: The path is neither a readable model nor a reachable hub id, the model needs code of its own that is
+            not trusted, or its weights lack a tensor of the network, hold one that the network lacks, or one of another
+            shape.
+    """
+    folder = local_folder(path, "--model.network.path") or Path(path)
+    quantized: dict[str, Any] = {}
+    if load_in_4bit:
+        quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    if trust_remote_code:
+        rank_zero_warn(
+            f"The Python code that the authors of '{path}' put beside their model is run with all your rights "
+            "(model.network.trust_remote_code): read it first."
+        )
+    try:
+        _check_index(folder / "model.safetensors.index.json")
+        model, found = AutoModelForCausalLM.from_pretrained(
+            folder if folder.is_dir() else path,
+            attn_implementation=attention,
+            dtype=torch.float32,
+            local_files_only=folder.is_dir() or offline(),
+            use_safetensors=True,
+            trust_remote_code=trust_remote_code,
+            ignore_mismatched_sizes=True,  # they are named below, which the error of transformers does not
+            output_loading_info=True,
+            **quantized,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        if "trust_remote_code" in str(error):
+            raise UserError(
+                f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
+                "--model.network.trust_remote_code true, or take a model that transformers knows."
+            ) from error
+        what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
+            "model.safetensors and the tokenizer's files."
+        ) from error
+    unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
+    check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])
+    return model
+
+
+def _check_index(path: Path) -> None:
+    """Refuse an index whose shards are not files beside it: transformers follows any path.
+
+    Raises:
+        ValueError: It names another place, or is none.
+    """
+    if not path.is_file():
+        return
+    index = read_json(path)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict):
+        raise ValueError(f"{path.name} has no weight_map")
+    for name in shards.values():
+        if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+            raise ValueError(f"{path.name} names the file '{name}', which is not beside it")
