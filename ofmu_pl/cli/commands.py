@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ofmu_pl import __version__
-from ofmu_pl.cli.words import Words, fail
+from ofmu_pl.cli.words import Words, as_options, fail
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.interrupts import orderly
 
@@ -44,7 +44,7 @@ def main(args: list[str] | None = None) -> None:
         with orderly(words):
             _run(words)
     except (UserError, DivergedError) as error:
-        fail(str(error))
+        fail(as_options(str(error)))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             place = f"of '{error.filename}' " if error.filename else ""

@@ -21,6 +21,29 @@ def fail(sentence: str, code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
+_OPTIONS = {
+    "attention": "model.network.attention",
+    "engine": "model.engine",
+    "precision": "trainer.precision",
+    "rho_0": "model.rho_0",
+}
+"""Where the command line has an argument that a message of the library names."""
+
+
+def as_options(sentence: str) -> str:
+    """A sentence of the library with options in the place of arguments.
+
+    Args:
+        sentence: What is wrong and what to do, with arguments as in the example.
+
+    Example:
+        >>> as_options("The network has kinks: set `engine=autograd`.")
+        'The network has kinks: set --model.engine autograd.'
+    """
+    names = "|".join(_OPTIONS)
+    return re.sub(rf"`({names})=([^`]*)`", lambda found: f"--{_OPTIONS[found[1]]} {found[2]}", sentence)
+
+
 def unrecognized(message: str, options: Iterable[str]) -> str | None:
     """The sentence for words that a parser does not know, with the nearest option that exists.
 

@@ -44,12 +44,12 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
     if precision in ("16-mixed", "16-true", "bf16-true", "16", "transformer-engine-float16"):
         raise UserError(
             f"Precision {precision} loses OFMU's updates and derivatives (loss scaling bypassed, weights rounded): "
-            "set --trainer.precision to 32-true, or to bf16-mixed where its error is acceptable."
+            "set `precision=32-true`, or `precision=bf16-mixed` where its error is acceptable."
         )
     if precision == "bf16-mixed" and first_order and penalised:
         raise UserError(
             "Precision bf16-mixed leaves nothing of the penalty by finite differences (cosine 0.2 at best): set "
-            "--trainer.precision 32-true, --model.engine autograd (cosine 0.998), or --model.rho_0 0."
+            "`precision=32-true`, `engine=autograd` (cosine 0.998), or `rho_0=0`."
         )
     for name, m in network.named_modules():
         problem = None if first_order else _no_double_backward(m)
@@ -62,13 +62,13 @@ def _no_double_backward(m: nn.Module) -> str | None:
     if type(m).__name__ == "OptimizedModule":
         return (
             "is compiled, and torch.compile has no double backward: remove the compile, or set "
-            "--model.engine finite_difference."
+            "`engine=finite_difference`."
         )
     attention = getattr(getattr(m, "config", None), "_attn_implementation", None)
     if attention not in (None, "eager"):
         return (
             f"uses the fused attention kernel '{attention}', which has no second derivative: "
-            "set --model.network.attention eager, or --model.engine finite_difference."
+            "set `attention=eager`, or `engine=finite_difference`."
         )
     checkpoint_function: Any = getattr(m, "_gradient_checkpointing_func", None)
     if getattr(m, "gradient_checkpointing", False) and getattr(checkpoint_function, "keywords", {}).get(
@@ -102,7 +102,7 @@ def check_calls(seen: Calls, *, first_order: bool) -> None:
         if not first_order:
             raise UserError(
                 f"{where} normalises by batch statistics, whose third derivative torch gets silently wrong: "
-                "put it in eval mode (frozen), or set --model.engine finite_difference."
+                "put it in eval mode (frozen), or set `engine=finite_difference`."
             )
     for name, where in seen.differentiated.items():
         problem = _kink(name) if first_order else _wrong_beyond_gradients(name)
@@ -115,7 +115,7 @@ def _kink(operator: str) -> str | None:
         return None
     return (
         "has kinks, which differences of gradients see and the Hessian does not: "
-        "set --model.engine autograd, or use a smooth activation."
+        "set `engine=autograd`, or use a smooth activation."
     )
 
 
@@ -123,16 +123,16 @@ def _wrong_beyond_gradients(operator: str) -> str | None:
     if operator == "native_layer_norm":
         return (
             "calls torch's fused LayerNorm, whose third derivative torch gets silently wrong: "
-            "set --model.engine finite_difference, or use RMSNorm or GroupNorm."
+            "set `engine=finite_difference`, or use RMSNorm or GroupNorm."
         )
     if operator == "_weight_norm_interface":
         return (
             "calls torch's fused weight norm, whose third derivative torch gets silently wrong: "
-            "set --model.engine finite_difference, or remove the weight norm."
+            "set `engine=finite_difference`, or remove the weight norm."
         )
     if "flash" in operator or operator.endswith(("_efficient_attention", "_cudnn_attention", "_fused_attention")):
         return (
             f"calls the fused attention kernel {operator}, which has no second derivative: "
-            "set --model.network.attention eager, or --model.engine finite_difference."
+            "set `attention=eager`, or `engine=finite_difference`."
         )
     return None

@@ -182,7 +182,8 @@ def test_missing_model_folder(fails, tmp_path):
 def test_precision_that_loses_updates(fails):
     code, text = fails("--trainer.precision", "16-true")
     assert code == 1
-    assert "16-true" in text
+    assert "Precision 16-true loses" in text
+    assert "set --trainer.precision 32-true, or --trainer.precision bf16-mixed where" in text
 
 
 def test_nan_loss_at_step_3(fails, monkeypatch, tmp_path):

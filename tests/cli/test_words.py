@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+import ofmu_pl.core
 from ofmu_pl import __version__
 from ofmu_pl.cli.commands import COMMANDS, main
+from ofmu_pl.cli.words import as_options
 
 CONFIG = """
 model: {class_path: OFMU, init_args: {network: {class_path: CausalLM, init_args: {path: nowhere}}}}
@@ -164,3 +169,11 @@ def test_an_unknown_command(says):
         "The first word is a command, and 'fitt' is none (did you mean fit?): give one of " + ", ".join(COMMANDS) + "."
     )
     assert "'--config' is none" in says("right.yaml", command="--config", config=None)[1]
+
+
+def test_the_command_line_knows_every_argument_that_core_names():
+    sentences = "".join(path.read_text() for path in Path(ofmu_pl.core.__path__[0]).glob("*.py"))
+    named = re.findall(r"(?<!`)`\w+=[^`]*`(?!`)", sentences)
+    assert "`engine=finite_difference`" in named
+    assert not [words for words in named if as_options(words) == words]
+    assert not re.search(r"--(model|data|trainer|evaluation)\b", sentences)
