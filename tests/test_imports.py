@@ -103,6 +103,7 @@ HEAVY = ["torch", "lightning", "transformers", "sklearn", "matplotlib", "torchme
         (["-c", "import ofmu_pl.metrics"], HEAVY),
         (["-c", "from ofmu_pl.metrics import confusion, tofu_metrics, vision_metrics"], HEAVY),
         (["-c", "import ofmu_pl.report"], [name for name in HEAVY if name != "matplotlib"]),
+        (["-c", "import ofmu_pl.support.records"], HEAVY),
     ],
 )
 def test_what_is_light_imports_nothing_heavy(words, heavy):

@@ -17,7 +17,8 @@ from jsonargparse import ArgumentParser
 
 from ofmu_pl.analysis import analyse, spearman
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.records import RESULTS, Results
 
 RESULT = "analysis.json"
 FEWEST = 3
@@ -56,8 +57,8 @@ def data_of_run(config: Path, tokenizer: str) -> PairedDataModule:
 
 def utility_drop(run: Path) -> float | None:
     """Model utility before a run less that after it; ``None`` where one does not exist."""
-    results = read_json(run / "results.json")
-    before, after = (results[side].get("model_utility", {}).get("value") for side in ("before", "metrics"))
+    results = Results.read(run / RESULTS)
+    before, after = (side.get("model_utility", {}).get("value") for side in (results.before, results.metrics))
     return None if before is None or after is None else float(before - after)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Cell, Grid, model_folder
-from ofmu_pl.benchmark.manifest import MANIFEST, Manifest, Place
+from ofmu_pl.benchmark.manifest import Manifest, Place
 from ofmu_pl.benchmark.pool import FINISHED, Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.search import chosen
@@ -20,6 +20,7 @@ from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, locked
 from ofmu_pl.support.kept import damage, warn_damaged
+from ofmu_pl.support.records import MANIFEST, RESULTS
 
 Fit = Callable[[list[str]], None]
 """Does a run of ``fit`` in this process, by the words of its command line."""
@@ -174,7 +175,7 @@ class Run:
             broken = [need.folder for need in cell.needs.values() if not self._fine(need)]
             words = cell.words(self.folder)
             place = self.folder / cell.folder
-            job = Job(place, cell.group, cell.key, partial(self.fit, words), words, "latest/results.json")
+            job = Job(place, cell.group, cell.key, partial(self.fit, words), words, f"latest/{RESULTS}")
             if broken:
                 self.live.done(cell.group, None)
                 self._end(job, f"the run that it needs has failed ({broken[0]})", fresh=True)

@@ -13,11 +13,13 @@ from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ANALYSIS, Experiment, expanded
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.records import Kind
 from ofmu_pl.support.version import key_of
 
 TARGET, RETRAINED = "model.network.path", "evaluation.reference"
 """Options that name the two models."""
-KINDS = ("udi", "alignment", "ablation")
+COMPARED: tuple[Kind, ...] = ("udi", "alignment", "ablation")
+"""Kinds of experiments whose models are compared."""
 
 
 class Comparisons:
@@ -37,7 +39,7 @@ class Comparisons:
             given = {*e.options, *(p.gives for p in e.prepare.values())}
             for scenario, options in e.scenarios.items():
                 lacking = {TARGET, RETRAINED} - given - set(options)
-                if e.kind in KINDS and (lacking or (e.options | options).get("export.folder") != MODEL):
+                if e.kind in COMPARED and (lacking or (e.options | options).get("export.folder") != MODEL):
                     raise UserError(
                         f"'{name}' is of kind {e.kind}, which compares models: give {TARGET} and {RETRAINED} by "
                         f"options or prepare (scenario '{scenario}'), and export.folder: {MODEL}."
@@ -46,7 +48,7 @@ class Comparisons:
     def number(self, name: str) -> int:
         """How many comparisons an experiment needs."""
         e = self.experiments[name]
-        return len(e.scenarios) * len(e.seeds) if e.kind in KINDS else 0
+        return len(e.scenarios) * len(e.seeds) if e.kind in COMPARED else 0
 
     def jobs(self, name: str, cells: dict[Place, Cell]) -> dict[tuple[str, int], Job]:
         """The comparisons of an experiment by scenario and seed.
@@ -56,7 +58,7 @@ class Comparisons:
             cells: Its finished runs.
         """
         e = self.experiments[name]
-        if e.kind not in KINDS:
+        if e.kind not in COMPARED:
             return {}
         groups: dict[tuple[str, int], dict[str, Cell]] = {}
         for (_, scenario, method, seed), cell in cells.items():

@@ -7,6 +7,7 @@ from typing import Any
 
 from ofmu_pl.metrics import harmonic_mean
 from ofmu_pl.support.files import read_json
+from ofmu_pl.support.records import RESULTS, Results
 
 
 def validation_score(run: Path) -> float:
@@ -20,9 +21,10 @@ def validation_score(run: Path) -> float:
 
     Raises:
         OSError: A file is missing.
+        UserError: ``results.json`` is not ours, or of a newer version.
     """
     rows = run / "validation.json"
-    return validation_balance(read_json(rows)) if rows.is_file() else -validation_gap(read_json(run / "results.json"))
+    return validation_balance(read_json(rows)) if rows.is_file() else -validation_gap(Results.read(run / RESULTS))
 
 
 def validation_balance(means: dict[str, Any]) -> float:
@@ -37,7 +39,7 @@ def validation_balance(means: dict[str, Any]) -> float:
     return harmonic_mean([1 - values[0], values[1]])
 
 
-def validation_gap(results: dict[str, Any]) -> float:
+def validation_gap(results: Results) -> float:
     """How far a run on images is from what retraining would do, as far as that is known without it; lower is better.
 
     ``mean(|FA - goal|, |RA - RA_before|, |VA - VA_before|)``: a class that was never seen is never guessed (goal 0), an
@@ -46,7 +48,7 @@ def validation_gap(results: dict[str, Any]) -> float:
     Args:
         results: ``results.json`` of the run.
     """
-    after, before = ({k: m["value"] for k, m in results[side].items()} for side in ("metrics", "before"))
+    after, before = ({k: m["value"] for k, m in side.items()} for side in (results.metrics, results.before))
     goal = 0.0 if "TA_forgotten" in after else before["VA"]
     parts = [abs(after["forget_accuracy"] - goal), abs(after["RA"] - before["RA"]), abs(after["VA"] - before["VA"])]
     return float(sum(parts) / len(parts))

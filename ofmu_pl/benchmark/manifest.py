@@ -8,10 +8,9 @@ from typing import Any
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.specs import Experiment
-from ofmu_pl.support.files import write_json
+from ofmu_pl.support.records import MANIFEST, BenchmarkRecord, CellRecord, ExperimentRecord, MethodRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
-MANIFEST = "benchmark.json"
 Place = tuple[str, str, str, int]
 """Experiment, scenario, method, seed."""
 
@@ -32,15 +31,10 @@ class Manifest:
     def __init__(self, name: str, folder: Path, experiments: dict[str, Experiment]) -> None:
         self.name, self.path, self.experiments = name, folder / MANIFEST, experiments
         self.searched: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self._cells: dict[Place, dict[str, Any]] = {
-            (name, scenario, method, seed): {
-                "scenario": scenario,
-                "method": method,
-                "seed": seed,
-                "folder": f"{name}/{scenario}/{method}/seed_{seed}",
-                "status": "unfinished",
-                "error": None,
-            }
+        self._cells: dict[Place, CellRecord] = {
+            (name, scenario, method, seed): CellRecord(
+                scenario, method, seed, folder=f"{name}/{scenario}/{method}/seed_{seed}"
+            )
             for name, e in experiments.items()
             for scenario in e.scenarios
             for method in e.methods
@@ -49,50 +43,48 @@ class Manifest:
 
     def place(self, place: Place, folder: str) -> None:
         """Say where a run is: two places may share one."""
-        self._cells[place]["folder"] = folder
+        self._cells[place].folder = folder
 
     def end(self, place: Place, error: str | None) -> None:
         """A run has finished or failed."""
-        self._cells[place] |= {"status": "finished" if error is None else "failed", "error": error}
+        cell = self._cells[place]
+        cell.status, cell.error = "finished" if error is None else "failed", error
 
     def failures(self) -> dict[str, str]:
         """Sentences by folder of the run."""
-        return {cell["folder"]: cell["error"] for cell in self._cells.values() if cell["status"] == "failed"}
+        return {cell.folder: cell.error for cell in self._cells.values() if cell.error is not None}
 
     def write(self) -> None:
         """Put the file in the place of the one before."""
-        write_json(
-            self.path,
-            {
-                "name": self.name,
-                "version": __version__,
-                "results_version": RESULTS_VERSION,
-                "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                "experiments": {name: self._experiment(name, e) for name, e in self.experiments.items()},
-            },
-        )
+        BenchmarkRecord(
+            name=self.name,
+            version=__version__,
+            results_version=RESULTS_VERSION,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            experiments={name: self._experiment(name, e) for name, e in self.experiments.items()},
+        ).write(self.path)
 
-    def _experiment(self, name: str, e: Experiment) -> dict[str, Any]:
+    def _experiment(self, name: str, e: Experiment) -> ExperimentRecord:
         methods = {
-            method: {
-                "overlay": m.overlay,
-                "options": m.options,
-                "searched": {s: found for (*owner, s), found in self.searched.items() if owner == [name, method]},
-            }
+            method: MethodRecord(
+                overlay=m.overlay,
+                options=m.options,
+                searched={s: found for (*owner, s), found in self.searched.items() if owner == [name, method]},
+            )
             for method, m in e.methods.items()
         }
-        return {
-            "title": e.title,
-            "kind": e.kind,
-            "paper": e.paper,
-            "note": e.note,
-            "metrics": e.metrics,
-            "ours": e.ours,
-            "gradients": e.gradients,
-            "base": e.base,
-            "options": e.options,
-            "scenarios": e.scenarios,
-            "methods": methods,
-            "seeds": e.seeds,
-            "cells": [cell for (owner, *_), cell in self._cells.items() if owner == name],
-        }
+        return ExperimentRecord(
+            title=e.title,
+            kind=e.kind,
+            paper=e.paper,
+            note=e.note,
+            metrics=e.metrics,
+            ours=e.ours,
+            gradients=e.gradients,
+            base=e.base,
+            options=e.options,
+            scenarios=e.scenarios,
+            methods=methods,
+            seeds=e.seeds,
+            cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
+        )

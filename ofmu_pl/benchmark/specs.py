@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
+from ofmu_pl.support.records import MANIFEST, Kind
 
-Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
 Each = Literal["scenario", "seed"]
 PREPARED, SEARCH, ANALYSIS = "prepared", "search", "analysis"
 """Folders beside the experiments'."""
@@ -137,7 +137,7 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
             )
         for place in (name, *e.methods, *e.scenarios, *e.prepare):
             below(folder, place, "The experiment, method, scenario or prepared run")
-            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, "benchmark.json"):
+            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, MANIFEST):
                 raise UserError(f"'{place}' cannot name a part of a benchmark: choose another name, without '/'.")
         bases = [e.base, *(p.base for p in e.prepare.values())]
         for path in [*bases, *(m.overlay for m in e.methods.values() if m.overlay)]:

@@ -31,13 +31,14 @@ from ofmu_pl.evaluation.images import RETRAIN, ImageEvaluation
 from ofmu_pl.evaluation.originals import Original, original
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
-from ofmu_pl.support.files import below, read_json
+from ofmu_pl.support.files import below
+from ofmu_pl.support.records import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, length, require_same_data, require_sound, settings
 from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.export import ModelExport
 from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.training.resumable import Resumable
-from ofmu_pl.training.run_folders import RESULTS, Start, begun, choose, discard, number, point_latest
+from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest
 from ofmu_pl.training.shards import shard_errors
 
 _FROM_MODEL: dict[str, Any] = {
@@ -93,7 +94,7 @@ class UnlearningCLI(LightningCLI):
             if start.done:
                 assert start.folder is not None, "a finished run has a folder"
                 self.datamodule.setup("fit")
-                then = read_json(start.folder / RESULTS)["provenance"]["hashes"]
+                then = Results.read(start.folder / RESULTS).provenance["hashes"]
                 require_same_data(self.datamodule.hashes, then)
                 if self.trainer.is_global_zero:
                     sys.stdout.write(f"finished: see {start.folder}\n")

@@ -12,6 +12,7 @@ import yaml
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.kept import cache_folder
+from ofmu_pl.support.records import RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
 
 HOLDERS = {
@@ -36,32 +37,34 @@ def purge(runs: list[Path]) -> None:
     runs = [folder.resolve() for folder in runs]
     for folder in runs:
         require_idle(folder, "then purge it (nothing was removed anywhere)")
-    facts = [_finished(folder) for folder in runs]
-    for folder, (results, config) in zip(runs, facts, strict=True):
+    configs = [_finished(folder) for folder in runs]
+    for folder, config in zip(runs, configs, strict=True):
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
-        print(_remaining(folder, results, config))
+        print(_remaining(folder, config))
     for path in _old_scores():
         _remove(path)
         print(f"Removed {path}: scores with texts, which an older version of ofmu_pl kept.")
 
 
-def _finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The results and the configuration of a run.
+def _finished(folder: Path) -> dict[str, Any]:
+    """The configuration of a finished run.
 
     Raises:
-        UserError: It has none, or they are not ours.
+        UserError: It has no results or configuration, or they are not ours, or of a newer version of ofmu_pl.
     """
     try:
-        results = dict(read_json(folder / "results.json"))
+        results = Results.read(folder / RESULTS)
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        if "ofmu_pl" in results["provenance"] and "data" in config:
-            return results, config
+        if "ofmu_pl" in results.provenance and "data" in config:
+            return dict(config)
+    except NewerError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, RecursionError):
         pass
     raise UserError(
-        f"'{folder}' is no finished run of ofmu_pl (it has no results.json and config.yaml of one), so nothing was "
+        f"'{folder}' is no finished run of ofmu_pl (it has no {RESULTS} and config.yaml of one), so nothing was "
         "removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
     )
 
@@ -78,14 +81,14 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _remaining(folder: Path, results: dict[str, Any], config: dict[str, Any]) -> str:
+def _remaining(folder: Path, config: dict[str, Any]) -> str:
     """What still knows the rows."""
     target = _first(config, "path") or "the cache"
     data = _first(config.get("data"), "data") or config["data"].get("class_path", "its source")
     others = [p.name for p in sorted(folder.parent.glob("version_*")) if p != folder and (p / "checkpoints").is_dir()]
     beside = f", checkpoints of {', '.join(others)} beside it" if others else ""
     return (
-        f"What remains of {folder}: the exported model and results.json (numbers). What still holds the rows: the "
+        f"What remains of {folder}: the exported model and {RESULTS} (numbers). What still holds the rows: the "
         f"model before unlearning ({target}), the data ({data}){beside}, other runs, backups and copies."
     )
 

@@ -16,8 +16,8 @@ from ofmu_pl.evaluation.reference import Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.files import write_json
 from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 
 
 class Evaluation(pl.Callback, ABC):
@@ -203,31 +203,25 @@ class Evaluation(pl.Callback, ABC):
             return
         folder = Path(log_dir)
         self.write_files(trainer, pl_module, network, folder, scores, columns)
-        results = {
-            "definition": self.definition,
-            "metrics": _as_dicts(columns[judged]),
-            "before": _as_dicts(columns.get("before", {})),
-            "reference": r
-            and {
-                "source": r.source,
-                "model": r.model,
-                "evaluation": r.evaluation,
-                "metrics": _as_dicts(columns["retrained"]),
-            },
-            "history": pl_module.record.history,
-            "curves": pl_module.record.curves,
-            "data": {name: asdict(lengths) for name, lengths in data.lengths.items()},
-            "provenance": provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
+        results = Results(
+            definition=self.definition,
+            metrics=_as_dicts(columns[judged]),
+            before=_as_dicts(columns.get("before", {})),
+            reference=ReferenceRecord(r.source, r.model, r.evaluation, _as_dicts(columns["retrained"])) if r else None,
+            history=[Interim(**entry) for entry in pl_module.record.history],
+            curves=pl_module.record.curves,
+            data={name: asdict(lengths) for name, lengths in data.lengths.items()},
+            provenance=provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
             | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
-            "cost": {
-                "training_seconds": self._seconds["training"],
-                "evaluation_seconds": self._seconds["evaluation"],
-                "gradient_evaluations": float(getattr(pl_module, "gradient_evaluations", 0.0)),
-                "peak_memory_bytes": peak_memory(pl_module.device),
-            },
-        }
-        write_json(folder / "results.json", results)
-        rank_zero_info(f"Results: {folder / 'results.json'}")
+            cost=Cost(
+                training_seconds=self._seconds["training"],
+                evaluation_seconds=self._seconds["evaluation"],
+                gradient_evaluations=float(getattr(pl_module, "gradient_evaluations", 0.0)),
+                peak_memory_bytes=peak_memory(pl_module.device),
+            ),
+        )
+        results.write(folder / RESULTS)
+        rank_zero_info(f"Results: {folder / RESULTS}")
 
 
 def unlearns(pl_module: pl.LightningModule) -> bool:
@@ -235,5 +229,5 @@ def unlearns(pl_module: pl.LightningModule) -> bool:
     return bool(getattr(pl_module, "unlearns", True))
 
 
-def _as_dicts(metrics: Metrics) -> dict[str, Any]:
+def _as_dicts(metrics: Metrics) -> Entries:
     return {name: result.as_dict() for name, result in metrics.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,8 @@ from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, read_json
+from ofmu_pl.support.records import KINDS, MANIFEST, RESULTS, BenchmarkRecord, CellRecord, ExperimentRecord, Results
 
-MANIFEST = "benchmark.json"
-KINDS = ("table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence")
 DEPTH = 4
 """Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""
 
@@ -50,25 +49,25 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         UserError: There is neither a benchmark nor a finished unlearning run.
     """
     found = Collection(folder, folder.resolve().name)
-    manifest = _read(folder / MANIFEST, found.problems) if (folder / MANIFEST).is_file() else None
-    if isinstance(manifest, dict) and isinstance(manifest.get("experiments"), dict):
-        found.name, found.date = str(manifest.get("name", found.name)), str(manifest.get("date", ""))
-        for name, entry in manifest["experiments"].items():
+    manifest = _manifest(folder / MANIFEST, found.problems)
+    if manifest is not None:
+        found.name, found.date = manifest.name or found.name, manifest.date
+        for name, entry in manifest.experiments.items():
             try:
-                found.experiments.append(_described(folder, str(name), entry, found.problems))
-            except (KeyError, TypeError, AttributeError, ValueError) as error:
-                found.problems.append(
-                    f"The experiment '{name}' in {MANIFEST} is not described as a benchmark does "
-                    f"({type(error).__name__}: {error}), so it is left out."
-                )
+                found.experiments.append(_described(folder, name, entry, found.problems))
+            except UserError as error:
+                manifest.broken[name] = str(error)
+        found.problems += [
+            f"The experiment '{name}' in {MANIFEST} is not described as a benchmark does ({why}), so it is left out."
+            for name, why in manifest.broken.items()
+        ]
     else:
-        if (folder / MANIFEST).is_file():
-            found.problems.append(f"{MANIFEST} lists no experiments, so the runs below it are taken as they lie.")
         experiment = _walked(folder, found)
         if experiment is None:
             raise UserError(
-                f"There is no finished unlearning run below '{folder}' (METHOD/latest/results.json): "
+                f"There is no finished unlearning run below '{folder}' (METHOD/latest/{RESULTS}): "
                 "give the benchmark's folder, for example logs/quickstart, after a run of fit has ended."
+                + "".join(f" {problem}" for problem in found.problems[:1])
             )
         found.experiments.append(experiment)
     rows = dict(filter(None, (_foreign(path, found.problems) for path in foreign or [])))
@@ -82,43 +81,43 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
     return found
 
 
-def _described(folder: Path, name: str, entry: dict[str, Any], problems: list[str]) -> Experiment:
+def _manifest(path: Path, problems: list[str]) -> BenchmarkRecord | None:
+    """The manifest, if there is one that can be read."""
+    try:
+        return BenchmarkRecord.read(path) if path.is_file() else None
+    except (OSError, UserError) as error:
+        problems.append(f"The runs below '{path.parent}' are taken as they lie: {error}")
+        return None
+
+
+def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[str]) -> Experiment:
     """An experiment as the manifest says."""
-    kind = str(entry.get("kind", "table"))
+    kind = entry.kind
     if kind not in KINDS:
         problems.append(f"The experiment '{name}' is of an unknown kind '{kind}': its tables are shown, no figures.")
-    runs = [_run(folder, cell, problems) for cell in entry["cells"]]
+    runs = [_run(folder, cell, problems) for cell in entry.cells]
     results = [r.results for r in runs if r.results is not None]
     analysis = below(folder, name, "The experiment") / "analysis.json"
     content = _read(analysis, problems) if analysis.is_file() else None
-    paper = entry.get("paper") or []
     return Experiment(
         name=name,
-        title=str(entry.get("title") or name),
+        title=entry.title,
         kind=kind,
-        paper=[str(label) for label in ([paper] if isinstance(paper, str) else paper)],
-        note=str(entry.get("note") or ""),
-        metrics=[str(m) for m in (entry.get("metrics") or ([] if kind == "cost" else default_metrics(results)))],
-        ours=None if entry.get("ours") is None else str(entry["ours"]),
-        gradients=number(entry.get("gradients")),
-        scenarios={str(k): dict(v or {}) for k, v in entry["scenarios"].items()},
-        methods={str(k): _method(v or {}) for k, v in entry["methods"].items()},
+        paper=entry.paper,
+        note=entry.note,
+        metrics=entry.metrics or ([] if kind == "cost" else default_metrics(results)),
+        ours=entry.ours,
+        gradients=number(entry.gradients),
+        scenarios=entry.scenarios,
+        methods={name: asdict(method) for name, method in entry.methods.items()},
         runs=runs,
-        options=dict(entry.get("options") or {}),
+        options=entry.options,
         analysis=content if isinstance(content, dict) else None,
     )
 
 
-def _method(entry: dict[str, Any]) -> dict[str, Any]:
-    searched = {str(k): dict(v) for k, v in (entry.get("searched") or {}).items()}
-    return {"options": dict(entry.get("options") or {}), "searched": searched}
-
-
-def _run(folder: Path, cell: dict[str, Any], problems: list[str]) -> Run:
-    run = Run(
-        *(str(cell["scenario"]), str(cell["method"]), int(cell["seed"]), str(cell["folder"]), str(cell["status"])),
-        error=None if cell.get("error") is None else " ".join(str(cell["error"]).split()),
-    )
+def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
+    run = Run(**asdict(cell))
     try:
         place = below(folder, run.folder, "The run")
     except UserError as error:
@@ -126,13 +125,13 @@ def _run(folder: Path, cell: dict[str, Any], problems: list[str]) -> Run:
         return run
     if run.status != "finished":
         return run
-    path = place / "latest" / "results.json"
+    path = place / "latest" / RESULTS
     if not path.is_file():
-        run.status, run.error = "unfinished", "its results.json is missing although it is said to have finished"
+        run.status, run.error = "unfinished", f"its {RESULTS} is missing although it is said to have finished"
         return run
     run.results = _results(path, problems)
     if run.results is None:
-        run.status, run.error = "unfinished", "its results.json cannot be read"
+        run.status, run.error = "unfinished", f"its {RESULTS} cannot be read"
         return run
     seed = run.fact("seed")
     if seed is not None and seed != run.seed:
@@ -151,23 +150,23 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         if "-search-" in method:
             continue
         newest = max(place.glob("version_*"), key=lambda p: p.stat().st_mtime)
-        if not (place / "latest" / "results.json").is_file():
+        if not (place / "latest" / RESULTS).is_file():
             name = f"{place.relative_to(folder)}/{newest.name}"
-            if not list(place.glob("version_*/results.json")):
+            if not list(place.glob(f"version_*/{RESULTS}")):
                 found.problems.append(f"The run {name} is half-written: left out.")
             elif (place / "latest").is_symlink():  # without it, it was only validated, which is no run
                 name = f"{place.relative_to(folder)}/{(place / 'latest').readlink().name}"
-                found.problems.append(f"The run {name}, which latest points at, has no results.json: left out.")
+                found.problems.append(f"The run {name}, which latest points at, has no {RESULTS}: left out.")
             continue
-        results = _results(place / "latest" / "results.json", found.problems)
-        if results is None or not results.get("before"):  # originals were trained, they did not unlearn
+        results = _results(place / "latest" / RESULTS, found.problems)
+        if results is None or not results.before:  # originals were trained, they did not unlearn
             continue
-        if not (newest / "results.json").is_file():
+        if not (newest / RESULTS).is_file():
             shown = (place / "latest").resolve().name
             found.problems.append(
                 f"The run {place.relative_to(folder)}/{newest.name} is half-written: {shown} is shown instead."
             )
-        seed = (results.get("provenance") or {}).get("seed")
+        seed = results.provenance.get("seed")
         name = "/".join(scenario) or found.name
         relative = place.relative_to(folder).as_posix()
         runs.append(Run(name, method, seed if isinstance(seed, int) else 0, relative, "finished", results=results))
@@ -190,28 +189,13 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
     )
 
 
-def _results(path: Path, problems: list[str]) -> dict[str, Any] | None:
+def _results(path: Path, problems: list[str]) -> Results | None:
     """``results.json``, if it is one."""
-    content = _read(path, problems)
-    if content is None:
+    try:
+        return Results.read(path)
+    except (OSError, UserError) as error:
+        problems.append(f"A run is left out: {error}")
         return None
-    if not _is_results(content):
-        problems.append(f"{path} is no results.json of a run: left out.")
-        return None
-    return dict(content)
-
-
-def _is_results(x: Any) -> bool:
-    """Whether everything that is read from it later is of the kind that it should be."""
-    if not isinstance(x, dict) or not isinstance(x.get("metrics"), dict):
-        return False
-    parts = [x.get(k) or {} for k in ("reference", "provenance", "cost", "curves")]
-    history = x.get("history") or []
-    if not all(isinstance(part, dict) for part in parts) or not isinstance(history, list):
-        return False
-    measured = [x["metrics"], x.get("before") or {}, parts[0].get("metrics") or {}]
-    measured += [h.get("metrics") or {} if isinstance(h, dict) else None for h in history]
-    return all(isinstance(m, dict) and all(isinstance(e, dict) for e in m.values()) for m in measured)
 
 
 def _read(path: Path, problems: list[str]) -> Any:

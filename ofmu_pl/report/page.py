@@ -92,7 +92,7 @@ def _facts(runs: list[Run]) -> dict[str, list[str]]:
     """Code, versions and data of the runs by name, each value once."""
     facts: dict[str, dict[str, None]] = {}
     for run in runs:
-        provenance = (run.results or {}).get("provenance") or {}
+        provenance = run.results.provenance if run.results else {}
         versions = provenance.get("versions")
         pairs = {k: provenance.get(k) for k in ("ofmu_pl", "git", "python", "benchmark")}
         pairs |= versions if isinstance(versions, dict) else {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report.declared import declaration
+from ofmu_pl.support.records import Entries, Interim, Results
 
 RETRAINED, BEFORE = "retrained", "before"
 """Two models beside the methods: the goal, and the one that forgetting starts from."""
@@ -36,36 +37,42 @@ class Run:
     folder: str
     status: str
     error: str | None = None
-    results: dict[str, Any] | None = None
+    results: Results | None = None
     words: list[str] = field(default_factory=list)
 
     def metric(self, name: str, side: str = "metrics") -> dict[str, Any]:
         """One entry of the results (value, target, direction, ...); empty where there is none."""
         return self.side(side).get(name) or {}
 
-    def side(self, side: str) -> dict[str, Any]:
+    def side(self, side: str) -> Entries:
         """All metrics after the run (``metrics``), of the model before, or of the retrained one."""
-        results = self.results or {}
-        return ((results.get("reference") or {}).get("metrics") if side == RETRAINED else results.get(side)) or {}
+        if self.results is None:
+            return {}
+        if side == RETRAINED:
+            return self.results.reference.metrics if self.results.reference else {}
+        return self.results.before if side == BEFORE else self.results.metrics
 
     def value(self, name: str, side: str = "metrics") -> float | None:
         """Of a metric; ``None`` where it is missing or not finite."""
         return number(self.metric(name, side).get("value"))
 
     @property
+    def history(self) -> list[Interim]:
+        """Measurements along the run."""
+        return self.results.history if self.results else []
+
+    @property
     def definition(self) -> str:
         """Under which the metrics were computed."""
-        results = self.results or {}
-        first: dict[str, Any] = next(iter((results.get("metrics") or {}).values()), {})
-        return str(results.get("definition") or first.get("definition") or "unknown")
+        return self.results.definition if self.results else "unknown"
 
     def fact(self, name: str) -> Any:
         """Of the results' provenance."""
-        return ((self.results or {}).get("provenance") or {}).get(name)
+        return self.results.provenance.get(name) if self.results else None
 
     def cost(self, name: str) -> float | None:
         """Of the results' cost."""
-        return number(((self.results or {}).get("cost") or {}).get(name))
+        return number(getattr(self.results.cost, name)) if self.results else None
 
 
 @dataclass
@@ -75,7 +82,7 @@ class Experiment:
     Attributes:
         name: Its folder.
         title: A line for people.
-        kind: One of ``collect.KINDS``.
+        kind: One of ``records.KINDS``.
         paper: Labels in the paper that it stands for.
         note: How it differs from the paper; empty: not at all.
         metrics: Columns.
@@ -168,11 +175,11 @@ def words(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def default_metrics(results: list[dict[str, Any]]) -> list[str]:
+def default_metrics(results: list[Results]) -> list[str]:
     """Columns where nobody has chosen: the suite's main metrics, or all of a suite that is not known."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: Entries = {}
     for r in results:
-        for name, entry in r["metrics"].items():
+        for name, entry in r.metrics.items():
             entries.setdefault(name, entry)
     columns = {name: declaration(name, entry).column for name, entry in entries.items()}
     chosen = [name for name, column in columns.items() if column is not None]

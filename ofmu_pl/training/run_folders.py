@@ -17,10 +17,9 @@ import yaml
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import locked, read_json, replacing
+from ofmu_pl.support.records import RESULTS, NewerError, Results
 from ofmu_pl.training.checkpoints import LAST, length, progress, resumed_from, settings
 
-RESULTS = "results.json"
-"""The last file that a run writes: where it is, the run has finished."""
 LOCK = ".lock"
 ANOTHER = "or start another one without --ckpt_path"
 
@@ -154,9 +153,15 @@ def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
 
 
 def _reached(folder: Path, resolved: dict[str, Any]) -> bool:
-    """Whether a run has finished with as many iterations as are asked for now, or by the same rule for when to stop."""
+    """Whether a run has finished with as many iterations as are asked for now, or by the same rule for when to stop.
+
+    Raises:
+        NewerError: A newer version of ofmu_pl wrote its results.
+    """
     try:
-        steps = int(read_json(folder / RESULTS)["provenance"]["steps"])
+        steps = int(Results.read(folder / RESULTS).provenance["steps"])
+    except NewerError:
+        raise
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return 0 <= resolved["trainer"]["max_steps"] <= steps or length(_config(folder)) == length(resolved)

@@ -155,6 +155,19 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     assert "Removed" not in capsys.readouterr().out
 
 
+def test_purge_refuses_a_run_of_a_newer_version(quiet, tmp_path, capsys):
+    folder = tmp_path / "version_0"
+    shutil.copytree(quiet, folder)
+    results = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").write_text(json.dumps({**results, "schema": 99}))
+    before = sorted(os.listdir(quiet))
+    with pytest.raises(SystemExit) as stop:
+        main(["purge", str(quiet), str(folder)])
+    assert stop.value.code == 1
+    assert f"'{folder}/results.json' is of schema 99, which a newer ofmu_pl wrote" in capsys.readouterr().err
+    assert sorted(os.listdir(quiet)) == before, "all or nothing"
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_purge_refuses_a_run_that_is_at_work(quiet, tmp_path, capsys, finished):
     folder = tmp_path / "version_0"

@@ -65,6 +65,13 @@ def test_the_line_again_on_a_finished_run(fit, capsys, how):
     assert all(p.stat().st_mtime_ns == t for p, t in before.items())
 
 
+def test_a_finished_run_of_a_newer_version_is_not_gone_on_with(fit, refused):
+    run = fit(*LAST, "--trainer.max_steps", "1")
+    (run / "results.json").write_text(json.dumps({**read(run), "schema": 99}))
+    assert "is of schema 99, which a newer ofmu_pl wrote" in refused(*LAST, "--trainer.max_steps", "1")
+    assert names(run) == ["latest", "version_0"]
+
+
 def test_more_iterations_of_a_finished_run_are_another_run(fit):
     first = fit(*LAST, "--trainer.max_steps", "2")
     second = fit(*LAST, "--trainer.max_steps", "3")
@@ -88,7 +95,7 @@ STAGES = {
     "the export": ("ofmu_pl.training.export.save_model", full),
     "the evaluation": ("ofmu_pl.evaluation.text.cached_scores", full),
     "its files": ("ofmu_pl.evaluation.text.write_samples", full),
-    "the results": ("ofmu_pl.evaluation.base.write_json", full),
+    "the results": ("ofmu_pl.support.records.results.write_json", full),
 }
 
 

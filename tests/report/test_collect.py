@@ -10,12 +10,13 @@ import pytest
 from scipy.stats import ks_2samp
 
 from ofmu_pl.report.claims import claims
-from ofmu_pl.report.collect import KINDS, collect
+from ofmu_pl.report.collect import collect
 from ofmu_pl.report.command import report
 from ofmu_pl.report.contents import tables
 from ofmu_pl.report.figures import comparison, details, studies
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records import KINDS
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table, write
 
 VALUES = dict(TEXT_GOAL, forget_quality=0.5)

@@ -12,6 +12,7 @@ from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 from ofmu_pl.report.figures.telemetry import CURVATURE, NEEDED, PENALTY, telemetry
 from ofmu_pl.report.runs import Run
+from ofmu_pl.support.records import Results
 from tests.helpers import folders
 
 
@@ -140,7 +141,7 @@ def test_telemetry_averages_tenths_of_runs_of_any_length(experiments, every):
 
 
 def run_with(**curves):
-    return Run("a", "ofmu", 0, "a/ofmu", "finished", results={"curves": curves})
+    return Run("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
 
 
 def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():

@@ -179,16 +179,13 @@ def _pair(experiment: Experiment, scenarios: list[str]) -> tuple[str, str] | Non
 
 def course(experiment: Experiment, look: Look) -> Figure | None:
     """How probabilities of forget and retain answers moved along the runs."""
-    runs = [r for r in experiment.finished if (r.results or {}).get("history") and r.value(COURSE[0]) is not None]
+    runs = [r for r in experiment.finished if r.history and r.value(COURSE[0]) is not None]
     if not runs:
         return None
     figure, ((axis,),) = panels(1, 1, 5.0)
     for run in runs:
-        history = (run.results or {}).get("history") or []
-        steps = [(run.results or {}).get("before") or {}, *(h.get("metrics") or {} for h in history)]
-        path = [
-            [number((s.get(m) or {}).get("value")) for m in COURSE] for s in [*steps, (run.results or {})["metrics"]]
-        ]
+        steps = [run.side(BEFORE), *(interim.metrics for interim in run.history), run.side("metrics")]
+        path = [[number((s.get(m) or {}).get("value")) for m in COURSE] for s in steps]
         points = np.array([p for p in path if None not in p], np.float64)
         if not len(points):
             continue

@@ -71,7 +71,7 @@ def curve(run: Run, name: str) -> np.ndarray:
 
     ``{"step": [...], "value": [...]}``, steps counted from 1; older results hold a list, a value an iteration.
     """
-    points = ((run.results or {}).get("curves") or {}).get(name)
+    points = run.results.curves.get(name) if run.results else None
     if isinstance(points, list):
         points = {"step": range(1, len(points) + 1), "value": points}
     steps, values = (points.get(key) if isinstance(points, dict) else None for key in ("step", "value"))

@@ -1,0 +1,34 @@
+"""The schema of ``results.json`` and ``benchmark.json``: who writes them and who reads them share these classes.
+
+A file says its ``schema``. One that says none was written before there were schemas, and what it lacks is filled in.
+"""
+
+from ofmu_pl.support.records.manifest import (
+    KINDS,
+    MANIFEST,
+    BenchmarkRecord,
+    CellRecord,
+    ExperimentRecord,
+    Kind,
+    MethodRecord,
+)
+from ofmu_pl.support.records.reading import SCHEMA, Entries, NewerError
+from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
+
+__all__ = [
+    "KINDS",
+    "MANIFEST",
+    "RESULTS",
+    "SCHEMA",
+    "BenchmarkRecord",
+    "CellRecord",
+    "Cost",
+    "Entries",
+    "ExperimentRecord",
+    "Interim",
+    "Kind",
+    "MethodRecord",
+    "NewerError",
+    "ReferenceRecord",
+    "Results",
+]

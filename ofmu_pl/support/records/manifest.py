@@ -1,0 +1,163 @@
+"""``benchmark.json``: what was asked for, what was chosen, and where each run is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.records.reading import SCHEMA, Entries, entries, items, read_record, section, why
+
+MANIFEST = "benchmark.json"
+Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
+"""How an experiment is shown; ``udi``, ``alignment`` and ``ablation`` compare exported models after the runs."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass
+class CellRecord:
+    """One run of an experiment.
+
+    Attributes:
+        scenario: What is forgotten.
+        method: Name of its method.
+        seed: Seed of target, split and run.
+        folder: Its folder below the benchmark's, with ``latest`` in it; two cells may share one.
+        status: ``finished``, ``failed`` or ``unfinished``.
+        error: Why it failed, one sentence.
+    """
+
+    scenario: str
+    method: str
+    seed: int
+    folder: str
+    status: str = "unfinished"
+    error: str | None = None
+
+    @classmethod
+    def _of(cls, x: dict[str, Any]) -> CellRecord:
+        error = None if x.get("error") is None else " ".join(str(x["error"]).split())
+        scenario, method, folder, status = (str(x[name]) for name in ("scenario", "method", "folder", "status"))
+        return cls(scenario, method, int(x["seed"]), folder, status, error)
+
+
+@dataclass
+class MethodRecord:
+    """One method of an experiment.
+
+    Attributes:
+        overlay: Its configuration, put over the base.
+        options: Command-line options by key.
+        searched: By scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's.
+    """
+
+    overlay: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    searched: Entries = field(default_factory=dict)
+
+
+@dataclass
+class ExperimentRecord:
+    """One experiment: what was asked for, and where its runs are. ``benchmark.specs.Experiment`` has the same names.
+
+    Attributes:
+        title: A line for people.
+        kind: One of ``KINDS``.
+        paper: Labels of what it stands for in the paper.
+        note: What differs from the paper.
+        metrics: Columns of the table.
+        ours: The method that the others are compared with.
+        gradients: What a run may spend.
+        base: Configuration that all runs share.
+        options: Options of every run, by key.
+        scenarios: Options by name.
+        methods: Methods by name.
+        seeds: Seeds of the runs.
+        cells: All runs.
+    """
+
+    title: str
+    kind: str
+    paper: list[str]
+    note: str
+    metrics: list[str]
+    ours: str | None
+    gradients: float | None
+    base: str | None
+    options: dict[str, Any]
+    scenarios: dict[str, dict[str, Any]]
+    methods: dict[str, MethodRecord]
+    seeds: list[int]
+    cells: list[CellRecord]
+
+    @classmethod
+    def _of(cls, name: str, entry: dict[str, Any]) -> ExperimentRecord:
+        paper, ours = entry.get("paper") or [], entry.get("ours")
+        return cls(
+            title=str(entry.get("title") or name),
+            kind=str(entry.get("kind", "table")),
+            paper=[str(label) for label in ([paper] if isinstance(paper, str) else paper)],
+            note=str(entry.get("note") or ""),
+            metrics=[str(m) for m in entry.get("metrics") or []],
+            ours=None if ours is None else str(ours),
+            gradients=entry.get("gradients"),
+            base=entry.get("base"),
+            options=section(entry, "options"),
+            scenarios={k: dict(v or {}) for k, v in entry["scenarios"].items()},
+            methods={
+                k: MethodRecord(m.get("overlay"), section(m, "options"), entries(m, "searched"))
+                for k, m in ((k, v or {}) for k, v in entry["methods"].items())
+            },
+            seeds=items(entry, "seeds"),
+            cells=[CellRecord._of(cell) for cell in entry["cells"]],
+        )
+
+
+@dataclass
+class BenchmarkRecord:
+    """``benchmark.json``: what was asked for, what was chosen, and where each run is.
+
+    Attributes:
+        name: Name of the benchmark; empty where the file has none.
+        version: Version of ofmu_pl that wrote it.
+        results_version: ``support.version.RESULTS_VERSION`` of that version.
+        date: When it was written.
+        experiments: Experiments by name.
+        broken: Why an experiment of the file cannot be read, by name; the others are kept. It is never written.
+    """
+
+    name: str
+    version: str | None
+    results_version: int | None
+    date: str
+    experiments: dict[str, ExperimentRecord]
+    broken: dict[str, str] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        content = {"schema": SCHEMA, **asdict(self)}
+        del content["broken"]
+        write_json(path, content)
+
+    @classmethod
+    def read(cls, path: Path) -> BenchmarkRecord:
+        """Read a file of this schema or of an older one.
+
+        Raises:
+            OSError: The file is missing or cannot be read.
+            NewerError: The file has a newer schema.
+            UserError: The file lists no experiments.
+        """
+        return read_record(path, cls._of)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> BenchmarkRecord:
+        name, date = str(content.get("name") or ""), str(content.get("date") or "")
+        found = cls(name, content.get("version"), content.get("results_version"), date, {})
+        for experiment, entry in content["experiments"].items():
+            try:
+                found.experiments[experiment] = ExperimentRecord._of(experiment, entry)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                found.broken[experiment] = why(error)
+        return found

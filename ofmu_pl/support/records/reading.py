@@ -1,0 +1,96 @@
+"""What reading any record has in common: its schema, and the shapes of its parts.
+
+A reader finds a dictionary where it expects one. The numbers inside are not looked at: metrics are entries as
+``MetricResult.as_dict`` gives them, and a report names those that are missing or not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json
+
+SCHEMA = 1
+"""Add 1 in every commit after which an older reader would misunderstand a file; a new entry alone is no such change."""
+Entries = dict[str, dict[str, Any]]
+"""Metrics by name: value, n, direction, target, definition, ..."""
+
+T = TypeVar("T")
+
+
+class NewerError(UserError):
+    """A file was written by a later version of ofmu_pl, which may mean something else by it."""
+
+
+def read_record(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
+    """Read a file of this schema or of an older one.
+
+    Args:
+        path: The file.
+        of: Makes the record of the file's content, and raises what indexing and converting raise if it is of another
+            shape.
+
+    Raises:
+        OSError: The file is missing or cannot be read.
+        NewerError: The file has a newer schema.
+        UserError: The file is none that ofmu_pl wrote.
+    """
+    try:
+        content = read_json(path)
+        schema = int(content.get("schema", 0))
+        found = of(content) if schema <= SCHEMA else None
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put back the one that it wrote, or remove "
+            "it."
+        ) from error
+    if found is None:
+        raise NewerError(
+            f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (this one reads up to {SCHEMA}): update "
+            "ofmu_pl."
+        )
+    return found
+
+
+def why(error: Exception) -> str:
+    """What is wrong with a file, in the words of the error that it led to."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def section(x: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object of the file; empty where it lacks one, or has ``null``.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    part = x.get(name) or {}
+    if not isinstance(part, dict):
+        raise TypeError(f"{name} is no object")
+    return part
+
+
+def items(x: dict[str, Any], name: str) -> list[Any]:
+    """A list of the file; empty where it lacks one, or has ``null``.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    part = x.get(name) or []
+    if not isinstance(part, list):
+        raise TypeError(f"{name} is no list")
+    return part
+
+
+def entries(x: dict[str, Any], name: str) -> Entries:
+    """An object of objects, such as metrics by name; empty where the file lacks one, or has ``null``.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    part = section(x, name)
+    if not all(isinstance(entry, dict) for entry in part.values()):
+        raise TypeError(f"{name} holds what is no object")
+    return part

@@ -1,0 +1,125 @@
+"""``results.json``: the numbers of one run, and what produced them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.records.reading import SCHEMA, Entries, entries, items, read_record, section
+
+RESULTS = "results.json"
+"""The last file that a run writes: where it is, the run has finished."""
+
+
+@dataclass
+class ReferenceRecord:
+    """The retrained model that a run was compared with.
+
+    Attributes:
+        source: Where its scores come from.
+        model: Provenance of the model, ``None`` if it is not known.
+        evaluation: Provenance of the scores, ``None`` if it is not known.
+        metrics: What the model reaches.
+    """
+
+    source: str
+    model: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+    metrics: Entries = field(default_factory=dict)
+
+    @classmethod
+    def _of(cls, x: dict[str, Any]) -> ReferenceRecord:
+        return cls(str(x.get("source", "")), x.get("model"), x.get("evaluation"), entries(x, "metrics"))
+
+
+@dataclass
+class Interim:
+    """A measurement along the run.
+
+    Attributes:
+        step: The iterations done by then.
+        metrics: What was measured.
+    """
+
+    step: int
+    metrics: Entries
+
+
+@dataclass
+class Cost:
+    """What a run spent; ``None`` is not known.
+
+    Attributes:
+        training_seconds: Time of the iterations.
+        evaluation_seconds: Time of all measurements.
+        gradient_evaluations: Gradients of one batch's loss.
+        peak_memory_bytes: Most memory of the device at once.
+    """
+
+    training_seconds: float | None = None
+    evaluation_seconds: float | None = None
+    gradient_evaluations: float | None = None
+    peak_memory_bytes: float | None = None
+
+
+@dataclass
+class Results:
+    """``results.json`` of one run.
+
+    Attributes:
+        definition: Name of the definition that the metrics are computed under.
+        metrics: Metrics of the model after the run, or of the model that was only measured.
+        before: Metrics of the model before the run; empty where nothing was unlearned.
+        reference: The retrained model; ``None`` without one.
+        history: Measurements along the run.
+        curves: Values of every iteration by name: ``step`` and ``value``, or in older files a list of values.
+        data: Rows that were cut or left out, by set.
+        provenance: What produced the numbers: code, versions, hashes of the data, method, seed, steps, weights.
+        cost: What the run spent.
+    """
+
+    metrics: Entries
+    definition: str = "unknown"
+    before: Entries = field(default_factory=dict)
+    reference: ReferenceRecord | None = None
+    history: list[Interim] = field(default_factory=list)
+    curves: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_json(path, {"schema": SCHEMA, **asdict(self)})
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """Read a file of this schema or of an older one.
+
+        Raises:
+            OSError: The file is missing or cannot be read.
+            NewerError: The file has a newer schema.
+            UserError: The file holds no results.
+        """
+        return read_record(path, cls._of)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Results:
+        if "metrics" not in content:
+            raise KeyError("metrics")
+        metrics = entries(content, "metrics")
+        first: dict[str, Any] = next(iter(metrics.values()), {})
+        theirs, cost = section(content, "reference"), section(content, "cost")
+        return cls(
+            definition=str(content.get("definition") or first.get("definition") or cls.definition),
+            metrics=metrics,
+            before=entries(content, "before"),
+            reference=ReferenceRecord._of(theirs) if theirs else None,
+            history=[Interim(h["step"], entries(h, "metrics")) for h in items(content, "history")],
+            curves=section(content, "curves"),
+            data=section(content, "data"),
+            provenance=section(content, "provenance"),
+            cost=Cost(**{f.name: cost.get(f.name) for f in fields(Cost)}),
+        )

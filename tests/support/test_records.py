@@ -1,0 +1,172 @@
+"""Files of runs and benchmarks: what is written is read again, older ones are filled in, others are refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ofmu_pl.report.collect import collect
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records import (
+    MANIFEST,
+    RESULTS,
+    SCHEMA,
+    BenchmarkRecord,
+    CellRecord,
+    Cost,
+    ExperimentRecord,
+    Interim,
+    MethodRecord,
+    NewerError,
+    ReferenceRecord,
+    Results,
+)
+
+UA = {"value": 0.5, "n": 4, "higher_is_better": True, "target": 0.75, "definition": "exact"}
+FULL = Results(
+    metrics={"UA": UA},
+    definition="exact",
+    before={"UA": {**UA, "value": 0.0}},
+    reference=ReferenceRecord("logs/retrained", {"streams": ["retain"]}, {"dtype": "float32"}, {"UA": UA}),
+    history=[Interim(2, {"UA": UA})],
+    curves={"L_f": {"step": [1, 2], "value": [0.5, 0.25]}},
+    data={"forget": {"rows": 4, "cut": 1}},
+    provenance={"ofmu_pl": "0.1.0", "hashes": {"forget": "aa"}, "steps": 2},
+    cost=Cost(1.0, 2.0, 8.0, None),
+)
+CELL = CellRecord("forget05", "npo", 3, "tofu/forget05/npo/seed_3", "failed", "It diverged.")
+EXPERIMENT = ExperimentRecord(
+    title="TOFU",
+    kind="table",
+    paper=["tab:tofu"],
+    note="",
+    metrics=["UA"],
+    ours="ofmu",
+    gradients=320,
+    base="configs/tofu.yaml",
+    options={"model.beta": 1},
+    scenarios={"forget05": {"data.forget": "05"}},
+    methods={"npo": MethodRecord("configs/methods/npo.yaml", {"a": 1}, {"forget05": {"choice": 2, "scores": {}}})},
+    seeds=[3],
+    cells=[CELL],
+)
+BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", {"tofu": EXPERIMENT})
+
+
+@pytest.mark.parametrize("record", [FULL, Results({}), replace(FULL, reference=None), BENCHMARK], ids=type)
+def test_what_is_written_is_read_again(tmp_path, record):
+    path = tmp_path / "file.json"
+    record.write(path)
+    assert type(record).read(path) == record
+    assert json.loads(path.read_text())["schema"] == SCHEMA
+
+
+def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
+    FULL.write(tmp_path / RESULTS)
+    BENCHMARK.write(tmp_path / MANIFEST)
+    results, benchmark = (json.loads((tmp_path / name).read_text()) for name in ("results.json", "benchmark.json"))
+    assert list(results) == ("schema metrics definition before reference history curves data provenance cost".split())
+    assert list(results["reference"]) == ["source", "model", "evaluation", "metrics"]
+    assert results["history"] == [{"step": 2, "metrics": {"UA": UA}}]
+    assert results["metrics"] == {"UA": UA}
+    assert results["cost"] == {
+        "training_seconds": 1.0,
+        "evaluation_seconds": 2.0,
+        "gradient_evaluations": 8.0,
+        "peak_memory_bytes": None,
+    }
+    assert list(benchmark) == ["schema", "name", "version", "results_version", "date", "experiments"]
+    experiment = benchmark["experiments"]["tofu"]
+    assert list(experiment) == (
+        "title kind paper note metrics ours gradients base options scenarios methods seeds cells".split()
+    )
+    assert experiment["methods"]["npo"] == {
+        "overlay": "configs/methods/npo.yaml",
+        "options": {"a": 1},
+        "searched": {"forget05": {"choice": 2, "scores": {}}},
+    }
+    assert experiment["cells"] == [
+        {
+            "scenario": "forget05",
+            "method": "npo",
+            "seed": 3,
+            "folder": "tofu/forget05/npo/seed_3",
+            "status": "failed",
+            "error": "It diverged.",
+        }
+    ]
+
+
+def test_what_older_results_lack_is_filled_in(tmp_path):
+    path = tmp_path / RESULTS
+    path.write_text(json.dumps({"metrics": {"UA": UA}, "before": None, "cost": {"training_seconds": 1.0}}))
+    assert Results.read(path) == Results({"UA": UA}, definition="exact", cost=Cost(training_seconds=1.0))
+    path.write_text('{"metrics": {"UA": {"value": 1}}, "reference": {"source": "x"}}')
+    found = Results.read(path)
+    assert (found.definition, found.reference) == ("unknown", ReferenceRecord("x"))
+
+
+def test_what_older_manifests_lack_is_filled_in_and_a_broken_experiment_leaves_the_others(tmp_path):
+    cell = {"scenario": "s", "method": "m", "seed": 0, "folder": "e/s/m/seed_0", "status": "unfinished"}
+    entry = {"scenarios": {"s": None}, "methods": {"m": None}, "cells": [cell], "paper": "tab:one"}
+    (tmp_path / MANIFEST).write_text(json.dumps({"experiments": {"e": entry, "bad": {"cells": 3}}}))
+    found = BenchmarkRecord.read(tmp_path / MANIFEST)
+    (e,) = found.experiments.values()
+    assert (e.title, e.kind, e.paper, e.ours, e.seeds) == ("e", "table", ["tab:one"], None, [])
+    assert (e.scenarios, e.methods) == ({"s": {}}, {"m": MethodRecord()})
+    assert e.cells == [CellRecord("s", "m", 0, "e/s/m/seed_0")]
+    assert list(found.broken) == ["bad"]
+    found.write(tmp_path / MANIFEST)
+    assert "broken" not in json.loads((tmp_path / MANIFEST).read_text())
+
+
+@pytest.mark.parametrize("record", [FULL, BENCHMARK], ids=type)
+def test_a_newer_schema_is_refused(tmp_path, record):
+    path = tmp_path / "file.json"
+    record.write(path)
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "schema": SCHEMA + 1}))
+    with pytest.raises(NewerError, match=rf"'{path}' is of schema {SCHEMA + 1}, which a newer ofmu_pl wrote"):
+        type(record).read(path)
+
+
+@pytest.mark.parametrize("kind", [Results, BenchmarkRecord])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", "[1]", "{}", "[" * 99999, '{"metrics": 3, "experiments": 3}'),
+        '{"schema": "x", "metrics": {}, "experiments": {}}',
+        '{"metrics": {"UA": 1}, "experiments": [1]}',
+    ],
+    ids=range(8),
+)
+def test_what_is_not_ours_is_refused_in_one_sentence(tmp_path, kind, content):
+    path = tmp_path / "file.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"^'{path}' is no file.json that ofmu_pl wrote \([^\n]+: put back [^\n]+$"):
+        kind.read(path)
+
+
+@pytest.mark.parametrize("part", ["before", "reference", "history", "curves", "data", "provenance", "cost"])
+@pytest.mark.parametrize("odd", [3, "x", [1]])
+def test_a_part_of_another_shape_is_refused(tmp_path, part, odd):
+    (tmp_path / RESULTS).write_text(json.dumps({"metrics": {"UA": UA}, part: odd}))
+    with pytest.raises(UserError, match="that ofmu_pl wrote"):
+        Results.read(tmp_path / RESULTS)
+
+
+def test_a_missing_file_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Results.read(tmp_path / RESULTS)
+
+
+def test_a_report_says_which_run_is_newer(tmp_path):
+    path = tmp_path / "ofmu/version_0" / RESULTS
+    FULL.write(path)
+    (tmp_path / "ofmu/latest").symlink_to("version_0")
+    assert len(collect(tmp_path).experiments[0].finished) == 1
+    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 99'))
+    with pytest.raises(UserError, match="no finished unlearning run.*is of schema 99"):
+        collect(tmp_path)
