@@ -26,10 +26,10 @@ from torch import Tensor
 from ofmu_pl.data import TOFU
 from ofmu_pl.losses import token_nll
 from ofmu_pl.modules import NPO
-from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.files import write_json
+from ofmu_pl.training.record import peak_memory
 
 
 class LiveNPO(NPO):

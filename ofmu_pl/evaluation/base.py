@@ -14,10 +14,10 @@ from lightning.pytorch.utilities import rank_zero_info
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.reference import Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
-from ofmu_pl.modules.base import peak_memory
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
+from ofmu_pl.training.record import peak_memory
 
 
 class Evaluation(pl.Callback, ABC):

@@ -57,7 +57,7 @@ class Fisher(OneShot):
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The noise, drawn by the data's seed."""
-        data: Any = self._data
+        data: Any = self.run.data
         batches = whole_split(self, "retain", self.chunk)
         n, classes = sum(len(b["labels"]) for b in batches), len(data.class_names)
         information = fisher_diagonal(self.trained, [b["images"] for b in batches])
@@ -73,7 +73,7 @@ class Fisher(OneShot):
         return noise, {"capped": capped}
 
     def _zero_rows(self, noise: Vector) -> None:
-        forgotten = list(self._data.split.forgotten)
+        forgotten = list(self.run.data.split.forgotten)
         if not forgotten:
             raise UserError("zero_rows needs classes that are forgotten whole: set --data.forget_classes.")
         classifier = [m for m in self.trained.modules() if isinstance(m, nn.Linear)][-1]

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from torch.optim import Optimizer
 
 from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
 from ofmu_pl.core.audit import compare, parts
@@ -97,7 +98,7 @@ class OFMU(UnlearningModule):
         >>> quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
         >>> trainer = Trainer(accelerator="cpu", devices=1, max_steps=2, enable_checkpointing=False, **quiet)
         >>> trainer.fit(method, datamodule=data)
-        >>> method.iteration, method.penalty.rho
+        >>> method.run.step, method.penalty.rho
         (2, 1.0)
     """
 
@@ -152,7 +153,7 @@ class OFMU(UnlearningModule):
         self.stationarity_tol, self.audited = stationarity_tol, not audit
         self.forget_ceiling = forget_ceiling
         self.engine: Engine | None = None
-        self.examined, self.settles = False, True
+        self.examined = False
         self.order = 3
         self._found_steps: tuple[float, float] | None = None
         self._computes_in: torch.dtype | None = None
@@ -200,32 +201,31 @@ class OFMU(UnlearningModule):
             return f"switch the safeguards on that are off here ({', '.join(off)})"
         return "lower --model.inner_lr or the optimizer's rate"
 
-    def configure_optimizers(self) -> tuple[list[Any], list[Any]]:
-        """The outer step's, and the ascent's if it has one.
+    def own_optimizers(self) -> list[Optimizer]:
+        """The ascent's Adam, if it has one.
 
         Raises:
-            UserError: As the base's; or Adam's ascent on whole copies of what ranks hold shards of.
+            UserError: Adam's ascent on whole copies of what ranks hold shards of.
         """
-        optimizers, schedulers = super().configure_optimizers()
-        if self.inner_optimizer == "adam":
-            if self.exact and self.ranks.sharded:
-                raise UserError(
-                    "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
-                    "--model.engine finite_difference, --model.inner_optimizer sgd, or --trainer.strategy ddp."
-                )
-            optimizers.append(torch.optim.Adam(trainable(self.trained), lr=self.inner_lr, betas=INNER_BETAS))
-        return optimizers, schedulers
+        if self.inner_optimizer == "sgd":
+            return []
+        if self.exact and self.run.ranks.sharded:
+            raise UserError(
+                "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
+                "--model.engine finite_difference, --model.inner_optimizer sgd, or --trainer.strategy ddp."
+            )
+        return [torch.optim.Adam(trainable(self.trained), lr=self.inner_lr, betas=INNER_BETAS)]
 
     def on_train_start(self) -> None:
         """Refuse what the engine cannot differentiate, then make it."""
-        precision = str(self.trainer.precision)
+        precision = self.run.precision
         preflight(self.trained, first_order=not self.exact, precision=precision, penalised=self.penalty.rho > 0)
         parameters = trainable(self.trained)
         if self.exact:
-            self.engine = Autograd(parameters, self.ranks)
+            self.engine = Autograd(parameters, self.run.ranks)
         else:
             step = BF16_STEP if precision == "bf16-mixed" else None
-            self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.ranks)
+            self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.run.ranks)
         self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
@@ -239,10 +239,11 @@ class OFMU(UnlearningModule):
         losses = [
             (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
         ]
-        whole = (self.iteration - 1) % self.period == 0
-        if whole and self.settles and _is_looked_at((self.iteration - 1) // self.period):
+        rounds, rest = divmod(self.run.step - 1, self.period)
+        whole = rest == 0
+        if whole and self.run.checks_itself and _is_looked_at(rounds):
             scalars |= self._settle(batch["forget"][-1], batch["retain"][-1])
-        if not self.audited:
+        if not self.audited and self.run.checks_itself:
             scalars |= self._audit(batch["forget"][0], batch["retain"][0])
             self.audited = True
         found = outer_iteration(
@@ -256,15 +257,15 @@ class OFMU(UnlearningModule):
             penalty_clip=self.penalty_clip,
             concave_only=self.concave_only,
             similarity_every=self.similarity_every,
-            inner_optimizer=self.every_optimizer[1].optimizer if self.inner_optimizer == "adam" else None,
+            inner_optimizer=self.run.optimizers[1] if self.inner_optimizer == "adam" else None,
             first_order=not whole,
         )
         scalars |= {"rho": self.penalty.rho} | _telemetry(found)
         size = None if found.parts is None else found.parts.grad_phi_norm
-        self.penalty.update(size, epoch_ends=self.epoch_ends)
+        self.penalty.update(size, epoch_ends=self.run.epoch_ends)
         if size is not None and self.stationarity_tol is not None and size <= self.stationarity_tol:
             rank_zero_info(f"Stopping: |grad Phi| = {size:.3g} <= stationarity_tol = {self.stationarity_tol}.")
-            self.trainer.should_stop = True
+            self.run.stop()
         return found.gradient, scalars
 
     def _bend(self, losses: Any) -> Any:
@@ -312,7 +313,7 @@ class OFMU(UnlearningModule):
 
     def _first(self, batch: Batch, samples: int) -> Batch:
         """The first samples of a batch, at least one a rank."""
-        return {k: v[: max(samples, self.ranks.size)] for k, v in batch.items()}
+        return {k: v[: max(samples, self.run.ranks.size)] for k, v in batch.items()}
 
     def _audit(self, forget: Batch, retain: Batch) -> dict[str, float]:
         """Cosine and relative error of the engine's higher-order parts to the other kind of engine's in float32."""
@@ -323,14 +324,14 @@ class OFMU(UnlearningModule):
             reference: Engine
             if self.exact:
                 steps = STEPS[self._computes_in or parameters[0].dtype, "central"]
-                reference = FiniteDifference(parameters, "central", *steps, ranks=self.ranks)
+                reference = FiniteDifference(parameters, "central", *steps, ranks=self.run.ranks)
             else:
-                reference = Autograd(parameters, self.ranks)
+                reference = Autograd(parameters, self.run.ranks)
             case = self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor
             before = self.engine.gradient_evaluations
             ours = parts(self.engine, *case)
             self.engine.gradient_evaluations = before
-            with self.full_precision():
+            with self.run.full_precision():
                 result = compare(ours, parts(reference, *case))
         rank_zero_info("Audit: " + ", ".join(f"{k} {v:.3g}" for k, v in result.items()))
         return {f"audit/{k}": v for k, v in result.items()}

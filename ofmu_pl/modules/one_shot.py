@@ -46,7 +46,7 @@ class OneShot(UnlearningModule):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Minus the displacement, as a gradient of rate 1."""
         found, scalars = self.displacement()
-        self.trainer.should_stop = True
+        self.run.stop()
         return [-x for x in found], scalars
 
 
@@ -118,7 +118,7 @@ class BatchNormOnly(UnlearningModule):
 
 def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[dict[str, Any]]:
     """All batches of a split, without augmentation, on the module's device."""
-    data: Any = module._data
+    data: Any = module.run.data
     images, labels = data.images_of(name)
     parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
     return [{"images": x.to(module.device).float() / 255, "labels": y.to(module.device)} for x, y in parts]

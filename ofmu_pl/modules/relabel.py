@@ -31,8 +31,9 @@ class RandomLabels(TwoTerms):
     def on_train_start(self) -> None:
         """Draw the labels."""
         super().on_train_start()
-        n, classes = len(self._data.splits["forget"]), len(self._data.class_names)
-        generator = torch.Generator().manual_seed(self._data.seed)
+        data = self.run.data
+        n, classes = len(data.splits["forget"]), len(data.class_names)
+        generator = torch.Generator().manual_seed(data.seed)
         self.shifts = torch.randint(1, classes, (n,), generator=generator).to(self.device)
         self.classes = classes
 
@@ -71,7 +72,7 @@ class SalUn(RandomLabels):
         if self.masks:
             self.masks = [m.to(self.device) for m in self.masks]
             return
-        parameters, data = trainable(self.trained), self._data
+        parameters, data = trainable(self.trained), self.run.data
         engine = self.gradient_engine()
         gradient = zeros_like(parameters)
         n = len(data.splits["forget"])

@@ -49,7 +49,7 @@ class SCRUB(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """(b,) minus the divergences, or zeros once pushing is over."""
-        if self.iteration > self.max_epochs * self._data.iterations_per_epoch:
+        if self.run.step > self.max_epochs * self.run.data.iterations_per_epoch:
             return 0.0 * self.recipe.sample_losses(self.trained, part)
         return -self._divergences(part)
 

@@ -37,13 +37,13 @@ class L1Sparse(FineTune):
         Raises:
             UserError: ``max_steps`` is not set.
         """
-        if self.trainer.max_steps <= 0:
+        if self.run.steps <= 0:
             raise UserError("L1Sparse's penalty falls to 0 at the run's end: set --trainer.max_steps.")
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of both, with sign(0) = 0."""
         gradient, scalars = super().iterate(batch)
-        scalars["a"] = self.a * (1 - (self.iteration - 1) / self.trainer.max_steps)
+        scalars["a"] = self.a * (1 - (self.run.step - 1) / self.run.steps)
         for g, p in zip(gradient, trainable(self.trained), strict=True):
             g.add_(torch.sign(p.detach()), alpha=scalars["a"])
         return gradient, scalars

@@ -154,10 +154,10 @@ class TwoTerms(UnlearningModule):
             self._frozen.take(self._build_copy, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
-                self.reference_nll[stream] = reference_nll(self.trained, self.recipe, self._data, stream)
+                self.reference_nll[stream] = reference_nll(self.trained, self.recipe, self.run.data, stream)
 
     def _build_copy(self) -> nn.Module:
-        return self.trainer.precision_plugin.convert_module(self.recipe.build(self._data, exact=False))
+        return self.run.convert(self.recipe.build(self.run.data, exact=False))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the frozen model's scores and what it can be made of again: its weights are gone."""

@@ -1,6 +1,6 @@
 """One outer iteration on the meta device: the method's own code on blank data and a network without weights.
 
-Nothing here knows a method's memory by a formula: ``training_step`` runs, its storages are counted, and the network,
+Nothing here knows a method's memory by a formula: ``outer_step`` runs, its storages are counted, and the network,
 its losses, the engine and the optimizer are those of a real run. Only what several processes do is put in by hand, from
 how DDP and FSDP2 work.
 """
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Vector, zeros_like
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
+from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.planning.ledger import Kernels, Ledger
-from ofmu_pl.planning.stand_ins import Graphs, Nobody, Unloaded, Watching
-from ofmu_pl.training.parallel import check_rows
-from ofmu_pl.training.recovery import Recovery
+from ofmu_pl.planning.stand_ins import Graphs, Unloaded, Watching
+from ofmu_pl.training.run import Run
 
 ENOUGH_PAIRS = 2
 """One inner step and the outer one, where memory peaks: for engines whose iterations take long even without numbers."""
@@ -90,74 +90,62 @@ def rehearse(
         UserError: What a run would refuse before its first step.
     """
     data.blank()
-    module.recovery = Recovery(0)  # what rollbacks keep lies in the host's memory
     exact, n = module.exact, processes.size
     cut = processes.sharded and not exact  # the exact engine works on a whole copy
     ledger = Ledger(n, ("parameters", "vectors", "optimizer") if cut else ("optimizer",) if processes.sharded else ())
-    recipe = Unloaded(module.recipe, ledger, saving=module.pairs > 1, exact=exact)
-    module.recipe = recipe  # type: ignore[assignment]
-    module.trainer = Nobody(data, precision, max_steps)  # type: ignore[assignment]
+    real = module.recipe
+    module.recipe = recipe = Unloaded(real, ledger, saving=module.pairs > 1, exact=exact)
+    run = module.run = Run(data, Ranks(0, n, processes.sharded), precision, max_steps, checks_itself=False)
     module.to("meta")
     module.configure_model()
     network = module.trained
     parameters = trainable(network)
     size = sum(p.numel() * p.element_size() for p in parameters)
     ledger.add(network.state_dict(keep_vars=True).values(), "parameters")
-    ledger.change("parameters", -quantized(module.recipe, network))
+    ledger.change("parameters", -quantized(real, network))
 
-    module.ranks = Ranks(0, n, processes.sharded)
-    if processes.sharded:
-        check_rows(data, module.streams, module.ranks)
-    optimizers, _ = module.configure_optimizers()
-    for optimizer in optimizers:
-        if getattr(optimizer, "is_paged", False):
+    module.configure_optimizers()
+    for optimizer in run.optimizers:
+        if hasattr(optimizer, "is_paged"):
             optimizer.is_paged = False  # paged state is on the GPU when it is needed
         for group in optimizer.param_groups:
             if gpu and "foreach" in group and not group.get("fused"):
                 group["foreach"] = True
-        optimizer.optimizer = optimizer  # as Lightning's wrapper has it
-    module.ranks = Watching(0, n, cut, ledger=ledger, gathered=gathered(network) if cut else 0)
-    module.optimizers = lambda: optimizers  # type: ignore[method-assign,assignment]
-    module.lr_schedulers = lambda: None  # type: ignore[method-assign]
-    module.no_autocast = nullcontext  # type: ignore[method-assign]  # Kernels casts forward passes
-    module.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    run.ranks = Watching(0, n, cut, ledger=ledger, gathered=gathered(network) if cut else 0)
     if processes.sharded and exact:
         ledger.change("copies", 2 * size / n)  # shards of parameters and gradient, beside what is whole
     elif n > 1 and not processes.sharded:
         ledger.change("copies", size)  # DDP's buckets
 
-    for stream in getattr(module, "per_item_reference", ()):
-        module.reference_nll[stream] = torch.zeros(data.batch_size)  # type: ignore[operator]
-    module.audited, module.settles = True, False  # type: ignore[assignment]  # cost less: 4 samples
+    if isinstance(module, TwoTerms):
+        module.reference_nll |= {stream: torch.zeros(data.batch_size) for stream in module.per_item_reference}
     if module.micro_batch_size is not None:
         data.batch_size = min(data.batch_size, 2 * n * module.micro_batch_size)  # further terms are like the second
     autocast = precision == "bf16-mixed"
-    if getattr(recipe, "activation_checkpointing", False):  # torch leaves function modes when it recomputes
+    if getattr(real, "activation_checkpointing", False):  # torch leaves function modes when it recomputes
         again: Any = network
         again.gradient_checkpointing_enable(
             {"use_reentrant": False, "context_fn": lambda: (nullcontext(), Kernels(autocast))}
         )
-    with ledger, Kernels(autocast):
-        for optimizer in optimizers:
-            optimizer.step = partial(_counted, optimizer.step, ledger)
+    with ledger, Kernels(autocast), Graphs(ledger) if exact else nullcontext():
+        for optimizer in run.optimizers:
+            _count_steps(optimizer, ledger)
             _step(optimizer, zeros_like(parameters))  # makes its state
         module.on_train_start()
-        if exact and getattr(module, "engine", None) is not None:
-            module.engine = Graphs(parameters, module.ranks, ledger)  # type: ignore[assignment]
         batch = data.iteration(0)
         for parts in batch.values():
             for part in parts:  # what losses index by stays: its numbers matter
                 part |= {k: x.to("meta") for k, x in part.items() if x.is_floating_point()}
         few = {stream: parts[-ENOUGH_PAIRS:] for stream, parts in batch.items()} if exact else batch
         before = module.gradient_evaluations
-        module.training_step(few, 0)
+        module.outer_step(few, 1, epoch_ends=True)
         if exact and module.pairs > ENOUGH_PAIRS:
             before, recipe.real = module.gradient_evaluations, False  # only to count the work
-            module.training_step(batch, 0)
+            module.outer_step(batch, 1, epoch_ends=True)
         work = module.gradient_evaluations - before
         if module.period > 1:  # the iterations between two whole ones are alike, and smaller
-            module.trainer.global_step, recipe.real = 1, False  # type: ignore[misc]
-            module.training_step(batch, 0)
+            recipe.real = False
+            module.outer_step(batch, 2, epoch_ends=True)
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period
     every = list(network.parameters())
@@ -171,7 +159,7 @@ def rehearse(
     )
 
 
-def _step(optimizer: Any, gradient: Vector) -> None:
+def _step(optimizer: Optimizer, gradient: Vector) -> None:
     """One step of an optimizer over all parameters."""
     for p, g in zip((p for group in optimizer.param_groups for p in group["params"]), gradient, strict=True):
         p.grad = g
@@ -179,10 +167,11 @@ def _step(optimizer: Any, gradient: Vector) -> None:
     optimizer.zero_grad()
 
 
-def _counted(step: Any, ledger: Ledger) -> None:
-    """What a step makes on its way is the optimizer's."""
-    with ledger.counting("optimizer"):
-        step()
+def _count_steps(optimizer: Optimizer, ledger: Ledger) -> None:
+    """From here on what a step makes on its way is the optimizer's."""
+    before = ledger.kind
+    optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
+    optimizer.register_step_post_hook(lambda *_: setattr(ledger, "kind", before))
 
 
 def gathered(network: nn.Module) -> float:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.plugins import Precision
-from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
-from ofmu_pl.networks.base import Batch
+from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.ledger import Ledger
 
 
-class Unloaded:
+class Unloaded(Network):
     """A recipe whose networks are skeletons.
 
     Args:
@@ -30,21 +29,42 @@ class Unloaded:
         exact: Whether graphs of graphs are taken.
     """
 
-    def __init__(self, recipe: Any, ledger: Ledger, *, saving: bool, exact: bool) -> None:
+    def __init__(self, recipe: Network, ledger: Ledger, *, saving: bool, exact: bool) -> None:
         self.recipe, self.ledger, self.saving, self.exact = recipe, ledger, saving, exact
         self.real = True
         self._built, self._most = False, 0
         self._first: list[Batch] = []
+        self.reads = recipe.reads  # type: ignore[misc]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.recipe, name)
-
-    def build(self, data: Any, *, exact: bool) -> nn.Module:
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """A skeleton: the network to train, then frozen copies of it."""
         with self.ledger.counting("copies" if self._built else "parameters"):
-            network = self.recipe.skeleton(data, exact=exact)
+            network = self.skeleton(datamodule, exact=exact)
         self._built = True
         return network
+
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """The real one."""
+        return self.recipe.skeleton(datamodule, exact=exact)
+
+    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+        """Nothing: there are no weights."""
+
+    def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The real ones."""
+        return self.recipe.logits(module, batch)
+
+    def uniform_loss(self, module: nn.Module) -> float:
+        """The real one."""
+        return self.recipe.uniform_loss(module)
+
+    def statistics(self, module: nn.Module, stream: str) -> AbstractContextManager[None]:
+        """The real ones."""
+        return self.recipe.statistics(module, stream)
+
+    def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:
+        """The real one."""
+        return self.recipe.differentiable(module)
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """The real micro-batches."""
@@ -100,27 +120,18 @@ class Watching(Ranks):
         return value
 
 
-class Graphs(Autograd):
-    """The exact engine, telling the ledger what autograd makes and keeps."""
+class Graphs(TorchFunctionMode):
+    """While it is entered, what autograd makes and keeps belongs to graphs.
 
-    def __init__(self, parameters: Vector, ranks: Ranks, ledger: Ledger) -> None:
-        super().__init__(parameters, ranks)
+    Args:
+        ledger: Told of it.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
         self.ledger = ledger
 
-    def grad(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-        """As the real one."""
-        with self.ledger.counting("activations"):
-            return super().grad(*args, **kwargs)
-
-
-class Nobody:
-    """What methods ask of their trainer, before the first iteration."""
-
-    global_step, current_epoch, is_last_batch, is_global_zero, should_stop = 0, 0, True, True, False
-    checkpoint_callbacks: tuple[Any, ...] = ()
-    log_every_n_steps = 0
-    ckpt_path = None
-
-    def __init__(self, data: Any, precision: str, max_steps: int) -> None:
-        self.datamodule, self.precision, self.max_steps = data, precision, max_steps
-        self.strategy, self.precision_plugin = SingleDeviceStrategy("cpu"), Precision()
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count what a call of ``torch.autograd.grad`` makes among activations."""
+        with self.ledger.counting("activations") if func is torch.autograd.grad else nullcontext():
+            return func(*args, **kwargs or {})

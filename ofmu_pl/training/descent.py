@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import trainable
@@ -15,6 +15,50 @@ from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.checkpoints import most_advanced
 from ofmu_pl.training.parallel import scatter_
+from ofmu_pl.training.recovery import Recovery
+from ofmu_pl.training.run import Run
+
+
+class Judge(Protocol):
+    """What descent asks of a network's recipe."""
+
+    def uniform_loss(self, module: nn.Module) -> float:
+        """Loss of a uniform guess."""
+        ...
+
+
+class Descending(Protocol):
+    """What descent asks of a method.
+
+    Attributes:
+        run: The run with its optimizers.
+        recovery: Scales the steps.
+        network: The network whose trainable parameters move.
+        gradient_clip: Largest norm of the gradient; ``None``: as it is.
+    """
+
+    run: Run
+    recovery: Recovery
+    network: nn.Module | None
+    gradient_clip: float | None
+
+    @property
+    def recipe(self) -> Judge:
+        """The network's recipe."""
+        ...
+
+    @property
+    def trained(self) -> nn.Module:
+        """The network that iterations differentiate: ``network``, or a whole copy of its shards."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What to try after a divergence."""
+        ...
+
+    def weights_changed(self) -> None:
+        """Note that parameters were written from outside."""
 
 
 def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
@@ -49,11 +93,11 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
         )
 
 
-def check_direction(module: Any, gradient: Vector, scalars: dict[str, float]) -> None:
+def check_direction(method: Descending, gradient: Vector, scalars: dict[str, float]) -> None:
     """Before the step: finite losses and direction, and a retain loss that a model can still have.
 
     Args:
-        module: The method.
+        method: The method whose direction it is.
         gradient: Clipped in place to its ``gradient_clip``.
         scalars: Of the iteration; the gradient's norm before clipping is added.
 
@@ -62,28 +106,32 @@ def check_direction(module: Any, gradient: Vector, scalars: dict[str, float]) ->
     """
     for name, value in scalars.items():
         if not math.isfinite(value):
-            raise module.diverged(f"{name} is {value}")
-    hopeless = 3 * module.recipe.uniform_loss(module.trained)
+            raise diverged(method, f"{name} is {value}")
+    hopeless = 3 * method.recipe.uniform_loss(method.trained)
     if scalars.get("L_r", 0.0) > hopeless:
-        raise module.diverged(f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
-    scalars["gradient_norm"] = clip_(gradient, module.gradient_clip)
+        raise diverged(method, f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
+    scalars["gradient_norm"] = clip_(gradient, method.gradient_clip)
     if not math.isfinite(scalars["gradient_norm"]):
-        raise module.diverged("the gradient is not finite")
+        raise diverged(method, "the gradient is not finite")
 
 
-def descend(module: Any, gradient: Vector) -> None:
-    """One counted step of the optimizer and of its scheduler.
+def descend(method: Descending, gradient: Vector) -> None:
+    """One step of the run's first optimizer and of its scheduler.
+
+    Args:
+        method: The method whose weights move.
+        gradient: What to descend, one tensor a trainable parameter of ``trained``.
 
     Raises:
         DivergedError: The norm of the weights more than doubled; the step is then not counted.
     """
-    optimizer = module.every_optimizer[0]
-    parameters = trainable(module.network)
-    if module.ranks.sharded and module.exact:  # the iteration moved whole copies
+    assert method.network is not None, "configure_model has not run"
+    run, parameters = method.run, trainable(method.network)
+    if method.trained is not method.network:  # the iteration moved whole copies
         shards = zeros_like(parameters)
         scatter_(shards, gradient)
         with torch.no_grad():
-            scatter_(parameters, trainable(module.trained))
+            scatter_(parameters, trainable(method.trained))
         gradient = shards
     for p, g in zip(parameters, gradient, strict=True):
         p.grad = g
@@ -92,26 +140,22 @@ def descend(module: Any, gradient: Vector) -> None:
     def check(*_: Any) -> None:
         after = norm(parameters)
         if not after <= 2 * before:  # also true for NaN
-            raise module.diverged(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
+            raise diverged(method, f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
 
-    module.weights_changed()
-    counted = module.iteration > module.trainer.global_step  # not where an iteration is made again
-    with module.recovery.step(optimizer.optimizer, check):
-        (optimizer if counted else optimizer.optimizer).step()
-    optimizer.zero_grad()
-    scheduler: Any = module.lr_schedulers()
-    if scheduler is not None:
-        scheduler.step()
+    method.weights_changed()
+    with method.recovery.step(run.optimizers[0], check):
+        run.advance()
+    run.optimizers[0].zero_grad()
+    if run.scheduler is not None:
+        run.scheduler.step()
 
 
-def diverged(module: Any, k: int, what: str) -> DivergedError:
-    """The error that names iteration ``k`` and the last checkpoint before the trouble.
+def diverged(method: Descending, what: str) -> DivergedError:
+    """The error that names the present iteration and the last checkpoint before the trouble.
 
     A checkpoint of the present weights is not trusted: they are what the trouble was seen with.
     """
-    trainer = module.trainer
-    folders = {Path(trainer.ckpt_path).parent} if trainer.ckpt_path else set()
-    folders |= {Path(c.dirpath) for c in trainer.checkpoint_callbacks if getattr(c, "dirpath", None)}
+    k, folders = method.run.step, method.run.checkpoint_folders
     good = most_advanced((path for folder in folders for path in folder.glob("*.ckpt")), below=k - 1)
     where = f"the last good checkpoint is '{good}'" if good else "there is no good checkpoint yet"
-    return DivergedError(f"{type(module).__name__} diverged in outer iteration {k} ({what}); {where}; {module.remedy}.")
+    return DivergedError(f"{type(method).__name__} diverged in outer iteration {k} ({what}); {where}; {method.remedy}.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from lightning.fabric.loggers import Logger
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -90,3 +93,11 @@ def _extend(series: Series, step: int, values: Mapping[str, float]) -> None:
         points = series.setdefault(name, {"step": [], "value": []})
         points["step"].append(step)
         points["value"].append(float(value))
+
+
+def peak_memory(device: torch.device) -> float:
+    """Peak memory of this process so far, in bytes: allocated on the GPU, or resident on the CPU."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)

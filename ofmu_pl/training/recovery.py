@@ -6,19 +6,50 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import local
 from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.training.run import Run
 
 KEPT = 3
 """Iterations that can be taken back together."""
+
+
+class Recoverable(Protocol):
+    """What recovery asks of a method.
+
+    Attributes:
+        run: The run with its optimizers.
+        network: The network whose trainable parameters move.
+        micro_batch_size: Samples differentiated at a time, which recovery halves; ``None``: all.
+        moves_parameters: Whether an iteration moves the parameters before the first optimizer does.
+    """
+
+    run: Run
+    network: nn.Module | None
+    micro_batch_size: int | None
+    moves_parameters: ClassVar[bool]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        ...
+
+    def weights_changed(self) -> None:
+        """Note that parameters were written from outside."""
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the method's own state."""
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take back what ``on_save_checkpoint`` has added."""
 
 
 @dataclass
@@ -58,7 +89,9 @@ class Recovery:
         self.rollbacks, self.step_scale = rollbacks, 1.0
         self._starts: list[Start] = []
 
-    def run(self, module: Any, number: int, iteration: Callable[[], dict[str, float]]) -> dict[int, dict[str, float]]:
+    def run(
+        self, method: Recoverable, number: int, iteration: Callable[[], dict[str, float]]
+    ) -> dict[int, dict[str, float]]:
         """What the iteration returns, by its number, and what those return that are taken back with it.
 
         Raises:
@@ -72,7 +105,7 @@ class Recovery:
         at, failures = len(self._starts) - 1, 0
         while at < len(self._starts):
             start, scale = self._starts[at], self.step_scale
-            self._keep(module, start)
+            self._keep(method, start)
             try:
                 made[start.number] = start.iteration()
                 at += 1
@@ -85,9 +118,9 @@ class Recovery:
                 back = f" to iteration {self._starts[at].number}" if self._starts[at].number < number else ""
                 said = f"Taken back{back}, steps are {scale:g} of what they were from here on: {error}"
             except torch.OutOfMemoryError as error:
-                said = _smaller(module, error)
+                said = _smaller(method, error)
             # Here, not above: an error's traceback holds the failed iteration's tensors.
-            self._restore(module, self._starts[at])
+            self._restore(method, self._starts[at])
             self.step_scale = scale
             torch.cuda.empty_cache()
             rank_zero_warn(said)
@@ -107,35 +140,39 @@ class Recovery:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate
 
-    def _keep(self, module: Any, start: Start) -> None:
+    def _keep(self, method: Recoverable, start: Start) -> None:
         """Weights and states: of all optimizers for a divergence, for a full memory of those ``iterate`` steps."""
-        kept, device = start.state, module.device.type
-        if self.rollbacks or (device == "cuda" and module.moves_parameters):
-            optimizers = module.every_optimizer[0 if self.rollbacks else 1 :]
-            kept["optimizers"] = [(o.optimizer, _on_host(o.optimizer.state_dict())) for o in optimizers]
-            parameters = [local(p.detach()) for p in trainable(module.network)]
+        kept, device, run = start.state, method.device.type, method.run
+        if self.rollbacks or (device == "cuda" and method.moves_parameters):
+            optimizers = run.optimizers[0 if self.rollbacks else 1 :]
+            kept["optimizers"] = [(o, _on_host(o.state_dict())) for o in optimizers]
+            parameters = _parameters(method)
             if not start.host:  # on a GPU's host, pinned: the GPU's memory is what is short
                 start.host = [torch.empty_like(p, device="cpu", pin_memory=device == "cuda") for p in parameters]
             for h, p in zip(start.host, parameters, strict=True):
                 h.copy_(p)
         if self.rollbacks:
-            module.on_save_checkpoint(kept)
-            scheduler = module.lr_schedulers()
-            kept["scheduler"] = None if scheduler is None else copy.deepcopy(scheduler.state_dict())
+            method.on_save_checkpoint(kept)
+            kept["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
 
-    def _restore(self, module: Any, start: Start) -> None:
+    def _restore(self, method: Recoverable, start: Start) -> None:
         kept = start.state
         if start.host:
-            with torch.no_grad():
-                for p, h in zip(trainable(module.network), start.host, strict=True):
-                    local(p.detach()).copy_(h)
-            module.weights_changed()
+            for p, h in zip(_parameters(method), start.host, strict=True):
+                p.copy_(h)
+            method.weights_changed()
         for optimizer, state in kept.get("optimizers", []):
             optimizer.load_state_dict(state)
         if self.rollbacks:
-            module.on_load_checkpoint(kept)
+            method.on_load_checkpoint(kept)
             if kept["scheduler"] is not None:
-                module.lr_schedulers().load_state_dict(kept["scheduler"])
+                method.run.scheduler.load_state_dict(kept["scheduler"])
+
+
+def _parameters(method: Recoverable) -> list[Tensor]:
+    """This rank's part of the trainable parameters, without gradients."""
+    assert method.network is not None, "no iteration has begun"
+    return [local(p.detach()) for p in trainable(method.network)]
 
 
 def _on_host(state: dict[str, Any]) -> dict[str, Any]:
@@ -147,13 +184,14 @@ def _on_host(state: dict[str, Any]) -> dict[str, Any]:
     return {"state": by_parameter, "param_groups": copy.deepcopy(state["param_groups"])}
 
 
-def _smaller(module: Any, error: Exception) -> str:
-    """Halve the module's micro-batches; says so."""
-    size = module.micro_batch_size or -(-module._data.batch_size // module.ranks.size)
+def _smaller(method: Recoverable, error: Exception) -> str:
+    """Halve the method's micro-batches; says so."""
+    ranks = method.run.ranks
+    size = method.micro_batch_size or -(-method.run.data.batch_size // ranks.size)
     first = str(error).split(". ")[0]
-    if module.ranks.size > 1:
+    if ranks.size > 1:
         raise UserError(
-            f"Rank {module.ranks.rank} ran out of memory ({first}): set --model.micro_batch_size to {size // 2 or 1}, "
+            f"Rank {ranks.rank} ran out of memory ({first}): set --model.micro_batch_size to {size // 2 or 1}, "
             "on which all ranks must agree."
         ) from error
     if size == 1:
@@ -161,5 +199,5 @@ def _smaller(module: Any, error: Exception) -> str:
             f"Not even one sample fits the memory ({first}): set --model.network.activation_checkpointing true, "
             "--model.engine finite_difference, or cut the model among GPUs (configs/hardware/fsdp2_4xh100.yaml)."
         ) from error
-    module.micro_batch_size = size // 2
+    method.micro_batch_size = size // 2
     return f"Out of memory ({first}): from here on micro-batches of {size // 2} samples instead of {size}, same result."

@@ -72,7 +72,7 @@ class Resumable(pl.Callback):
             Interrupted: After a checkpoint.
         """
         self._iterated = True
-        self._patient = pl_module.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
+        self._patient = pl_module.run.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
         self._leave_if_asked(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -91,7 +91,7 @@ class Resumable(pl.Callback):
         self._listening.close()
 
     def _leave_if_asked(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        ranks = pl_module.ranks
+        ranks = pl_module.run.ranks
         asked = ranks.total({0: 0, signal.SIGINT: 1, signal.SIGTERM: ranks.size + 1}[self._asked])
         if asked:
             signum = signal.SIGTERM if asked > ranks.size else signal.SIGINT

@@ -2,7 +2,7 @@
 
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from ofmu_pl.data import Authors
 
@@ -38,6 +38,13 @@ def quiet_trainer(steps, **options):
     quiet = {"accelerator": "cpu", "devices": 1, "max_steps": steps, "max_epochs": -1, "limit_val_batches": 0}
     quiet |= dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     return Trainer(**quiet | options)
+
+
+class Unchecked(Callback):
+    """Methods spend nothing on checking their numbers."""
+
+    def on_train_start(self, trainer, pl_module):
+        pl_module.run.checks_itself = False
 
 
 def weights(module):

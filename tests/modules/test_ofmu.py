@@ -17,7 +17,7 @@ from ofmu_pl.modules import OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
-from tests.helpers.training import TINY, train, weights
+from tests.helpers.training import TINY, Unchecked, train, weights
 
 
 def test_one_training_step_is_one_counted_step():
@@ -89,8 +89,7 @@ def test_between_whole_iterations_are_those_of_first_order(budget, iterations):
             spent.append(module.gradient_evaluations)
 
     module = OFMU(CausalLM(config=TINY), inner_steps=2, engine="finite_difference", higher_order_every=3)
-    module.settles = False
-    train(module, steps=50, callbacks=[Watch(), GradientBudget(budget)])
+    train(module, steps=50, callbacks=[Unchecked(), Watch(), GradientBudget(budget)])
     assert spent == list(accumulate([16, 3, 3, 16, 3, 3, 16]))[:iterations]
 
 

@@ -1,0 +1,192 @@
+"""What a method is, without a trainer: a direction from batches, and one guarded step along it."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ofmu_pl.core.derivatives import Loss, trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.vectors import Vector
+from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.training.descent import check_direction, descend, diverged
+from ofmu_pl.training.parallel import Replica
+from ofmu_pl.training.record import peak_memory
+from ofmu_pl.training.recovery import Recovery
+from ofmu_pl.training.run import Run
+
+
+class Method(ABC):
+    """What a subclass of ``UnlearningModule`` says of itself, and what it can do with its network and its run.
+
+    Attributes:
+        run: What the method may know of the run that it is part of.
+        recipe: The recipe of the network.
+        network: The network to train, once it is made.
+        replica: Where ranks hold shards of the network, a whole copy on each; no module, so that Lightning neither
+            saves nor moves it.
+        recovery: Takes iterations back that fail, and scales the steps.
+        gradient_clip: Largest norm of the gradient that the optimizer gets; ``None``: as it is.
+        micro_batch_size: Samples differentiated at a time; ``None``: all.
+    """
+
+    run: Run
+    recipe: Network
+    network: nn.Module | None
+    replica: Replica | None
+    recovery: Recovery
+    gradient_clip: float | None
+    micro_batch_size: int | None
+
+    takes_whole_iterations: ClassVar[bool] = True
+    """For the data: one item of the loader is one counted step, and every rank takes its rows of it by itself."""
+
+    needs: ClassVar[Literal["text", "images"] | None] = None
+    """The only data that the method works on; ``None``: any."""
+
+    moves_parameters: ClassVar[bool] = False
+    """Whether ``iterate`` moves the parameters before the optimizer does."""
+
+    # What a subclass says ------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def streams(self) -> tuple[str, ...]:
+        """The splits it draws batches from, the first of which sets the length of an epoch."""
+
+    @property
+    def unlearns(self) -> bool:
+        """Whether the method makes a model forget (and so is judged against a retrained one)."""
+        return True
+
+    @property
+    def pairs(self) -> int:
+        """Batches of each stream an outer iteration uses."""
+        return 1
+
+    @property
+    def period(self) -> int:
+        """Outer iterations after which the work of one repeats."""
+        return 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether the network must be differentiable three times by autograd."""
+        return False
+
+    @property
+    @abstractmethod
+    def gradient_evaluations(self) -> float:
+        """Work so far, in gradients of one batch's loss."""
+
+    @abstractmethod
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """One outer iteration up to the optimizer's step.
+
+        Args:
+            batch: ``pairs`` batches for each of ``streams``.
+
+        Returns:
+            The gradient to descend, and scalars to log (the retain loss, if there is one, as ``L_r``).
+        """
+
+    def own_optimizers(self) -> list[Optimizer]:
+        """The optimizers that ``iterate`` steps by itself."""
+        return []
+
+    @property
+    def remedy(self) -> str:
+        """What to try after a divergence."""
+        return "lower the learning rate or set --model.gradient_clip"
+
+    # What it can do ------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where the network is."""
+
+    def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
+        """One outer iteration without a trainer, for the first time or once more after it was taken back.
+
+        Args:
+            batch: As ``iterate`` takes it.
+            number: Which iteration of the run it is, from 1.
+            epoch_ends: Whether it is the last of its epoch.
+
+        Returns:
+            Its scalars to log.
+
+        Raises:
+            DivergedError: Losses, the gradient or the weights are no longer a model's.
+        """
+        started = time.perf_counter()
+        self.run.step, self.run.epoch_ends = number, epoch_ends
+        if self.exact:
+            self.whole_network()
+        elif self.replica is not None:
+            self.replica.rest()
+        try:
+            gradient, scalars = self.iterate(batch)
+        except ZeroDivisionError as error:
+            raise diverged(self, "a gradient vanished, so the similarity does not exist") from error
+        check_direction(self, gradient, scalars)
+        self.descend(gradient)
+        scalars["gradient_evaluations"] = self.gradient_evaluations
+        scalars["seconds"] = time.perf_counter() - started
+        scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
+        return scalars
+
+    @property
+    def trained(self) -> nn.Module:
+        """The network, once it is made."""
+        assert self.network is not None, "configure_model has not run"
+        return self.replica.network if self.replica and self.exact else self.network
+
+    def mean(self, batch: Batch, sample_values: Callable[[Batch], Tensor]) -> Loss:
+        """The batch's mean of a value of each sample, as one term a micro-batch.
+
+        Args:
+            batch: One batch of a stream.
+            sample_values: From a micro-batch of b samples to (b,) values.
+        """
+
+        def term(part: Batch, size: int) -> Tensor:
+            with self.run.forward_context():
+                return sample_values(part).sum() / size
+
+        size = len(next(iter(batch.values())))
+        mine = self.run.ranks.share(batch)
+        if len(next(iter(mine.values()))) == 0:
+            return []
+        parts = self.recipe.split(mine, self.micro_batch_size)
+        return [partial(term, part, size) for part in parts]
+
+    def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
+        """The batch's mean loss, each sample's first transformed, (b,) to (b,)."""
+        return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
+
+    def gradient_engine(self) -> FiniteDifference:
+        """Plain gradients of the trainable parameters, which every kernel, checkpointing and sharding supports."""
+        return FiniteDifference(trainable(self.trained), ranks=self.run.ranks)
+
+    def whole_network(self) -> nn.Module:
+        """The network, or where ranks hold shards of it a whole copy on each (takes all ranks), to look at."""
+        assert self.network is not None, "configure_model has not run"
+        return self.network if self.replica is None else self.replica.of(self.network, self.device)
+
+    def weights_changed(self) -> None:
+        """Whole copies of the network are out of date."""
+        if self.replica is not None:
+            self.replica.stale = True
+
+    def descend(self, gradient: Vector) -> None:
+        """One counted step of the optimizer against ``gradient``, taken back by an error if the weights run away."""
+        descend(self, gradient)

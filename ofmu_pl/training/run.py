@@ -1,0 +1,91 @@
+"""What a method may know of the run that it is part of, and nothing of who makes it.
+
+A trainer's run is ``trainer_run.TrainerRun``; a plan makes one that never takes place (``planning.rehearsal``); and
+whoever wants single iterations makes one by hand, of data alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from ofmu_pl.core.ranks import ALONE, Ranks
+
+
+@dataclass
+class Run:
+    """A run without a trainer: one process, no autocast, no checkpoints.
+
+    Attributes:
+        data: The ``PairedDataModule`` that batches come from, after ``setup`` (of a plan, after ``blank``).
+        ranks: The processes that share each batch.
+        precision: Lightning's name of the precision.
+        steps: Outer iterations in all; -1 where something else ends the run.
+        step: The present outer iteration, from 1.
+        epoch_ends: Whether the present iteration is the last of its epoch.
+        stopped: Whether the method has asked for the end of the run.
+        checks_itself: Whether a method may spend gradients on checking its numbers; in a plan it may not.
+        optimizers: First the one whose steps are counted, then those that ``iterate`` steps by itself.
+        scheduler: The first optimizer's, stepped once an outer iteration; ``None``: its rate is constant.
+    """
+
+    data: Any
+    ranks: Ranks = ALONE
+    precision: str = "32-true"
+    steps: int = -1
+    step: int = 0
+    epoch_ends: bool = False
+    stopped: bool = False
+    checks_itself: bool = True
+    optimizers: list[Optimizer] = field(default_factory=list)
+    scheduler: Any = None
+    _casts: bool = field(default=True, init=False, repr=False)
+
+    def stop(self) -> None:
+        """End the run after the present iteration."""
+        self.stopped = True
+
+    def advance(self) -> None:
+        """Step the first optimizer, and count the step unless the present iteration was counted before."""
+        self.optimizers[0].step()
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """The context of forward passes: ``autocast``, or nothing inside of ``full_precision``."""
+        return self.autocast() if self._casts else nullcontext()
+
+    @contextmanager
+    def full_precision(self) -> Iterator[None]:
+        """A context in which forward passes are not autocast, whatever the run's precision."""
+        self._casts = False
+        try:
+            yield
+        finally:
+            self._casts = True
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """What the precision puts around forward passes."""
+        return nullcontext()
+
+    def convert(self, network: nn.Module) -> nn.Module:
+        """A network in the precision's types."""
+        return network
+
+    def shard(self, network: nn.Module) -> bool:
+        """Cut a network's parameters among the ranks if they hold shards; whether they do."""
+        return False
+
+    @property
+    def resumed_from(self) -> Path | None:
+        """The checkpoint that the run goes on from."""
+        return None
+
+    @property
+    def checkpoint_folders(self) -> set[Path]:
+        """Folders in which checkpoints of the run may lie."""
+        return set()
