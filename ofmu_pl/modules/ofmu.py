@@ -16,32 +16,24 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_info
 from torch.optim import Optimizer
 
 from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
-from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
-from ofmu_pl.core.calls import calls
-from ofmu_pl.core.derivatives import Engine, trainable
-from ofmu_pl.core.finite_difference import BF16_STEP, STEPS, FiniteDifference
+from ofmu_pl.core.derivatives import Engine, Loss, trainable
+from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
 from ofmu_pl.core.penalty import Penalty
-from ofmu_pl.core.preflight import check_calls, preflight
-from ofmu_pl.core.steps import settle
+from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 
 INNER_BETAS = (0.9, 0.99)
 """Adam's in the inner loop: its second moments are to be known within a run of a hundred steps."""
-
-AUDITED_SAMPLES = 4
-"""Samples a side that the audit differentiates: its cost is about a hundred gradients of them."""
-
-SETTLED_SAMPLES = 4
-"""Samples a side by which the steps of differences are judged."""
 
 
 class OFMU(UnlearningModule):
@@ -150,13 +142,9 @@ class OFMU(UnlearningModule):
         self.penalty_clip, self.concave_only = penalty_clip, concave_only
         self.engine_name, self.scheme = engine, scheme
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
-        self.stationarity_tol, self.audited = stationarity_tol, not audit
-        self.forget_ceiling = forget_ceiling
+        self.stationarity_tol, self.forget_ceiling = stationarity_tol, forget_ceiling
         self.engine: Engine | None = None
-        self.examined = False
-        self.order = 3
-        self._found_steps: tuple[float, float] | None = None
-        self._computes_in: torch.dtype | None = None
+        self.scrutiny = Scrutiny(beta, self.norm_floor, audit=audit)
         self._evaluations_before = 0.0
 
     @property
@@ -231,27 +219,20 @@ class OFMU(UnlearningModule):
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
         assert self.engine is not None, "on_train_start has not run"
-        scalars: dict[str, float] = {}
-        if not self.examined:
-            self._examine(batch["forget"][0])
-            self.examined = True
-        # One pair of losses at a time: the terms hold their batches, not graphs.
-        losses = [
-            (self.loss(f, self._bend), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)
-        ]
         rounds, rest = divmod(self.run.step - 1, self.period)
-        whole = rest == 0
-        if whole and self.run.checks_itself and _is_looked_at(rounds):
-            scalars |= self._settle(batch["forget"][-1], batch["retain"][-1])
-        if not self.audited and self.run.checks_itself:
-            scalars |= self._audit(batch["forget"][0], batch["retain"][0])
-            self.audited = True
+        whole, penalised = rest == 0, self.penalty.rho > 0
+        scalars = self.scrutiny.look(
+            self, self.engine, self._forget_loss, batch, whole=rounds if whole else None, penalised=penalised
+        )
+        # One pair of losses at a time: the terms hold their batches, not graphs.
+        losses = [(self._forget_loss(f), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)]
+        order = self.scrutiny.order
         found = outer_iteration(
             self.engine,
             losses,
             eta_in=self.inner_lr * self.recovery.step_scale,
-            rho=self.penalty.rho * self.higher_order_every if self.order > 2 else 0.0,
-            beta=self.beta if self.order > 1 else 0.0,
+            rho=self.penalty.rho * self.higher_order_every if order > 2 else 0.0,
+            beta=self.beta if order > 1 else 0.0,
             floor=self.norm_floor,
             inner_clip=self.inner_clip,
             penalty_clip=self.penalty_clip,
@@ -268,73 +249,8 @@ class OFMU(UnlearningModule):
             self.run.stop()
         return found.gradient, scalars
 
-    def _bend(self, losses: Any) -> Any:
-        return ceiling(losses, self.level)
-
-    def _examine(self, batch: Batch) -> None:
-        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""
-        assert self.engine is not None
-        engine, before = self.engine, self.engine.gradient_evaluations
-        seen = calls(self.trained, lambda: engine.expand(self.loss(self._first(batch, 2), self._bend), order=1))
-        engine.gradient_evaluations = before
-        check_calls(seen, first_order=not self.exact)
-        if seen.narrowed and engine.parameters[0].dtype == torch.float64:
-            self._computes_in = torch.float32
-        if isinstance(engine, FiniteDifference):
-            if self._computes_in is not None:
-                engine.default_steps = STEPS[self._computes_in, self.scheme]
-            engine.step, engine.field_step = self._found_steps or engine.default_steps
-
-    def _settle(self, forget: Batch, retain: Batch) -> dict[str, float]:
-        """Give differences steps that agree, and leave out for now what no steps make agree.
-
-        Returns:
-            How far two steps disagree, as scalars to log; none where the engine is exact or has nothing to do.
-        """
-        engine, penalised = self.engine, self.penalty.rho > 0
-        if not isinstance(engine, FiniteDifference) or not (self.beta or penalised):
-            return {}
-        few = [self._first(b, SETTLED_SAMPLES) for b in (forget, retain)]
-        before = engine.gradient_evaluations
-        found = settle(
-            engine, self.loss(few[0], self._bend), self.loss(few[1]), self.beta, self.norm_floor, penalised=penalised
-        )
-        share = len(next(iter(few[0].values()))) / len(next(iter(forget.values())))
-        engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
-        if found.order < self.order:
-            what, remedy = ("the penalty", "rho_0") if found.order == 2 else ("the similarity and the penalty", "beta")
-            by = found.penalty if found.order == 2 else found.decorrelation
-            rank_zero_warn(
-                f"Finite differences leave only noise of {what} here (at best two steps disagree by {by:.0%}), so the "
-                f"run goes on without until they agree: set --model.engine autograd, or --model.{remedy} 0."
-            )
-        self.order, self._found_steps = found.order, (engine.step, engine.field_step)
-        return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
-
-    def _first(self, batch: Batch, samples: int) -> Batch:
-        """The first samples of a batch, at least one a rank."""
-        return {k: v[: max(samples, self.run.ranks.size)] for k, v in batch.items()}
-
-    def _audit(self, forget: Batch, retain: Batch) -> dict[str, float]:
-        """Cosine and relative error of the engine's higher-order parts to the other kind of engine's in float32."""
-        assert self.engine is not None
-        forget, retain = (self._first(b, AUDITED_SAMPLES) for b in (forget, retain))
-        parameters = trainable(self.trained)
-        with self.recipe.differentiable(self.trained):
-            reference: Engine
-            if self.exact:
-                steps = STEPS[self._computes_in or parameters[0].dtype, "central"]
-                reference = FiniteDifference(parameters, "central", *steps, ranks=self.run.ranks)
-            else:
-                reference = Autograd(parameters, self.run.ranks)
-            case = self.loss(forget, self._bend), self.loss(retain), self.beta, self.norm_floor
-            before = self.engine.gradient_evaluations
-            ours = parts(self.engine, *case)
-            self.engine.gradient_evaluations = before
-            with self.run.full_precision():
-                result = compare(ours, parts(reference, *case))
-        rank_zero_info("Audit: " + ", ".join(f"{k} {v:.3g}" for k, v in result.items()))
-        return {f"audit/{k}": v for k, v in result.items()}
+    def _forget_loss(self, batch: Batch) -> Loss:
+        return self.loss(batch, lambda losses: ceiling(losses, self.level))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the penalty schedule's state, and the steps of differences."""
@@ -342,24 +258,15 @@ class OFMU(UnlearningModule):
         checkpoint["ofmu"] = {
             "penalty": self.penalty.state_dict(),
             "gradient_evaluations": self.gradient_evaluations,
-            "differences": {"order": self.order, "steps": self._found_steps},
-            "audited": self.audited,
+            **self.scrutiny.state_dict(),
         }
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the penalty schedule and the steps of differences where the checkpoint left them."""
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
-        differences = checkpoint["ofmu"].get("differences", {"order": 3, "steps": None})  # older ones have none
-        self.order, self._found_steps = differences["order"], differences["steps"]
+        self.scrutiny.load_state_dict(checkpoint["ofmu"])
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
-        self.audited = checkpoint["ofmu"].get("audited", True)
-        self.examined = False  # which gives the engine its steps
-
-
-def _is_looked_at(iteration: int) -> bool:
-    """Whether differences are checked in a whole iteration: 0 and the powers of 4."""
-    return iteration == 0 or (iteration.bit_count() == 1 and iteration.bit_length() % 2 == 1)
 
 
 def _telemetry(found: OuterIteration) -> dict[str, float]:

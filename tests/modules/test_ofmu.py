@@ -178,14 +178,14 @@ def test_what_is_noise_is_left_out_with_one_warning_also_after_a_resume(
 ):
     options = {"inner_steps": 1, "engine": "finite_difference", "inner_lr": 0.1}
     looks = []
-    monkeypatch.setattr("ofmu_pl.modules.ofmu.settle", lambda *_, **__: looks.append(1) or found)
+    monkeypatch.setattr("ofmu_pl.modules.scrutiny.settle", lambda *_, **__: looks.append(1) or found)
     keep = ModelCheckpoint(tmp_path, every_n_train_steps=3, save_top_k=-1, filename="{step}")
     train(whole := OFMU(CausalLM(config=TINY), **options), steps=5, callbacks=[keep])
     assert len(looks) == 3, "in iterations 0, 1 and 4"
     assert len([w for w in recwarn if re.search(words, str(w.message))]) == 1
     train(resumed := OFMU(CausalLM(config=TINY), **options), steps=5, ckpt_path=tmp_path / "step=3.ckpt")
     assert torch.equal(weights(resumed), weights(whole))
-    monkeypatch.setattr("ofmu_pl.modules.ofmu.settle", lambda *_, **__: Agreement(0.0, 0.0))
+    monkeypatch.setattr("ofmu_pl.modules.scrutiny.settle", lambda *_, **__: Agreement(0.0, 0.0))
     train(without := OFMU(CausalLM(config=TINY), **options | same_as), steps=5)
     assert torch.equal(weights(without), weights(whole))
     train(usual := OFMU(CausalLM(config=TINY), **options), steps=5)

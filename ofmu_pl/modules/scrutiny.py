@@ -1,0 +1,163 @@
+"""Whether OFMU's engine gives derivatives of the network at hand: three looks, each at a few samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+
+from ofmu_pl.core.audit import compare, parts
+from ofmu_pl.core.autograd import Autograd
+from ofmu_pl.core.calls import calls
+from ofmu_pl.core.derivatives import Engine, Loss
+from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
+from ofmu_pl.core.preflight import check_calls
+from ofmu_pl.core.steps import settle
+from ofmu_pl.modules.method import Method
+from ofmu_pl.networks.base import Batch
+
+AUDITED_SAMPLES = 4
+"""Samples a side that the audit differentiates: its cost is about a hundred gradients of them."""
+
+SETTLED_SAMPLES = 4
+"""Samples a side by which the steps of differences are judged."""
+
+
+class Scrutiny:
+    """Looks at an engine's numbers before they are used, and remembers what it has found.
+
+    Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``). In the whole
+    iterations 0, 1, 4, 16, 64 ... it gives differences steps that agree (``core.steps``) and leaves out, until they
+    do, what no steps make agree. Once, if it is asked to, it compares the engine with one of the other kind
+    (``core.audit``).
+
+    Args:
+        beta: Weight of the similarity in Phi.
+        floor: Floor of the norms inside the similarity.
+        audit: Whether to compare the engine with another one.
+
+    Attributes:
+        order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
+    """
+
+    def __init__(self, beta: float, floor: float, *, audit: bool) -> None:
+        self.beta, self.floor = beta, floor
+        self.order = 3
+        self._steps: tuple[float, float] | None = None
+        self._examined, self._audited = False, not audit
+        self._computes_in: torch.dtype | None = None
+
+    def look(
+        self,
+        method: Method,
+        engine: Engine,
+        forget_loss: Callable[[Batch], Loss],
+        batch: dict[str, list[Batch]],
+        *,
+        whole: int | None,
+        penalised: bool,
+    ) -> dict[str, float]:
+        """Whatever is to be looked at before an outer iteration.
+
+        Args:
+            method: The method whose network and run it is.
+            engine: The method's engine.
+            forget_loss: From a forget batch to L_f as terms.
+            batch: The iteration's batches.
+            whole: Which of the run's whole iterations it is, from 0; ``None``: it is of first order.
+            penalised: Whether Hess(Phi) grad Phi is needed.
+
+        Returns:
+            Scalars to log: how far two steps of differences disagree, cosines and errors of the audit.
+
+        Raises:
+            UserError: The network calls what the engine cannot differentiate.
+        """
+        scalars: dict[str, float] = {}
+        if not self._examined:
+            self._examine(method, engine, forget_loss(_first(method, batch["forget"][0], 2)))
+            self._examined = True
+        if not method.run.checks_itself:
+            return scalars
+        differs = self.beta or penalised
+        if isinstance(engine, FiniteDifference) and differs and whole is not None and _is_looked_at(whole):
+            forget, retain = batch["forget"][-1], batch["retain"][-1]
+            few = _first(method, forget, SETTLED_SAMPLES)
+            before = engine.gradient_evaluations
+            pair = forget_loss(few), method.loss(_first(method, retain, SETTLED_SAMPLES))
+            scalars |= self._settle(engine, *pair, penalised=penalised)
+            share = len(next(iter(few.values()))) / len(next(iter(forget.values())))
+            engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
+        if not self._audited:
+            forget, retain = (_first(method, batch[side][0], AUDITED_SAMPLES) for side in ("forget", "retain"))
+            scalars |= self._audit(method, engine, forget_loss(forget), method.loss(retain))
+            self._audited = True
+        return scalars
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was found, for a checkpoint."""
+        return {"differences": {"order": self.order, "steps": self._steps}, "audited": self._audited}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave; older checkpoints have less."""
+        differences = state.get("differences", {"order": 3, "steps": None})
+        self.order, self._steps = differences["order"], differences["steps"]
+        self._audited = state.get("audited", True)
+        self._examined = False  # which gives the engine its steps
+
+    def _examine(self, method: Method, engine: Engine, forget: Loss) -> None:
+        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""
+        before = engine.gradient_evaluations
+        seen = calls(method.trained, lambda: engine.expand(forget, order=1))
+        engine.gradient_evaluations = before
+        check_calls(seen, first_order=engine.first_order)
+        if seen.narrowed and engine.parameters[0].dtype == torch.float64:
+            self._computes_in = torch.float32
+        if isinstance(engine, FiniteDifference):
+            if self._computes_in is not None:
+                engine.default_steps = STEPS[self._computes_in, engine.scheme]
+            engine.step, engine.field_step = self._steps or engine.default_steps
+
+    def _settle(self, engine: FiniteDifference, forget: Loss, retain: Loss, *, penalised: bool) -> dict[str, float]:
+        """Give differences steps that agree, and leave out for now what no steps make agree."""
+        found = settle(engine, forget, retain, self.beta, self.floor, penalised=penalised)
+        if found.order < self.order:
+            what, remedy = ("the penalty", "rho_0") if found.order == 2 else ("the similarity and the penalty", "beta")
+            by = found.penalty if found.order == 2 else found.decorrelation
+            rank_zero_warn(
+                f"Finite differences leave only noise of {what} here (at best two steps disagree by {by:.0%}), so the "
+                f"run goes on without until they agree: set --model.engine autograd, or --model.{remedy} 0."
+            )
+        self.order, self._steps = found.order, (engine.step, engine.field_step)
+        return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
+
+    def _audit(self, method: Method, engine: Engine, forget: Loss, retain: Loss) -> dict[str, float]:
+        """Cosine and relative error of the engine's higher-order parts to the other kind of engine's in float32."""
+        parameters, ranks = engine.parameters, method.run.ranks
+        reference: Engine
+        if engine.first_order:
+            reference = Autograd(parameters, ranks)
+        else:
+            steps = STEPS[self._computes_in or parameters[0].dtype, "central"]
+            reference = FiniteDifference(parameters, "central", *steps, ranks=ranks)
+        case = forget, retain, self.beta, self.floor
+        with method.recipe.differentiable(method.trained):
+            before = engine.gradient_evaluations
+            ours = parts(engine, *case)
+            engine.gradient_evaluations = before
+            with method.run.full_precision():
+                result = compare(ours, parts(reference, *case))
+        rank_zero_info("Audit: " + ", ".join(f"{k} {v:.3g}" for k, v in result.items()))
+        return {f"audit/{k}": v for k, v in result.items()}
+
+
+def _first(method: Method, batch: Batch, samples: int) -> Batch:
+    """The first samples of a batch, at least one a rank."""
+    return {k: v[: max(samples, method.run.ranks.size)] for k, v in batch.items()}
+
+
+def _is_looked_at(whole: int) -> bool:
+    """Whether differences are checked in a whole iteration: 0 and the powers of 4."""
+    return whole == 0 or (whole.bit_count() == 1 and whole.bit_length() % 2 == 1)
