@@ -108,7 +108,7 @@ class UnlearningCLI(LightningCLI):
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
             self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
-            with watched(self.trainer, "fit"), shard_errors(start.folder):
+            with watched(self.trainer, "fit"), shard_errors(start.folder or self.method_folder):
                 self.trainer.fit(**kwargs, weights_only=True)
             if start.folder is not None:
                 point_latest(start.folder)

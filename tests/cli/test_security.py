@@ -38,7 +38,7 @@ FORBIDDEN |= {
 NEEDED = {
     "torch.load": {"weights_only": True},
     "np.load": {"allow_pickle": False},
-    "AutoModelForCausalLM.from_pretrained": {"use_safetensors": True, "trust_remote_code": "self.trust_remote_code"},
+    "AutoModelForCausalLM.from_pretrained": {"use_safetensors": True, "trust_remote_code": "trust_remote_code"},
     "AutoConfig.from_pretrained": {"trust_remote_code": False},
     "AutoModelForCausalLM.from_config": {"trust_remote_code": False},
     "AutoTokenizer.from_pretrained": {"trust_remote_code": False},

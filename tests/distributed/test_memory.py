@@ -19,6 +19,7 @@ def measured(strategy, folder):
     return max(ranks)
 
 
+@pytest.mark.slow
 def test_two_ranks_hold_half_each_and_the_plan_knows(tmp_path):
     bytes_of = {strategy: measured(strategy, tmp_path) for strategy in ("one", "fsdp2")}
     assert bytes_of["fsdp2"] <= 0.55 * bytes_of["one"]
