@@ -9,8 +9,9 @@ Everything public can be had from here, and nothing is imported before it is ask
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.lazy import importer
 
 if TYPE_CHECKING:  # the names below for mypy and editors; tests/test_face.py compares the two
     from ofmu_pl.core.algorithm import OuterIteration as OuterIteration
@@ -75,14 +76,7 @@ __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605
 
 
 if not TYPE_CHECKING:  # a type checker would believe that there is any name
-
-    def __getattr__(name: str) -> Any:
-        """Import a public name when it is first asked for."""
-        if name not in _HOMES:
-            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = importer(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

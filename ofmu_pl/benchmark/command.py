@@ -79,7 +79,7 @@ class Run:
     """The stages: what others need, searches, the runs that are reported, comparisons of their models.
 
     Args:
-        folder: Of the benchmark.
+        folder: Folder of the benchmark.
         manifest: Kept up to date.
         grid: Of all runs.
         pool: Does them.

@@ -26,7 +26,7 @@ class Comparisons:
     """One comparison a scenario and seed, of all its methods' models.
 
     Args:
-        folder: Of the benchmark.
+        folder: Folder of the benchmark.
         experiments: By name.
 
     Raises:

@@ -19,8 +19,8 @@ class Manifest:
     """The state of a benchmark.
 
     Args:
-        name: Of the benchmark.
-        folder: Of the benchmark.
+        name: Name of the benchmark.
+        folder: Folder of the benchmark.
         experiments: By name.
 
     Attributes:

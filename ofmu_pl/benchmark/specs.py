@@ -122,7 +122,7 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
 
     Args:
         experiments: By name.
-        folder: Of the benchmark.
+        folder: Folder of the benchmark.
 
     Raises:
         UserError: A file is missing, a seed is there twice, a name leads out of the folder, an experiment takes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch.distributed import DistError
 
+from ofmu_pl.cli.words import say
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.interrupts import ADVICE, SIGNALS
 
@@ -75,24 +75,20 @@ class _Watch:
     def _look(self) -> None:
         """Say which rank is gone, and end this process if it does not end by itself."""
         while not self.over.wait(POLL):
-            self.sentence, killed = self._gone()
-            if not self.sentence:
+            sentence, killed = self._gone()
+            if not sentence:
                 continue
             if killed:  # whoever was killed had no time to say so
-                self._say()
+                say(sentence)
+            self.said, self.sentence = killed, sentence  # last, so that the main thread does not say it again
             if self.over.wait(GRACE):
                 return
             if not killed:
-                self._say()
+                say(sentence)
             for process in self._children():
                 with suppress(ProcessLookupError):
                     process.kill()
             os._exit(1)  # the main thread may wait inside a collective, which no exception reaches
-
-    def _say(self) -> None:
-        self.said = True
-        sys.stderr.write(f"ofmu_pl: error: {self.sentence}\n")
-        sys.stderr.flush()
 
     def _gone(self) -> tuple[str, bool]:
         """The sentence for a rank that is gone, and whether a signal killed it."""

@@ -10,6 +10,12 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 
+def say(sentence: str) -> None:
+    """Say what is wrong on stderr, as every message of the program begins."""
+    sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
+    sys.stderr.flush()
+
+
 def fail(sentence: str, code: int = 1) -> NoReturn:
     """Say what is wrong on stderr, and end the process.
 
@@ -17,7 +23,7 @@ def fail(sentence: str, code: int = 1) -> NoReturn:
         sentence: What is wrong, where, and what to do.
         code: The exit code: 1, or 2 where the words are wrong.
     """
-    sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
+    say(sentence)
     sys.exit(code)
 
 

@@ -5,8 +5,9 @@ A name is imported when it is asked for, so that one metric does not wait for wh
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.lazy import importer
 
 if TYPE_CHECKING:
     from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
@@ -89,11 +90,4 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 
 
 if not TYPE_CHECKING:  # a type checker would believe that there is any name
-
-    def __getattr__(name: str) -> Any:
-        """Import a name when it is first asked for."""
-        if name not in _HOMES:
-            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = importer(__name__, _HOMES)

@@ -73,7 +73,7 @@ class Metric:
             n: Items.
             target: Where the value should be.
             definition: Name of the definition.
-            interval: Of the value, over items.
+            interval: Interval of the value, over items.
 
         >>> Metric("UA", True, "%").result(50.0, n=4).unit
         '%'

@@ -62,6 +62,6 @@ class PDU(TwoTerms):
         checkpoint["pdu"] = {"price": self.price}
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
-        """Take the price back."""
+        """Restore the price from a checkpoint."""
         super().go_on_from(checkpoint)
         self.price = checkpoint["pdu"]["price"]

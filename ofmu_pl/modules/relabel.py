@@ -98,7 +98,7 @@ class SalUn(RandomLabels):
         checkpoint["masks"] = self.masks
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
-        """Take the mask back."""
+        """Restore the mask from a checkpoint."""
         super().go_on_from(checkpoint)
         self.masks = checkpoint["masks"]
 

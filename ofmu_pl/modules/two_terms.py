@@ -169,7 +169,7 @@ class TwoTerms(UnlearningModule):
         }
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
-        """Take the frozen model and its scores back."""
+        """Restore the frozen model and its scores from a checkpoint."""
         self._frozen.load_state_dict(checkpoint["two_terms"]["frozen"])
         self.reference_nll = checkpoint["two_terms"]["reference_nll"]
         self._gradient_evaluations = checkpoint["two_terms"]["gradient_evaluations"]

@@ -23,7 +23,7 @@ class Collection:
 
     Attributes:
         folder: Where.
-        name: Of the benchmark.
+        name: Name of the benchmark.
         date: Of the manifest; empty without one.
         experiments: In order.
         problems: One sentence each.

@@ -99,7 +99,7 @@ def check_direction(method: Descending, gradient: Vector, scalars: dict[str, flo
     Args:
         method: The method whose direction it is.
         gradient: Clipped in place to its ``gradient_clip``.
-        scalars: Of the iteration; the gradient's norm before clipping is added.
+        scalars: Scalars of the iteration; the gradient's norm before clipping is added.
 
     Raises:
         DivergedError: Something is not.

@@ -62,13 +62,13 @@ def shapes(folder: Path, group: str) -> dict[str, list[int]]:
 
 
 @contextmanager
-def shard_errors(folder: Path | None) -> Iterator[None]:
+def shard_errors(folder: Path) -> Iterator[None]:
     """In which shards that cannot be written are an ``OSError``, as one file is.
 
     torch gathers what every rank raised into a ``CheckpointException``, which is no ``Exception``.
 
     Args:
-        folder: Of the run, for the error; ``None``: it has none.
+        folder: Folder that the error names where a rank names no file.
 
     Raises:
         OSError: A rank could not write its shard; the error names the rank's file or ``folder``.
@@ -80,7 +80,7 @@ def shard_errors(folder: Path | None) -> Iterator[None]:
             if isinstance(error, OSError) or no_room(error):
                 code = error.errno if isinstance(error, OSError) else errno.ENOSPC
                 name = getattr(error, "filename", None) or folder
-                raise OSError(code, os.strerror(code or 0), name and str(name)) from error
+                raise OSError(code, os.strerror(code or 0), str(name)) from error
         raise
 
 

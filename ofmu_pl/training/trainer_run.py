@@ -9,6 +9,7 @@ from typing import Any
 import lightning.pytorch as pl
 from torch import nn
 
+from ofmu_pl.data.base import data_of
 from ofmu_pl.training.parallel import ranks_of, shard
 from ofmu_pl.training.run import Run
 
@@ -24,8 +25,7 @@ class TrainerRun(Run):
     """
 
     def __init__(self, trainer: pl.Trainer) -> None:
-        data = trainer.datamodule  # type: ignore[attr-defined]
-        super().__init__(data, ranks_of(trainer.strategy), str(trainer.precision), trainer.max_steps)
+        super().__init__(data_of(trainer), ranks_of(trainer.strategy), str(trainer.precision), trainer.max_steps)
         self._trainer = trainer
 
     def stop(self) -> None:
