@@ -116,7 +116,7 @@ def _batches(data: Any, split: str, index: list[int], size: int, device: str) ->
     """Samples of a split in order; of images without augmentation, which would make another sample of each."""
     for start in range(0, len(index), size):
         part = index[start : start + size]
-        if data.holds == "images":
+        if data.modality == "images":
             rows = torch.from_numpy(data.splits[split][part])
             batch = {"images": data.images[rows].float() / 255, "labels": data.labels[rows]}
         else:
@@ -145,7 +145,7 @@ def _load(
 
 
 def _recipe(folder: Path, source: str, data: Any) -> Network:
-    if data.holds == "text":
+    if data.modality == "text":
         return CausalLM(path=source)
     try:
         config = json.loads((folder / "config.json").read_text())

@@ -23,14 +23,14 @@ def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tenso
     tokens, its end token included, as in the loss. Of an image: what the last linear layer reads.
 
     Args:
-        recipe: Of the network; its ``reads`` says which of the two.
+        recipe: Recipe of the network; its ``modality`` says which of the two is taken.
         module: The network; in eval mode meanwhile.
         batches: As the network takes them, on its device.
 
     Raises:
         UserError: There is no sample.
     """
-    embed = _text if recipe.reads == "text" else _image
+    embed = _text if recipe.modality == "text" else _image
     with evaluating(module), torch.no_grad():
         parts = [embed(module, batch).double().cpu() for batch in batches]
     if not parts:

@@ -43,7 +43,7 @@ from ofmu_pl.training.shards import shard_errors
 
 _FROM_MODEL: dict[str, Any] = {
     "streams": lambda model: model.streams,
-    "pairs": lambda model: model.pairs,
+    "num_batches": lambda model: model.num_batches,
     "tokenizer": lambda model: model.recipe.tokenizer_source,
 }
 

@@ -1,4 +1,4 @@
-"""Forget and retain batches for a method, evaluation sets for its judges, hashes for everyone."""
+"""Forget and retain batches for a method, evaluation sets for scores, and content hashes of both."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ ALTERNATIVE = "alternative"
 class PairedDataModule(pl.LightningDataModule, ABC):
     """Data with a forget and a retain split.
 
-    One item of the training loader is everything that one outer iteration needs: ``pairs`` batches of each of the
-    ``streams``, the j-th batch of a stream being a function of (seed, j) alone.
+    One item of the training loader is everything that one outer iteration needs: ``num_batches`` batches of each of
+    the ``streams``, the j-th batch of a stream being a function of (seed, j) alone.
 
     Args:
         batch_size: Samples a batch (paper: 32).
         streams: Splits to draw from, ``forget``, ``retain``, ``full`` or ``alternative``; the first sets
             the length of an epoch, one pass over it with one batch an iteration. The command line takes them from
             the method.
-        pairs: Batches of each stream an iteration; from the method likewise.
-        seed: Of the order of batches; follows --seed_everything.
+        num_batches: Batches of each stream in one iteration; taken from the method likewise.
+        seed: Seed of the order of batches; follows --seed_everything.
 
     Attributes:
-        splits: By name (``forget``, ``retain``, ``full``), after ``setup``; has a length each.
-        evaluation_sets: What judges look at, by name.
-        hashes: Content hash of each split and set.
-        lengths: Of text, by split and set (``NAME_eval``), how many rows there are and are cut, and the longest.
+        splits: The splits by name (``forget``, ``retain``, ``full``), after ``setup``; each has a length.
+        evaluation_sets: The sets that scores are computed on, by name.
+        hashes: Content hash of each split and evaluation set.
+        lengths: For text, by split and evaluation set (``NAME_eval``): how many rows there are, how many of them are
+            cut, and how long the longest is.
 
     Example:
         Which rows a batch has depends on the seed, the stream and the batch's number alone.
@@ -49,20 +50,20 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     """
 
     name: str
-    holds: ClassVar[Literal["text", "images"]]
-    """What networks, methods and judges must be able to read."""
+    modality: ClassVar[Literal["text", "images"]]
+    """The kind of data: networks, methods and evaluations say which kind they are for."""
 
     def __init__(
         self,
         batch_size: int = 32,
         streams: tuple[str, ...] = ("forget", "retain"),
-        pairs: int = 1,
+        num_batches: int = 1,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        check_range(1, batch_size=batch_size, pairs=pairs)
+        check_range(1, batch_size=batch_size, num_batches=num_batches)
         check_range(0, MAX_SEED, seed=seed)
-        self.batch_size, self.streams, self.pairs, self.seed = batch_size, tuple(streams), pairs, seed
+        self.batch_size, self.streams, self.num_batches, self.seed = batch_size, tuple(streams), num_batches, seed
         self.splits: dict[str, Any] = {}
         self.evaluation_sets: dict[str, Any] = {}
         self.hashes: dict[str, str] = {}
@@ -107,8 +108,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         return -(-len(self.splits[self.streams[0]]) // self.batch_size)
 
     def iteration(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
-        """Everything that outer iteration ``k`` needs: ``pairs`` collated batches of each stream."""
-        return {s: [self._batch(s, k * self.pairs + t) for t in range(self.pairs)] for s in self.streams}
+        """Everything that outer iteration ``k`` needs: ``num_batches`` collated batches of each stream."""
+        return {s: [self._batch(s, k * self.num_batches + t) for t in range(self.num_batches)] for s in self.streams}
 
     def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
         order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it

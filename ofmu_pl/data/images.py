@@ -52,7 +52,7 @@ class ImageDataModule(PairedDataModule):
         {'full': [0, 1, 2, 3, 4, 5], 'forget': [1, 3, 5], 'retain': [0, 2, 4]}
     """
 
-    holds = "images"
+    modality = "images"
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
     classes: ClassVar[Any]

@@ -53,7 +53,7 @@ class TextDataModule(PairedDataModule):
         {'forget': 1, 'retain': 2, 'full': 3}
     """
 
-    holds = "text"
+    modality = "text"
     suite: ClassVar[str] = "questions"
     """Which of the suites of metrics judges it (``evaluation.suites``)."""
     length_option: ClassVar[str] = "--data.max_length"

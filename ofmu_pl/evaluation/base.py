@@ -31,8 +31,8 @@ class Evaluation(pl.Callback, ABC):
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
     """
 
-    judges: ClassVar[Literal["text", "images"]]
-    """Which data it is for."""
+    modality: ClassVar[Literal["text", "images"]]
+    """The kind of data that it evaluates."""
     definition: str = "exact"
     scores_class: ClassVar[Any]
     """Of one set's scores: has ``as_dict`` and ``from_dict``."""
@@ -91,13 +91,13 @@ class Evaluation(pl.Callback, ABC):
         """Refuse data of the other kind.
 
         Raises:
-            UserError: Text for a judge of images, or images for one of text.
+            UserError: The data holds images and the evaluation is for text, or the other way round.
         """
         data = data_of(trainer)
-        if data.holds != self.judges:
-            kind = {"text": "TextEvaluation", "images": "ImageEvaluation"}[data.holds]
+        if data.modality != self.modality:
+            kind = {"text": "TextEvaluation", "images": "ImageEvaluation"}[data.modality]
             raise UserError(
-                f"{type(self).__name__} judges {self.judges}, and '{data.name}' holds {data.holds}: set "
+                f"{type(self).__name__} is for {self.modality}, and '{data.name}' holds {data.modality}: set "
                 f"--evaluation {kind}."
             )
 

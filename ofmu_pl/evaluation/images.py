@@ -38,7 +38,7 @@ class ImageEvaluation(Evaluation):
         pictures: Draw metrics, confidences, confusion and forgotten images.
     """
 
-    judges = "images"
+    modality = "images"
     scores_class = ImageScores
 
     def __init__(

@@ -67,7 +67,7 @@ def original(
     data = copy.copy(data)
     data.trainer = None
     data.setup()
-    data.streams, data.pairs, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
+    data.streams, data.num_batches, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
     recipe = copy.copy(recipe)
     recipe.path, recipe.bn_mode = None, "retain"
     kept = ("full", "validation", "test")  # what loading it will ask for

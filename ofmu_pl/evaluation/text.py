@@ -54,7 +54,7 @@ class TextEvaluation(Evaluation):
             (docs/privacy.md).
     """
 
-    judges = "text"
+    modality = "text"
     scores_class = SetScores
 
     def __init__(

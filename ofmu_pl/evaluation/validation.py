@@ -36,7 +36,7 @@ class ValidationRows(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Measure and write."""
         data = data_of(trainer)
-        if data.holds != "text":
+        if data.modality != "text":
             return
         log_dir, network = trainer.log_dir, pl_module.whole_network()  # these take all ranks
         reported = {_shown(row) for rows in data.evaluation_sets.values() for row in rows}

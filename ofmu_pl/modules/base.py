@@ -55,7 +55,7 @@ class UnlearningModule(pl.LightningModule, Method):
         ...         up = self.gradient_engine().expand(self.loss(part), order=1)
         ...         return [-g for g in up.gradient], {"L_f": up.value}
         >>> from ofmu_pl import CausalLM
-        >>> Ascent(CausalLM("gpt2"), micro_batch_size=8).pairs
+        >>> Ascent(CausalLM("gpt2"), micro_batch_size=8).num_batches
         1
     """
 
@@ -99,11 +99,11 @@ class UnlearningModule(pl.LightningModule, Method):
         if self.network is not None:
             return
         run = self.run
-        holds = run.data.holds
-        for what, wanted in ((type(self).__name__, self.needs), (type(self.recipe).__name__, self.recipe.reads)):
-            if wanted not in (None, holds):
+        given = run.data.modality
+        for what, wanted in ((type(self).__name__, self.modality), (type(self.recipe).__name__, self.recipe.modality)):
+            if wanted not in (None, given):
                 raise UserError(
-                    f"{what} is for {wanted}, and '{run.data.name}' holds {holds}: choose another method, network or "
+                    f"{what} is for {wanted}, and '{run.data.name}' holds {given}: choose another method, network or "
                     "data (README: Other methods, other data; Images)."
                 )
         self.network = self.recipe.build(run.data, exact=self.exact)
@@ -135,7 +135,7 @@ class UnlearningModule(pl.LightningModule, Method):
         counts = [sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), parameters)]
         each = f"{self.run.steps} iterations, each" if self.run.steps >= 0 else "each iteration"
         rank_zero_info(
-            f"{type(self).__name__}: {each} with {self.pairs} batch(es) of {self.run.data.batch_size} "
+            f"{type(self).__name__}: {each} with {self.num_batches} batch(es) of {self.run.data.batch_size} "
             f"of {', '.join(self.streams)}; {counts[0]:.2f} of {counts[1]:.2f} M parameters trained."
         )
 

@@ -31,11 +31,11 @@ class Fisher(OneShot):
 
     Example:
         >>> from ofmu_pl import SmallCNN
-        >>> Fisher(SmallCNN(), alpha=1e-8).needs
+        >>> Fisher(SmallCNN(), alpha=1e-8).modality
         'images'
     """
 
-    needs = "images"
+    modality = "images"
 
     def __init__(
         self,

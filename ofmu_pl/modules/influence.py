@@ -34,11 +34,11 @@ class Influence(OneShot):
 
     Example:
         >>> from ofmu_pl import SmallCNN
-        >>> Influence(SmallCNN(), damping=0.1).needs
+        >>> Influence(SmallCNN(), damping=0.1).modality
         'images'
     """
 
-    needs = "images"
+    modality = "images"
 
     def __init__(
         self,

@@ -48,8 +48,8 @@ class Method(ABC):
     takes_whole_iterations: ClassVar[bool] = True
     """For the data: one item of the loader is one counted step, and every rank takes its rows of it by itself."""
 
-    needs: ClassVar[Literal["text", "images"] | None] = None
-    """The only data that the method works on; ``None``: any."""
+    modality: ClassVar[Literal["text", "images"] | None] = None
+    """The only kind of data that the method works on; ``None``: any."""
 
     moves_parameters: ClassVar[bool] = False
     """Whether ``iterate`` moves the parameters before the optimizer does."""
@@ -67,8 +67,8 @@ class Method(ABC):
         return True
 
     @property
-    def pairs(self) -> int:
-        """Batches of each stream an outer iteration uses."""
+    def num_batches(self) -> int:
+        """Number of batches of each stream that one outer iteration uses."""
         return 1
 
     @property
@@ -91,7 +91,7 @@ class Method(ABC):
         """One outer iteration up to the optimizer's step.
 
         Args:
-            batch: ``pairs`` batches for each of ``streams``.
+            batch: ``num_batches`` batches for each of ``streams``.
 
         Returns:
             The gradient to descend, and scalars to log (the retain loss, if there is one, as ``L_r``).

@@ -86,7 +86,8 @@ class OFMU(UnlearningModule):
         >>> shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
         >>> network = CausalLM(config={"model_type": "llama", **shape})
         >>> method = OFMU(network, inner_steps=2, rho_0=0.25, gamma=2)
-        >>> data = Authors(authors=4, forget_authors=1, batch_size=4, streams=method.streams, pairs=method.pairs)
+        >>> drawn = {"streams": method.streams, "num_batches": method.num_batches}
+        >>> data = Authors(authors=4, forget_authors=1, batch_size=4, **drawn)
         >>> quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
         >>> trainer = Trainer(accelerator="cpu", devices=1, max_steps=2, enable_checkpointing=False, **quiet)
         >>> trainer.fit(method, datamodule=data)
@@ -153,8 +154,8 @@ class OFMU(UnlearningModule):
         return ("forget", "retain")
 
     @property
-    def pairs(self) -> int:
-        """T inner pairs and the outer one."""
+    def num_batches(self) -> int:
+        """T batches of the ascent and one of the outer step."""
         return self.inner_steps + 1
 
     @property

@@ -53,7 +53,7 @@ class NPO(_Preference):
         (('forget', 'retain'), ('forget',))
     """
 
-    needs = "text"
+    modality = "text"
     per_item_reference: tuple[str, ...] = ("forget",)
 
     def forget_losses(self, part: Batch) -> Tensor:
@@ -96,7 +96,7 @@ class DPO(_Preference):
         ('forget', 'retain', 'alternative')
     """
 
-    needs = "text"
+    modality = "text"
     per_item_reference: tuple[str, ...] = ("forget", ALTERNATIVE)
     forget_gradients = 2  # of the forget answers and of the others
     _alternatives: Batch

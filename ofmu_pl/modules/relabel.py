@@ -26,7 +26,7 @@ class RandomLabels(TwoTerms):
         ('forget', 'retain')
     """
 
-    needs = "images"
+    modality = "images"
 
     def on_train_start(self) -> None:
         """Draw the labels."""

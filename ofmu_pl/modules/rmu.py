@@ -35,7 +35,7 @@ class RMU(TwoTerms):
         (('forget', 'retain'), 'embedding')
     """
 
-    needs = "text"
+    modality = "text"
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class TwoTerms(UnlearningModule):
         if retain_loss == "embedding" and layer is None:
             raise UserError("The retain loss 'embedding' needs a layer: set --model.layer, such as model.layers.7.")
         if retain_loss == "embedding":
-            self.needs = "text"  # type: ignore[misc]
+            self.modality = "text"  # type: ignore[misc]
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
         self.reference_nll: dict[str, Tensor] = {}
         self._frozen = Frozen()  # no module, so that Lightning neither saves nor moves nor trains it

@@ -18,8 +18,8 @@ class Network(ABC):
     """A recipe for a network: cheap to construct, so that the weights are made once, where the trainer wants them."""
 
     tokenizer_source: str | None = None
-    reads: ClassVar[Literal["text", "images"]]
-    """Which data it is for."""
+    modality: ClassVar[Literal["text", "images"]]
+    """The kind of data that the network reads."""
 
     @abstractmethod
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:

@@ -58,7 +58,7 @@ class CausalLM(Network):
         torch.Size([2])
     """
 
-    reads = "text"
+    modality = "text"
 
     def __init__(
         self,

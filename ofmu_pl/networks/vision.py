@@ -39,7 +39,7 @@ class ImageNetwork(Network):
             16 %. Second-order passes are always frozen.
     """
 
-    reads = "images"
+    modality = "images"
 
     def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
         self.path, self.bn_mode = path, bn_mode

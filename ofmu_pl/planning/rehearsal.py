@@ -94,7 +94,7 @@ def rehearse(
     cut = processes.sharded and not exact  # the exact engine works on a whole copy
     ledger = Ledger(n, ("parameters", "vectors", "optimizer") if cut else ("optimizer",) if processes.sharded else ())
     real = module.recipe
-    module.recipe = recipe = Unloaded(real, ledger, saving=module.pairs > 1, exact=exact)
+    module.recipe = recipe = Unloaded(real, ledger, saving=module.num_batches > 1, exact=exact)
     run = module.run = Run(data, Ranks(0, n, processes.sharded), precision, max_steps, checks_itself=False)
     module.to("meta")
     module.configure_model()
@@ -139,7 +139,7 @@ def rehearse(
         few = {stream: parts[-ENOUGH_PAIRS:] for stream, parts in batch.items()} if exact else batch
         before = module.gradient_evaluations
         module.outer_step(few, 1, epoch_ends=True)
-        if exact and module.pairs > ENOUGH_PAIRS:
+        if exact and module.num_batches > ENOUGH_PAIRS:
             before, recipe.real = module.gradient_evaluations, False  # only to count the work
             module.outer_step(batch, 1, epoch_ends=True)
         work = module.gradient_evaluations - before

@@ -34,7 +34,7 @@ class Unloaded(Network):
         self.real = True
         self._built, self._most = False, 0
         self._first: list[Batch] = []
-        self.reads = recipe.reads  # type: ignore[misc]
+        self.modality = recipe.modality  # type: ignore[misc]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """A skeleton: the network to train, then frozen copies of it."""

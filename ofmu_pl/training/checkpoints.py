@@ -38,6 +38,8 @@ _MAY_DIFFER = {
     "model.init_args.rollbacks",
     "model.init_args.network.init_args.activation_checkpointing",
     "data.init_args.data",  # hashes are compared instead
+    "data.init_args.num_batches",  # follows from the method's own settings
+    "data.init_args.pairs",  # the same before 0.2.0
 }
 
 
@@ -152,7 +154,7 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
     then = _header(path).get(SETTINGS)
     if now is None or then is None:
         return path
-    then = {k: _by_name(k, v) for k, v in then.items()}  # older ones hold whole paths
+    then = {k: _by_name(k, v) for k, v in then.items() if k not in _MAY_DIFFER}  # older ones hold whole paths
     if then == now:
         return path
     differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]

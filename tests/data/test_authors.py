@@ -61,7 +61,7 @@ def test_draws_of_the_forget_authors():
 
 
 def test_iterations_are_pairs_of_fresh_batches():
-    data = made(pairs=3, batch_size=5)
+    data = made(num_batches=3, batch_size=5)
     assert data.iterations_per_epoch == 4
     batches = data.iteration(0)["forget"] + data.iteration(1)["forget"]
     seen = [i for b in batches for i in b["ids"].tolist()]
@@ -112,7 +112,7 @@ def test_a_set_up_that_failed_fails_again():
             data.setup()
 
 
-@pytest.mark.parametrize("kwargs", [{"batch_size": 0}, {"pairs": 0}])
+@pytest.mark.parametrize("kwargs", [{"batch_size": 0}, {"num_batches": 0}])
 def test_batches_of_nothing_are_refused(kwargs):
     with pytest.raises(UserError, match="out of range"):
         made(**kwargs)

@@ -42,7 +42,7 @@ class Recorder(pl.LightningModule):
 
 
 def data():
-    return Authors(batch_size=EPOCH, streams=("forget", "retain"), pairs=2, authors=4, forget_authors=1)
+    return Authors(batch_size=EPOCH, streams=("forget", "retain"), num_batches=2, authors=4, forget_authors=1)
 
 
 def trainer(folder, steps):

@@ -56,7 +56,7 @@ def method(network=CausalLM):
 
 
 def data(module):
-    return Authors(authors=4, forget_authors=1, batch_size=2, streams=module.streams, pairs=module.pairs)
+    return Authors(authors=4, forget_authors=1, batch_size=2, streams=module.streams, num_batches=module.num_batches)
 
 
 def main(strategy, file):

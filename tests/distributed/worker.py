@@ -86,7 +86,7 @@ class Batches(pl.Callback):
 
 def main(method, strategy, file, checkpoint=None):
     module = make(method)
-    options = {"streams": module.streams, "pairs": module.pairs}
+    options = {"streams": module.streams, "num_batches": module.num_batches}
     if not method.endswith("cnn"):
         data = Authors(authors=4, forget_authors=1, batch_size=4, **options)
     else:

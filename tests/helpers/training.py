@@ -16,7 +16,9 @@ TINY = {
 
 
 def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", **data):
-    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs, **data)
+    data = Authors(
+        authors=4, forget_authors=1, batch_size=4, streams=module.streams, num_batches=module.num_batches, **data
+    )
     return fit(module, data, steps, callbacks, ckpt_path, precision)
 
 

@@ -166,7 +166,7 @@ def test_work_is_what_a_run_counts(name):
     module = TEXT[name]()
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
     planned = TEXT[name]()
-    data = Authors(batch_size=4, max_length=16, streams=planned.streams, pairs=planned.pairs)
+    data = Authors(batch_size=4, max_length=16, streams=planned.streams, num_batches=planned.num_batches)
     assert rehearse(planned, data, Processes()).gradients == pytest.approx(module.gradient_evaluations / module.period)
 
 
@@ -184,7 +184,7 @@ def test_work_of_image_methods_is_what_a_run_counts(name):
     module = IMAGES[name]()
     train_on_digits(module, steps=1)
     planned = IMAGES[name]()
-    data = Digits(forget_classes=[0], streams=planned.streams, pairs=planned.pairs)
+    data = Digits(forget_classes=[0], streams=planned.streams, num_batches=planned.num_batches)
     assert rehearse(planned, data, Processes(), max_steps=1).gradients == pytest.approx(module.gradient_evaluations)
 
 

@@ -21,3 +21,10 @@ def test_a_class_that_moved_within_the_package_is_the_same_setting(tmp_path):
     for other in ("ofmu_pl.NPO", "theirs.OFMU"):
         with pytest.raises(UserError, match=r"other settings \(model.class_path was"):
             resumed_from(str(path), tmp_path, settings(resolved(other)))
+
+
+def test_a_link_from_the_method_that_has_another_name_now_is_no_setting(tmp_path):
+    path, now = tmp_path / "old.ckpt", resolved("ofmu_pl.OFMU")
+    torch.save({SETTINGS: settings(now) | {"data.init_args.pairs": "1"}}, path)
+    now["data"] = {"init_args": {"num_batches": 1}}
+    assert resumed_from(str(path), tmp_path, settings(now)) == path

@@ -21,7 +21,7 @@ class Fail(Callback):
 
 def run(*callbacks):
     module = FineTune(network=CausalLM(config=TINY), optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
-    data = Authors(authors=4, forget_authors=1, batch_size=16, streams=module.streams, pairs=module.pairs)
+    data = Authors(authors=4, forget_authors=1, batch_size=16, streams=module.streams, num_batches=module.num_batches)
     trainer = quiet_trainer(12, callbacks=[IterationProgressBar(), *callbacks], enable_progress_bar=True)
     trainer.fit(module, datamodule=data)
     return trainer

@@ -16,7 +16,7 @@ HALVED = {"scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o, 1, 0.5)}
 def begun(module):
     """A method on a run made by hand, before its first iteration."""
     torch.manual_seed(0)
-    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, pairs=module.pairs)
+    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams, num_batches=module.num_batches)
     data.setup()
     module.run = Run(data, steps=3)
     module.configure_model()
