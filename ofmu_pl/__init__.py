@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ofmu_pl.support.lazy import importer
+from ofmu_pl.support.lazy import lazy
 
-if TYPE_CHECKING:  # the names below for mypy and editors; tests/test_face.py compares the two
+if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy reads these lines
     from ofmu_pl.core.algorithm import OuterIteration as OuterIteration
     from ofmu_pl.core.algorithm import outer_iteration as outer_iteration
     from ofmu_pl.core.autograd import Autograd as Autograd
@@ -38,47 +38,8 @@ if TYPE_CHECKING:  # the names below for mypy and editors; tests/test_face.py co
     from ofmu_pl.support.errors import UserError as UserError
     from ofmu_pl.training.budget import GradientBudget as GradientBudget
     from ofmu_pl.training.export import ModelExport as ModelExport
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)
+    __all__.append("__version__")
 
 __version__ = "0.2.0"
-
-_NAMES = {
-    "core.algorithm": "OuterIteration outer_iteration",
-    "core.autograd": "Autograd",
-    "core.finite_difference": "FiniteDifference",
-    "core.inner": "ascend",
-    "core.objective": "OuterGradient Phi outer_gradient",
-    "core.penalty": "Penalty",
-    "core.similarity": "Cosine",
-    "data": "Authors CIFAR10 CIFAR100 ChatEncoder Digits ImageDataModule PairedDataModule PlainEncoder TOFU "
-    "TextDataModule Trivia WMDP collate",
-    "evaluation.base": "Evaluation",
-    "evaluation.images": "ImageEvaluation",
-    "evaluation.text": "TextEvaluation",
-    "evaluation.validation": "ValidationRows",
-    "metrics": "DEFINITIONS Definition DefinitionName FEATURES ImageScores ImageUnlearning ItemMean Metric "
-    "MetricResult Scores SetScores attack_quality auc closer_to_one confusion extraction_strength forget_quality "
-    "harmonic_mean interval log_truth_ratio membership_closeness mia_efficacy min_k normalised_probability "
-    "overall_score overall_scores privacy_leakage probability rouge_l_recall tofu_metrics true_better "
-    "truth_probability vision_metrics",
-    "modules": "BatchNormOnly CEU DPO DoNothing FineTune Fisher GradDiff Influence L1Sparse NPO OFMU PDU RMU "
-    "RandomLabels SCRUB SalUn SimNPO UNDIAL WeightedAscent",
-    "modules.base": "UnlearningModule",
-    "networks": "CausalLM ResNet18 SmallCNN",
-    "networks.base": "Network",
-    "support.errors": "DivergedError UserError",
-    "training.budget": "GradientBudget",
-    "training.export": "ModelExport",
-}
-"""What each room shows: all of its own ``__all__``, or what is named here where it has none."""
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605
-
-
-if not TYPE_CHECKING:  # a type checker would believe that there is any name
-    __getattr__ = importer(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    """What is public, and what has been imported."""
-    return sorted({*globals(), *__all__})

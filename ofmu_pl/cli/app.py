@@ -17,10 +17,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-import ofmu_pl.data
 import ofmu_pl.evaluation.validation
-import ofmu_pl.modules
-import ofmu_pl.networks
 import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.options import check_devices, check_trainer
@@ -32,6 +29,7 @@ from ofmu_pl.evaluation.originals import Original, original
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
+from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.records import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, length, require_same_data, require_sound, settings
 from ofmu_pl.training.ended import Ended
@@ -40,6 +38,8 @@ from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.training.resumable import Resumable
 from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest
 from ofmu_pl.training.shards import shard_errors
+
+import_all(["ofmu_pl.data", "ofmu_pl.modules", "ofmu_pl.networks"])  # and theirs
 
 _FROM_MODEL: dict[str, Any] = {
     "streams": lambda model: model.streams,

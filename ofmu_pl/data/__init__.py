@@ -1,26 +1,24 @@
 """Forget, retain and evaluation data of the benchmarks; reusable without the rest of the package."""
 
-from ofmu_pl.data.authors import Authors
-from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.data.images import CIFAR10, CIFAR100, Digits, ImageDataModule
-from ofmu_pl.data.text import ChatEncoder, PlainEncoder, collate
-from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.data.tofu import TOFU
-from ofmu_pl.data.trivia import Trivia
-from ofmu_pl.data.wmdp import WMDP
+from __future__ import annotations
 
-__all__ = [
-    "CIFAR10",
-    "CIFAR100",
-    "TOFU",
-    "WMDP",
-    "Authors",
-    "ChatEncoder",
-    "Digits",
-    "ImageDataModule",
-    "PairedDataModule",
-    "PlainEncoder",
-    "TextDataModule",
-    "Trivia",
-    "collate",
-]
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.lazy import lazy
+
+if TYPE_CHECKING:
+    from ofmu_pl.data.authors import Authors as Authors
+    from ofmu_pl.data.base import PairedDataModule as PairedDataModule
+    from ofmu_pl.data.images import CIFAR10 as CIFAR10
+    from ofmu_pl.data.images import CIFAR100 as CIFAR100
+    from ofmu_pl.data.images import Digits as Digits
+    from ofmu_pl.data.images import ImageDataModule as ImageDataModule
+    from ofmu_pl.data.text import ChatEncoder as ChatEncoder
+    from ofmu_pl.data.text import PlainEncoder as PlainEncoder
+    from ofmu_pl.data.text import collate as collate
+    from ofmu_pl.data.text_base import TextDataModule as TextDataModule
+    from ofmu_pl.data.tofu import TOFU as TOFU
+    from ofmu_pl.data.trivia import Trivia as Trivia
+    from ofmu_pl.data.wmdp import WMDP as WMDP
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

@@ -7,87 +7,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ofmu_pl.support.lazy import importer
+from ofmu_pl.support.lazy import lazy
 
 if TYPE_CHECKING:
-    from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
-    from ofmu_pl.metrics.bootstrap import interval
-    from ofmu_pl.metrics.definitions import DEFINITIONS, Definition, DefinitionName
-    from ofmu_pl.metrics.functional import (
-        closer_to_one,
-        extraction_strength,
-        forget_quality,
-        harmonic_mean,
-        log_truth_ratio,
-        normalised_probability,
-        overall_score,
-        probability,
-        rouge_l_recall,
-        true_better,
-        truth_probability,
-    )
-    from ofmu_pl.metrics.image_scores import ImageScores, confusion
-    from ofmu_pl.metrics.images import ImageUnlearning
-    from ofmu_pl.metrics.items import ItemMean
-    from ofmu_pl.metrics.membership import auc, membership_closeness, min_k, privacy_leakage
-    from ofmu_pl.metrics.result import Metric, MetricResult
-    from ofmu_pl.metrics.scores import Scores, SetScores
-    from ofmu_pl.metrics.tofu import tofu_metrics
-    from ofmu_pl.metrics.vision import overall_scores, vision_metrics
-
-__all__ = [
-    "DEFINITIONS",
-    "FEATURES",
-    "Definition",
-    "DefinitionName",
-    "ImageScores",
-    "ImageUnlearning",
-    "ItemMean",
-    "Metric",
-    "MetricResult",
-    "Scores",
-    "SetScores",
-    "attack_quality",
-    "auc",
-    "closer_to_one",
-    "confusion",
-    "extraction_strength",
-    "forget_quality",
-    "harmonic_mean",
-    "interval",
-    "log_truth_ratio",
-    "membership_closeness",
-    "mia_efficacy",
-    "min_k",
-    "normalised_probability",
-    "overall_score",
-    "overall_scores",
-    "privacy_leakage",
-    "probability",
-    "rouge_l_recall",
-    "tofu_metrics",
-    "true_better",
-    "truth_probability",
-    "vision_metrics",
-]
-
-_NAMES = {
-    "attacks": "FEATURES attack_quality mia_efficacy",
-    "bootstrap": "interval",
-    "definitions": "DEFINITIONS Definition DefinitionName",
-    "functional": "closer_to_one extraction_strength forget_quality harmonic_mean log_truth_ratio "
-    "normalised_probability overall_score probability rouge_l_recall true_better truth_probability",
-    "image_scores": "ImageScores confusion",
-    "images": "ImageUnlearning",
-    "items": "ItemMean",
-    "membership": "auc membership_closeness min_k privacy_leakage",
-    "result": "Metric MetricResult",
-    "scores": "Scores SetScores",
-    "tofu": "tofu_metrics",
-    "vision": "overall_scores vision_metrics",
-}
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-
-
-if not TYPE_CHECKING:  # a type checker would believe that there is any name
-    __getattr__ = importer(__name__, _HOMES)
+    from ofmu_pl.metrics.attacks import FEATURES as FEATURES
+    from ofmu_pl.metrics.attacks import attack_quality as attack_quality
+    from ofmu_pl.metrics.attacks import mia_efficacy as mia_efficacy
+    from ofmu_pl.metrics.bootstrap import interval as interval
+    from ofmu_pl.metrics.definitions import DEFINITIONS as DEFINITIONS
+    from ofmu_pl.metrics.definitions import Definition as Definition
+    from ofmu_pl.metrics.definitions import DefinitionName as DefinitionName
+    from ofmu_pl.metrics.functional import *  # noqa: F403
+    from ofmu_pl.metrics.image_scores import ImageScores as ImageScores
+    from ofmu_pl.metrics.image_scores import confusion as confusion
+    from ofmu_pl.metrics.images import ImageUnlearning as ImageUnlearning
+    from ofmu_pl.metrics.items import ItemMean as ItemMean
+    from ofmu_pl.metrics.membership import auc as auc
+    from ofmu_pl.metrics.membership import membership_closeness as membership_closeness
+    from ofmu_pl.metrics.membership import min_k as min_k
+    from ofmu_pl.metrics.membership import privacy_leakage as privacy_leakage
+    from ofmu_pl.metrics.result import Metric as Metric
+    from ofmu_pl.metrics.result import MetricResult as MetricResult
+    from ofmu_pl.metrics.scores import Scores as Scores
+    from ofmu_pl.metrics.scores import SetScores as SetScores
+    from ofmu_pl.metrics.tofu import tofu_metrics as tofu_metrics
+    from ofmu_pl.metrics.vision import overall_scores as overall_scores
+    from ofmu_pl.metrics.vision import vision_metrics as vision_metrics
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

@@ -14,6 +14,20 @@ from typing import Literal
 import numpy as np
 from scipy import special, stats
 
+__all__ = [
+    "closer_to_one",
+    "extraction_strength",
+    "forget_quality",
+    "harmonic_mean",
+    "log_truth_ratio",
+    "normalised_probability",
+    "overall_score",
+    "probability",
+    "rouge_l_recall",
+    "true_better",
+    "truth_probability",
+]
+
 Array = np.ndarray
 
 

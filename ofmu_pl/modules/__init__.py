@@ -1,38 +1,30 @@
 """Methods as LightningModules."""
 
-from ofmu_pl.modules.distillation import CEU, UNDIAL
-from ofmu_pl.modules.finetune import FineTune
-from ofmu_pl.modules.fisher import Fisher
-from ofmu_pl.modules.graddiff import GradDiff
-from ofmu_pl.modules.influence import Influence
-from ofmu_pl.modules.ofmu import OFMU
-from ofmu_pl.modules.one_shot import BatchNormOnly, DoNothing
-from ofmu_pl.modules.pdu import PDU
-from ofmu_pl.modules.preference import DPO, NPO, SimNPO
-from ofmu_pl.modules.relabel import RandomLabels, SalUn
-from ofmu_pl.modules.rmu import RMU
-from ofmu_pl.modules.scrub import SCRUB
-from ofmu_pl.modules.sparse import L1Sparse
-from ofmu_pl.modules.weighted import WeightedAscent
+from __future__ import annotations
 
-__all__ = [
-    "CEU",
-    "DPO",
-    "NPO",
-    "OFMU",
-    "PDU",
-    "RMU",
-    "SCRUB",
-    "UNDIAL",
-    "BatchNormOnly",
-    "DoNothing",
-    "FineTune",
-    "Fisher",
-    "GradDiff",
-    "Influence",
-    "L1Sparse",
-    "RandomLabels",
-    "SalUn",
-    "SimNPO",
-    "WeightedAscent",
-]
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.lazy import lazy
+
+if TYPE_CHECKING:
+    from ofmu_pl.modules.distillation import CEU as CEU
+    from ofmu_pl.modules.distillation import UNDIAL as UNDIAL
+    from ofmu_pl.modules.finetune import FineTune as FineTune
+    from ofmu_pl.modules.fisher import Fisher as Fisher
+    from ofmu_pl.modules.graddiff import GradDiff as GradDiff
+    from ofmu_pl.modules.influence import Influence as Influence
+    from ofmu_pl.modules.ofmu import OFMU as OFMU
+    from ofmu_pl.modules.one_shot import BatchNormOnly as BatchNormOnly
+    from ofmu_pl.modules.one_shot import DoNothing as DoNothing
+    from ofmu_pl.modules.pdu import PDU as PDU
+    from ofmu_pl.modules.preference import DPO as DPO
+    from ofmu_pl.modules.preference import NPO as NPO
+    from ofmu_pl.modules.preference import SimNPO as SimNPO
+    from ofmu_pl.modules.relabel import RandomLabels as RandomLabels
+    from ofmu_pl.modules.relabel import SalUn as SalUn
+    from ofmu_pl.modules.rmu import RMU as RMU
+    from ofmu_pl.modules.scrub import SCRUB as SCRUB
+    from ofmu_pl.modules.sparse import L1Sparse as L1Sparse
+    from ofmu_pl.modules.weighted import WeightedAscent as WeightedAscent
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

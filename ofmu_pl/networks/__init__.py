@@ -1,6 +1,14 @@
 """What is unlearned."""
 
-from ofmu_pl.networks.language import CausalLM
-from ofmu_pl.networks.vision import ResNet18, SmallCNN
+from __future__ import annotations
 
-__all__ = ["CausalLM", "ResNet18", "SmallCNN"]
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.lazy import lazy
+
+if TYPE_CHECKING:
+    from ofmu_pl.networks.language import CausalLM as CausalLM
+    from ofmu_pl.networks.vision import ResNet18 as ResNet18
+    from ofmu_pl.networks.vision import SmallCNN as SmallCNN
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)
