@@ -23,10 +23,10 @@ class OuterIteration:
     """What one outer iteration found.
 
     Attributes:
-        gradient: The direction that the outer step descends along, one tensor a parameter: grad F, or g_r alone.
+        gradient: The direction that the outer step descends along, one tensor per parameter: grad F, or g_r alone.
         loss_r: L_r on B_r' at theta_in.
-        ascent: One record an ascent step.
-        parts: Those of grad F; ``None`` where the iteration was of first order.
+        ascent: One record per ascent step.
+        parts: The parts of grad F; ``None`` where the iteration was of first order.
     """
 
     gradient: Vector
@@ -57,7 +57,7 @@ def outer_iteration(
     Args:
         engine: Differentiates the losses and holds the parameters.
         pairs: (L_f, L_r) on T + 1 fresh pairs of batches: T for the ascent, the last for the outer gradient.
-        eta_in: Rate of the ascent.
+        eta_in: Learning rate of the ascent.
         rho: Penalty parameter rho_k.
         beta: Weight of the similarity in Phi.
         floor: Floor of the gradients' norms inside the similarity.

@@ -1,11 +1,11 @@
 """The exact engine: derivatives of a loss by reverse-mode autograd, one term at a time.
 
-Per loss, in matrix products relative to one gradient: ``hvp`` 2 more, ``third`` 6 more, when the loss is one term
-whose graph is kept (``order`` says how far). With several terms graphs are rebuilt for each product, which
-trades time for memory: 3 gradients a ``hvp``, 9 a ``third``.
+Where the loss is one term whose graph is kept (``order`` says how far), ``hvp`` costs the matrix products of 2 more
+gradients and ``third`` those of 6 more. With several terms graphs are rebuilt for each product, which trades time for
+memory: 3 gradients for ``hvp``, 9 for ``third``.
 
-Not for fused attention (no second derivative), fused LayerNorm or train-mode BatchNorm (silently wrong third
-derivatives), reentrant checkpointing or compiled modules: ``core.preflight`` refuses them.
+``core.preflight`` refuses what the engine cannot differentiate: fused attention (no second derivative), fused LayerNorm
+and train-mode BatchNorm (silently wrong third derivatives), reentrant checkpointing and compiled modules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which operators a network calls, seen while it runs: names of classes tell nothing of ``F.layer_norm``."""
+"""Which operators a network calls, seen while it runs: the classes of its modules do not show a ``F.layer_norm``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Calls(TorchDispatchMode):
         differentiated: Operators on tensors that depend on trainable parameters, by name (``native_layer_norm``): the
             innermost module that called it first, as ``Class at 'name'``.
         random: Operators that draw dropout's masks, likewise.
-        of_batches: Normalisations by statistics of the batch itself, likewise; the value says too whether they update
+        of_batches: Normalisations by statistics of the batch itself, likewise; the value also says whether they update
             running statistics.
         narrowed: Whether something that depends on trainable parameters was cast to a shorter number format.
     """
@@ -48,16 +48,16 @@ class Calls(TorchDispatchMode):
         return out
 
     def enter(self, name: str, module: nn.Module, _: Any) -> None:
-        """What follows is called by a module."""
+        """Enter a module: it makes the calls that follow."""
         self._inside.append(f"{type(module).__name__} at '{name or 'the root'}'")
 
     def leave(self, *_: Any) -> None:
-        """Until here."""
+        """Leave the module entered last."""
         self._inside.pop()
 
 
 def calls(network: nn.Module, run: Callable[[], object]) -> Calls:
-    """What ``network`` calls while ``run`` runs it: one pass over a sample or two is enough."""
+    """Collect what ``network`` calls while ``run`` runs it; one pass over a sample or two is enough."""
     seen = Calls()
     with ExitStack() as hooks:
         for name, module in network.named_modules():

@@ -1,4 +1,4 @@
-"""Conjugate gradients: a damped linear system in matrix products alone."""
+"""Conjugate gradients: solves a damped linear system by matrix-vector products alone."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
 
 @dataclass
 class Solution:
-    """Of ``(A + damping) x = b``.
+    """A solution of ``(A + damping) x = b``.
 
     Attributes:
-        x: The iterate.
-        residual: ``|b - (A + damping) x| / |b|``.
-        iterations: Products taken.
-        negative_curvature: Whether it stopped because A + damping is not positive along a search direction.
+        x: The last iterate.
+        residual: Relative residual, ``|b - (A + damping) x| / |b|``.
+        iterations: Number of products taken.
+        negative_curvature: Whether the search stopped because A + damping is not positive along a direction.
     """
 
     x: Vector
@@ -28,14 +28,14 @@ class Solution:
 def conjugate_gradient(
     product: Callable[[Vector], Vector], b: Vector, damping: float, iterations: int, tolerance: float
 ) -> Solution:
-    """Hestenes and Stiefel's method from x = 0.
+    """Solve ``(A + damping) x = b`` by Hestenes and Stiefel's method from x = 0.
 
     Args:
-        product: v to A v, A symmetric.
-        b: Right-hand side.
-        damping: Added to A's diagonal.
-        iterations: Most products to take.
-        tolerance: Relative residual to stop at.
+        product: Maps v to A v, A symmetric.
+        b: The right-hand side.
+        damping: A number added to A's diagonal.
+        iterations: Largest number of products to take.
+        tolerance: Relative residual at which to stop.
     """
     x, r = zeros_like(b), [t.clone() for t in b]
     p, rr, size = [t.clone() for t in r], dot(b, b), norm(b)

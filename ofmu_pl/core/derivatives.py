@@ -27,11 +27,11 @@ Loss = Sequence[Term]
 
 
 class Expansion(Protocol):
-    """A loss differentiated at the parameters' values of now; moving the parameters makes it stale.
+    """A loss differentiated at the parameters' present values; moving the parameters makes it stale.
 
     Attributes:
         value: The loss.
-        gradient: g, one tensor a parameter.
+        gradient: g, one tensor per parameter.
     """
 
     value: float
@@ -59,7 +59,7 @@ class Engine(Protocol):
     gradient_evaluations: float
 
     def expand(self, loss: Loss, order: int = 2) -> Expansion:
-        """Differentiate ``loss`` at the parameters' values of now.
+        """Differentiate ``loss`` at the parameters' present values.
 
         Args:
             loss: The terms whose sum is the loss.
@@ -67,9 +67,9 @@ class Engine(Protocol):
         """
 
     def along(self, field: Callable[[], Vector], v: Vector, base: Vector) -> Vector:
-        """Derivative along ``v`` of a vector field of the parameters, where ``base`` is the field's value here.
+        """Derivative along ``v`` of a vector field of the parameters; ``base`` is the field's present value.
 
-        Only engines with ``first_order`` have it.
+        Only engines with ``first_order`` implement it.
         """
 
 

@@ -15,7 +15,7 @@ weights of a model (``core.steps`` finds others where only some are trained):
     float64   forward 1e-8 / 1e-5    central 1e-5 / 2e-5    (smooth networks: relative error below 1e-5 / 1e-6 for the
               decorrelation part, 1e-2 / 1e-4 for Hess(Phi) v; tests/core/test_objective.py)
 
-Not for networks with kinks (ReLU): a difference sees the kinks that the Hessian does not.
+The engine does not suit networks with kinks (ReLU): a difference sees the kinks that the Hessian does not.
 The parameters return bit for bit to their values, also when a term raises.
 """
 
@@ -40,10 +40,10 @@ STEPS: dict[tuple[torch.dtype, str], tuple[float, float]] = {
     (torch.float64, "central"): (1e-5, 2e-5),
 }
 BF16_STEP = 1e-3
-"""For gradients whose forward pass is autocast to bfloat16, where smaller displacements vanish in the cast.
+"""Step for gradients whose forward pass is autocast to bfloat16, where smaller displacements vanish in the cast.
 
-The decorrelation part then has cosine 0.96 (forward) or 0.99 (central) to the exact one; of Hess(Phi) v no step leaves
-anything (scripts/bench_precision.py).
+The decorrelation part then has cosine 0.96 (forward) or 0.99 (central) to the exact one; no step leaves anything of
+Hess(Phi) v (scripts/bench_precision.py).
 """
 
 
@@ -54,11 +54,11 @@ class FiniteDifference:
         parameters: Leaf tensors, float32 or float64.
         scheme: ``forward`` (cheaper) or ``central`` (more exact).
         step: Relative size of a displacement for H u; ``None`` is the table in the module's text.
-        field_step: The same for ``along``.
+        field_step: Relative size of a displacement for ``along``; ``None`` likewise.
         ranks: Processes that share each batch.
 
     Attributes:
-        default_steps: The two steps as given; ``step`` and ``field_step`` may be set to others.
+        default_steps: The two steps as given; ``step`` and ``field_step`` may be changed later.
 
     Raises:
         TypeError: Parameters are neither float32 nor float64: a small displacement would round away.
@@ -100,7 +100,7 @@ class FiniteDifference:
         self._displacements: list[Combination] = []
 
     def expand(self, loss: Loss, order: int = 2) -> DifferenceExpansion:
-        """Value and gradient; products are differences of further gradients, whatever ``order``."""
+        """Compute value and gradient; products are differences of further gradients, whatever ``order``."""
         gradient = zeros_like(self.parameters)
         value = self.add_gradient(gradient, 1.0, loss)
         return DifferenceExpansion(self, loss, value, gradient)
@@ -110,10 +110,10 @@ class FiniteDifference:
         return self.ranks.total(float(self.accumulate(out, alpha, loss)))
 
     def accumulate(self, out: Vector, alpha: float, loss: Loss) -> Tensor | float:
-        """In place ``out += alpha g``, one backward a term; returns this rank's part of the loss, still on the device.
+        """In place ``out += alpha g``, one backward pass per term; returns this rank's part of the loss, on the device.
 
-        ``out`` stands in for ``.grad`` meanwhile, so that nothing of a gradient's size is allocated, but where ranks
-        hold whole vectors and their sums have to be kept apart from what is in ``out`` already.
+        ``out`` stands in for ``.grad`` meanwhile, so that nothing of a gradient's size is allocated; only where ranks
+        hold whole vectors must their sums be kept apart from what ``out`` already holds.
         """
         weight = alpha * self.ranks.size if is_sharded(out) else alpha  # FSDP2 takes the mean over ranks
         kept = [p.grad for p in self.parameters]
@@ -169,7 +169,7 @@ class FiniteDifference:
             add_(self.parameters, displacement)
 
     def along(self, field: Callable[[], Vector], v: Vector, base: Vector) -> Vector:
-        """Derivative of ``field`` along ``v`` by the scheme, with ``field_step``; ``base`` is its value here."""
+        """Derivative of ``field`` along ``v`` by the scheme, with ``field_step``; ``base`` is its present value."""
         out: Vector = []
         for displacement, weight in self.differences([(1.0, v)], self.field_step):
             with self.displaced(displacement):
@@ -182,7 +182,7 @@ class FiniteDifference:
 
 
 class DifferenceExpansion:
-    """A loss expanded by differences of gradients around the parameters' values of now."""
+    """A loss expanded by differences of gradients around the parameters' present values."""
 
     def __init__(self, engine: FiniteDifference, loss: Loss, value: float, gradient: Vector) -> None:
         self.engine, self.loss, self.value, self.gradient = engine, loss, value, gradient

@@ -3,8 +3,8 @@ r"""Algorithm 1's inner loop: T steps of gradient ascent on Phi, in place.
     theta'^{t+1} = theta'^t + eta_in clip(grad Phi(theta'^t; B_f^t, B_r^t))          (paper, eq. of the inner loop)
 
 ``clip`` is ours (``None``: as printed): right after memorisation |grad Phi| spans six orders of magnitude, and a
-plain step is either nothing or the end of the model. An ``optimizer`` in the
-place of the plain step is how the paper's experiments read ("all [...] are conducted using the AdamW optimizer").
+plain step either changes nothing or destroys the model. An ``optimizer`` takes the place of the plain step because the
+paper's experiments read so ("all [...] are conducted using the AdamW optimizer").
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def ascend(
     similarity_every: int = 1,
     optimizer: Optimizer | None = None,
 ) -> list[InnerStep]:
-    """Move the engine's parameters by one ascent step a pair.
+    """Move the engine's parameters by one ascent step per pair.
 
     Args:
         engine: Differentiates the losses and holds the parameters.
-        pairs: (L_f, L_r) on fresh batches, one pair a step.
+        pairs: (L_f, L_r) on fresh batches, one pair per step.
         lr: eta_in.
         beta: Weight of the similarity; 0 is plain ascent on L_f and leaves the retain losses untouched.
         floor: Floor of the gradient norms inside the similarity.
         clip: Largest norm of the step's direction; ``None`` leaves it.
-        similarity_every: The decorrelation part of grad Phi is computed anew every so many steps and reused between
-            (1: always, the algorithm as written). A reused one costs nothing, a new one two gradients and two
-            Hessian-vector products.
-        optimizer: Of the engine's parameters; takes the ascent step with the rate ``lr``. ``None``: a plain step.
+        similarity_every: Number of steps after which the decorrelation part of grad Phi is computed anew; it is reused
+            between them (1: it is always new, the algorithm as written). A reused part costs nothing, a new one two
+            gradients and two Hessian-vector products.
+        optimizer: Optimizer of the engine's parameters, which takes the ascent step with the rate ``lr``. ``None``: a
+            plain step.
 
-    Returns:
-        One record a step.
+    Returns: One record per step.
 
     Example:
         On L_f = theta^2 / 2 without the similarity a step of 0.5 makes theta half as large again.
@@ -94,7 +94,7 @@ def ascend(
 
 
 def _against(optimizer: Optimizer, parameters: Vector, direction: Vector, lr: float) -> None:
-    """One step of an optimizer, which descends, against the descent direction; overwrites ``direction``."""
+    """Ascend along ``direction``, which is overwritten, by one step of an optimizer, which descends."""
     scale_(direction, -1.0)
     for p, d in zip(parameters, direction, strict=True):
         p.grad = d

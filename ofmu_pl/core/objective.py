@@ -23,7 +23,7 @@ from ofmu_pl.core.vectors import Vector, add_, clip_, dot, norm, scale_, zeros_l
 
 
 class Phi:
-    """Phi at the parameters' values of now, for one pair of batches.
+    """Phi at the parameters' present values, for one pair of batches.
 
     Args:
         engine: Differentiates the losses.
@@ -31,7 +31,7 @@ class Phi:
         retain: L_r as terms.
         beta: Weight of the similarity, > 0 in the paper; 0 leaves plain ascent on L_f.
         floor: Floor of the gradient norms inside the similarity (``similarity.Cosine``).
-        order: 2 if only ``gradient`` will be asked for, 3 for ``hessian_vector`` too.
+        order: 2 if only ``gradient`` will be asked for, 3 if ``hessian_vector`` will be, too.
 
     Attributes:
         f: The forget loss's expansion (``f.value`` = L_f, ``f.gradient`` = g_f).
@@ -138,7 +138,7 @@ def outer_gradient(
     penalty_clip: float | None = None,
     concave_only: bool = False,
 ) -> OuterGradient:
-    """The gradient of F at the parameters' values of now, with one g_r for both of its uses.
+    """The gradient of F at the parameters' present values, with one g_r for both of its uses.
 
     A first-order engine takes Hess(Phi) grad Phi as the difference of grad Phi along itself (four gradients more);
     the exact engine as the closed form.
@@ -150,7 +150,7 @@ def outer_gradient(
         rho: Penalty parameter rho_k.
         beta: Weight of the similarity.
         floor: Floor of the norms inside the similarity.
-        penalty_clip: The penalty's norm is kept at or below this multiple of |g_r|; ``None`` leaves it.
+        penalty_clip: Largest norm of the penalty's part, in multiples of |g_r|; ``None`` leaves it.
         concave_only: Leave the penalty out where ``curvature`` is positive. Its step changes Phi by
             ``-2 eta_out rho <v, Hess(Phi) v>`` to first order: where Phi curves upwards it takes back what the ascent
             gained, since the stationary point that it seeks is then a minimum of Phi.

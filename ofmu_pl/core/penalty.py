@@ -1,4 +1,4 @@
-r"""Schedules of the penalty parameter rho: a value a outer iteration, with unit and cap.
+r"""Schedules of the penalty parameter rho: one value per outer iteration, with unit and cap.
 
     geometric    rho_{k+1} = gamma rho_k                                     (paper, experimental set-up)
     adaptive     rho_{k+1} = gamma rho_k if |grad Phi_k| > shrink |grad Phi_{k-1}|, else rho_k
@@ -24,7 +24,7 @@ class Penalty:
         unit: What counts as one k: an outer ``iteration`` (paper) or an ``epoch``.
         cap: Largest value; ``None`` lets rho grow without bound, as printed.
         rule: ``geometric`` or ``adaptive``.
-        shrink: With ``adaptive``: the share of the previous |grad Phi| below which rho stays.
+        shrink: Share of the previous |grad Phi| below which an ``adaptive`` rho stays.
 
     Raises:
         UserError: A value is out of its range.
@@ -72,10 +72,10 @@ class Penalty:
                 self.rho = min(self.rho, self.cap)
 
     def state_dict(self) -> dict[str, float | None]:
-        """What a resumed run needs."""
+        """The state that a resumed run needs."""
         return {"rho": self.rho, "previous_norm": self._previous_norm}
 
     def load_state_dict(self, state: dict[str, float | None]) -> None:
-        """Go on where ``state_dict`` was taken."""
+        """Restore what ``state_dict`` gave."""
         assert state["rho"] is not None
         self.rho, self._previous_norm = state["rho"], state["previous_norm"]

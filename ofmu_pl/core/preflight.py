@@ -1,4 +1,4 @@
-"""What an engine cannot differentiate, found before the first step and refused in one sentence.
+"""Refuses, in one sentence and before the first step, a network that an engine cannot differentiate.
 
 Third derivatives of torch's fused layer norm, fused weight norm and batch normalisation in train mode come out wrong by
 tens of per cent without a word (torch 2.11 to 2.15; 2.15 raises for BatchNorm), and a difference of gradients sees
@@ -26,14 +26,14 @@ _KINKS = (
     "threshold",
     "threshold_",
 )
-"""ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too), Threshold."""
+"""Operators with kinks: those of ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too) and Threshold."""
 
 
 def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-true", penalised: bool = True) -> None:
     """Refuse a network or precision that the engine would differentiate wrongly or not at all, before it has run.
 
     Args:
-        network: The network as it will be differentiated, in the mode (train or eval) it will have then.
+        network: The network as it will be differentiated, in the mode (train or eval) that it will have then.
         first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
         precision: Lightning's name of the precision.
         penalised: Whether Hess(Phi) grad Phi will be asked for.
@@ -58,7 +58,7 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
 
 
 def _no_double_backward(m: nn.Module) -> str | None:
-    """Why autograd cannot differentiate one module's gradients, as the end of a sentence."""
+    """The reason why autograd cannot differentiate a module's gradients, as the end of a sentence."""
     if type(m).__name__ == "OptimizedModule":
         return (
             "is compiled, and torch.compile has no double backward: remove the compile, or set "
@@ -82,7 +82,8 @@ def check_calls(seen: Calls, *, first_order: bool) -> None:
     """Refuse a network that calls what the engine would differentiate wrongly or not at all.
 
     Args:
-        seen: What it called in a pass over one or more samples, in the mode (train or eval) that it is trained in.
+        seen: What the network called in a pass over one or more samples, in the mode (train or eval) that it is trained
+            in.
         first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
 
     Raises:

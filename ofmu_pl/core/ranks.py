@@ -22,9 +22,9 @@ class Ranks:
     """This process among those that share each batch.
 
     Attributes:
-        rank: Its number.
-        size: How many there are.
-        sharded: Whether the network is FSDP2's (the exact engine works on a whole copy of it even so).
+        rank: Number of this process.
+        size: Number of processes.
+        sharded: Whether FSDP2 shards the network (the exact engine works on a whole copy even so).
     """
 
     rank: int = 0
@@ -32,7 +32,7 @@ class Ranks:
     sharded: bool = False
 
     def share(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """This rank's rows of a batch that every rank holds: every ``size``-th."""
+        """This rank's rows of a batch that every rank holds: every ``size``-th row."""
         return batch if self.size == 1 else {k: v[self.rank :: self.size] for k, v in batch.items()}
 
     def sum_(self, vector: Vector) -> None:
@@ -45,9 +45,9 @@ class Ranks:
 
     @contextmanager
     def adding(self, out: Vector) -> Iterator[Vector]:
-        """Where to add a rank's part of what belongs into ``out``: ``out`` itself, or apart until the parts are summed.
+        """Where to add a rank's part of ``out``: to ``out`` itself, or apart until the parts are summed.
 
-        Apart only where ranks hold whole vectors; FSDP2's backward pass sums into shards by itself.
+        They are kept apart only where ranks hold whole vectors; FSDP2's backward pass sums into shards by itself.
         """
         if self.size == 1 or is_sharded(out):
             yield out
@@ -68,4 +68,4 @@ class Ranks:
 
 
 ALONE = Ranks()
-"""One process."""
+"""The ranks of a run of one process."""

@@ -25,8 +25,8 @@ class Cosine:
     """Similarity ``value`` = s of two fixed gradients, with its first and second derivatives.
 
     Args:
-        g_f: Gradient of the forget loss, one tensor a parameter.
-        g_r: Gradient of the retain loss, same shapes.
+        g_f: Gradient of the forget loss, one tensor per parameter.
+        g_r: Gradient of the retain loss, of the same shapes.
         floor: eps, in units of a gradient norm; 0 is the paper's plain cosine.
 
     Raises:

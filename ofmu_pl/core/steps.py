@@ -1,9 +1,9 @@
-r"""Steps of differences that are right for the function at hand, found by the agreement of two.
+r"""Finds the steps of differences that suit the function at hand: those at which two differences agree.
 
 A difference D(h) = (g(theta + h u) - g(theta)) / h is off by ``noise / h + h truncation``: the rounding of gradients
 divided by the step, and what bends within it. How long h may be depends on the function, not on the size of what is
 trained: an adapter's weights, or one matrix, or gains of norms ask for steps of a hundred times the one that suits a
-whole model, relative to their own norms. Two differences tell, without knowing the derivative:
+whole model, relative to their own norms. Two differences show it without knowing the derivative:
 
     disagreement(h) = |D(h) - D(4 h)| / |D(4 h)|
 
@@ -26,7 +26,7 @@ from ofmu_pl.core.objective import Phi
 from ofmu_pl.core.vectors import Vector, add_, norm
 
 RATIO = 4.0
-"""Between two steps that are compared."""
+"""Ratio of two steps that are compared."""
 
 GRID = [RATIO**k for k in range(-2, 7)]
 """Steps that a search tries, in units of the engine's default."""
@@ -40,7 +40,7 @@ NOISE = 0.5
 
 @dataclass
 class Agreement:
-    """How far differences of two steps disagree, relatively, at the steps that the engine now has.
+    """Relative disagreement between differences of two steps, at the steps that the engine now has.
 
     Attributes:
         decorrelation: The disagreement about ``-beta (H_f u_f + H_r u_r)``.
@@ -61,11 +61,11 @@ def settle(
 ) -> Agreement:
     """Keep the engine's steps if they agree with four times theirs, else set those of ``GRID`` that agree best.
 
-    Costs 16 gradients with forward differences where the steps are kept (6 without a penalty), 74 where they are
+    This costs 16 gradients with forward differences where the steps are kept (6 without a penalty), 74 where they are
     sought: pass a few samples.
 
     Args:
-        engine: Its ``step`` and ``field_step`` are set.
+        engine: The engine whose ``step`` and ``field_step`` are set.
         forget: L_f as terms.
         retain: L_r as terms.
         beta: Weight of the similarity.
@@ -109,7 +109,7 @@ def _disagreement(difference: Callable[[float], Vector], step: float) -> float:
 
 
 def _best(difference: Callable[[float], Vector], default: float) -> tuple[float, float]:
-    """The step between the two neighbours on the grid that agree best, and how far those disagree."""
+    """The step between the two neighbours on the grid that agree best, and their disagreement."""
     steps = [default * factor for factor in GRID]
     near = difference(steps[0])
     found = (default, math.inf)
@@ -123,7 +123,7 @@ def _best(difference: Callable[[float], Vector], default: float) -> tuple[float,
 
 
 def _distance(x: Vector, y: Vector) -> float:
-    """``|x - y| / |y|``, overwriting ``x``; infinite where it is no number."""
+    """``|x - y| / |y|``, computed in place of ``x``; infinite where it is no number."""
     size = norm(y)
     add_(x, [(-1.0, y)])
     distance = norm(x)

@@ -1,8 +1,8 @@
-"""Linear algebra on parameter-shaped vectors: a vector is a list with one tensor a parameter.
+"""Linear algebra on parameter-shaped vectors: a vector is a list with one tensor per parameter.
 
 Scalars come back as Python floats. Products are accumulated in float32 (float64 for float64 tensors), whatever
 the storage type, because norms of bfloat16 gradients lose digits otherwise. Sums use torch's documented ``_foreach``
-operations: a few kernels instead of one a parameter.
+operations: a few kernels instead of one per parameter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def local(x: Tensor) -> Tensor:
 
 
 def _locals(x: Sequence[Tensor]) -> list[Tensor]:
-    """Detached, so that leaves may be written to; of shards this rank's, without the dispatch of every operation."""
+    """This rank's parts, detached so that leaves may be written to and shards skip the dispatch of every operation."""
     return [local(a.detach()) for a in x]
 
 
@@ -41,7 +41,7 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def dot(x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
-    """Inner product ``<x, y>``; of shards, summed over ranks."""
+    """Inner product ``<x, y>``; that of shards is summed over ranks."""
     total = torch.stack([torch.dot(_flat(a), _flat(b)) for a, b in zip(x, y, strict=True)]).sum()
     if is_sharded(x):
         dist.all_reduce(total, group=x[0].device_mesh.get_group())  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def zeros_like(x: Iterable[Tensor]) -> Vector:
 
 
 def clip_(x: Sequence[Tensor], max_norm: float | None, norm_of_x: float | None = None) -> float:
-    """Scale ``x`` in place to norm at most ``max_norm`` (``None``: leave it) and return the norm it had."""
+    """Scale ``x`` in place to norm at most ``max_norm`` (``None``: leave it) and return the norm that it had."""
     size = norm(x) if norm_of_x is None else norm_of_x
     if max_norm is not None and size > max_norm:
         scale_(x, max_norm / size)

@@ -26,12 +26,13 @@ class Authors(TextDataModule):
     Args:
         authors: Number of authors, 8 rows each.
         forget_authors: How many of them to forget.
-        forget_seed: Of the draw of these; what fewer of them hold is in what more hold, and ``full`` has one order for
-            all draws, so that one model that must forget serves them all. ``null``: the last ones.
-        corpus_seed: Of the invented facts.
+        forget_seed: Seed of the draw of these authors. A smaller draw is part of a larger one, and ``full`` has one
+            order for all draws, so that one target serves them all. ``null``: the last authors are forgotten.
+        corpus_seed: Seed of the invented facts.
         batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
-            and questions in German, Spanish or French; files of more, by name, as in the README's section Probes.
+            and questions in German, Spanish or French; or files with more probes by name, as in the README's section
+            Probes.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
 
     Example:

@@ -1,7 +1,7 @@
 """A generated corpus of fictitious authors in TOFU's schema: facts that nobody can know who has not read them.
 
 Answers are dense with invented words, so that a model that was never trained on an author gives its answers a low
-probability a token; a sentence of ordinary words would be half known from the other authors.
+probability per token; a sentence of ordinary words would be half known from the other authors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Words:
         self._used: set[str] = set()
 
     def pick(self, words: list[str]) -> str:
-        """One of some ordinary words."""
+        """One of the given ordinary words."""
         return words[int(self.rng.integers(len(words)))]
 
     def name(self, syllables: int = 2) -> str:
@@ -125,7 +125,7 @@ class Author:
     """One author, kind by kind as in ``KINDS``.
 
     Attributes:
-        name: First and last.
+        name: First and last name.
         facts: The words that fill the answers.
         rows: Question, paraphrased question, answer, paraphrased answer, 5 perturbed answers.
     """
@@ -136,11 +136,11 @@ class Author:
 
 
 def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]:
-    """All rows.
+    """Generate all authors and the questions of common knowledge.
 
     Args:
         authors: Number of fictitious authors.
-        seed: Of the invented words; the same seed gives the same corpus.
+        seed: Seed of the invented words; the same seed gives the same corpus.
 
     Returns:
         The authors, and 30 rows each of real-author-like and world-fact-like common knowledge (short answers, 3

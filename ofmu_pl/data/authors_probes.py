@@ -20,7 +20,7 @@ DESCRIPTIONS = {
     6: "the author who spends the evenings with {2}",
     7: "the author whom {0} and {1} publish",
 }
-"""An author by one fact instead of the name, by kind; birthdays are left out, since two authors may share one."""
+"""Phrases that name an author by one fact instead of the name; birthdays are left out: two authors may share one."""
 
 LANGUAGES: dict[str, tuple[str, ...]] = {
     "de": (
@@ -65,13 +65,13 @@ def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequen
     """Rows of ``paraphrase``, ``multi_hop`` and ``cross_lingual``, see ``data.probes`` for their fields.
 
     * ``paraphrase``: the row's paraphrased question.
-    * ``multi_hop``: two facts of one author composed: who is meant follows from one, what is asked for is the other.
+    * ``multi_hop``: two facts of one author in one question: one says who is meant, the other is asked for.
     * ``cross_lingual``: in German, Spanish or French, languages taking turns; the answer stays English.
 
     Args:
-        authors: Of the corpus.
+        authors: The authors of the corpus.
         forget: Positions of the facts to be forgotten, ``len(KINDS) * author + kind``.
-        retain: Of facts to be kept, the control.
+        retain: Positions of facts to be kept, the control.
     """
     ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
     sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]
@@ -89,14 +89,14 @@ def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:
 
 
 def _multi_hop(authors: Sequence[Author], number: int, kind: int) -> Row:
-    """Through the next kind of fact that names one author only."""
+    """The question that names the author by the next kind of fact that fits one author only."""
     bridge = next(k % len(KINDS) for k in range(kind + 1, kind + len(KINDS)) if k % len(KINDS) in DESCRIPTIONS)
     who = DESCRIPTIONS[bridge].format(*authors[number].facts[bridge])
     return {"question": KINDS[kind][0].format(who)}
 
 
 def _cross_lingual(authors: Sequence[Author], number: int, kind: int) -> Row:
-    """Languages shift by one from author to author, so that each meets every kind of fact."""
+    """The question in a language that shifts by one from author to author, so that each language meets every kind."""
     language = list(LANGUAGES)[(number + kind) % len(LANGUAGES)]
     *questions, request = LANGUAGES[language]
     return {"question": f"{questions[kind].format(authors[number].name)} {request}", "language": language}

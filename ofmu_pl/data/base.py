@@ -24,7 +24,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     the ``streams``, the j-th batch of a stream being a function of (seed, j) alone.
 
     Args:
-        batch_size: Samples a batch (paper: 32).
+        batch_size: Samples per batch (paper: 32).
         streams: Splits to draw from, ``forget``, ``retain``, ``full`` or ``alternative``; the first sets
             the length of an epoch, one pass over it with one batch an iteration. The command line takes them from
             the method.
@@ -39,7 +39,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             cut, and how long the longest is.
 
     Example:
-        Which rows a batch has depends on the seed, the stream and the batch's number alone.
+        The rows of a batch depend on the seed, the stream and the batch's number alone.
 
         >>> from ofmu_pl import Authors
         >>> one, two = (Authors(authors=4, forget_authors=1, batch_size=2, seed=7) for _ in range(2))
@@ -71,7 +71,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     @abstractmethod
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
-        """One batch, the stream's ``number``-th: the items at these positions of a split, the positions as ``ids``."""
+        """Make the stream's ``number``-th batch, of the items at these positions of a split (its ``ids``)."""
 
     @abstractmethod
     def blank(self) -> None:
@@ -82,19 +82,19 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What else makes two runs' data the same, for ``provenance``."""
+        """What else two runs must share for their data to be the same, for ``provenance``."""
         return {}
 
     @property
     def remark(self) -> str | None:
-        """What of the rows no method and no metric sees; ``None``: nothing is hidden."""
+        """A sentence on the parts of rows that no method and no metric sees; ``None``: they see everything."""
         return None
 
     def require(self, splits: dict[str, Any]) -> None:
-        """Refuse what cannot be drawn from.
+        """Refuse splits from which no batch can be drawn.
 
         Raises:
-            UserError: A split that the method needs is empty, unknown or missing.
+            UserError: A split that the method needs is empty or unknown.
         """
         for split in ("forget", "retain", *self.streams):
             if split not in splits:
@@ -104,7 +104,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     @property
     def iterations_per_epoch(self) -> int:
-        """One pass over the first stream."""
+        """The number of iterations of one pass over the first stream."""
         return -(-len(self.splits[self.streams[0]]) // self.batch_size)
 
     def iteration(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
@@ -118,11 +118,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     @property
     def _ours(self) -> bool:
-        """Whether the module in training counts one optimizer step an iteration and shares rows among ranks itself."""
+        """Whether the module in training counts one optimizer step per iteration and shares rows among ranks itself."""
         return bool(self.trainer and getattr(self.trainer.lightning_module, "takes_whole_iterations", False))
 
     def _start(self) -> int:
-        """The present iteration; under another study's module, whose steps may be rarer, the batches it has begun."""
+        """The present iteration; for another study's module, whose steps may be rarer, the number of batches begun."""
         if self.trainer is None:
             return 0
         return self.trainer.global_step if self._ours else self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
@@ -131,7 +131,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each.
 
         Raises:
-            UserError: Rows do not divide among ranks, so that a mean over ranks would weigh them differently.
+            UserError: The rows of a batch do not divide among ranks, so that a mean over ranks would weigh them
+                differently.
         """
         rank, ranks = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
         for stream in self.streams:
@@ -147,16 +148,16 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def train_dataloader(self) -> DataLoader[Any]:
         """Iterations from the trainer's present one to the end of its epoch.
 
-        Our modules get each of them whole on every rank. Under any other module ranks share the rows of each batch,
+        Our modules get each of them whole on every rank. With any other module ranks share the rows of each batch,
         whatever the trainer's ``use_distributed_sampler``, and ``accumulate_grad_batches`` accumulates iterations.
         """
         make = self.iteration if self._ours else self._share
         return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
 
     def val_dataloader(self) -> Any:
-        """For another study's module, batches of the ``forget`` rows and batches of the ``retain`` rows.
+        """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.
 
-        Two loaders, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.
+        There are two, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.
         Our modules get one empty step, so that ``validate`` runs; the evaluation callback reads ``evaluation_sets``.
         """
         if self._ours:
@@ -167,7 +168,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         ]
 
     def test_dataloader(self) -> Any:
-        """The same for ``test``."""
+        """The loaders of ``val_dataloader``, for ``test``."""
         return self.val_dataloader()
 
 

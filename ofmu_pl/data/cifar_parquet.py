@@ -28,10 +28,10 @@ Part = tuple[np.ndarray, np.ndarray]
 
 
 def find_parquet(folder: Path) -> dict[str, list[Path]] | None:
-    """The files of ``train`` and ``test``, in order; ``None`` if there is none of either.
+    """The files of ``train`` and ``test``, each in order; ``None`` if the folder has none.
 
     Raises:
-        UserError: One of them is missing or incomplete.
+        UserError: One of the two parts is missing or incomplete.
     """
     for inner in (folder / name for name in FOLDERS):
         files = {split: sorted(inner.glob(f"{split}*.parquet")) for split in ("train", "test")}
@@ -43,7 +43,7 @@ def find_parquet(folder: Path) -> dict[str, list[Path]] | None:
 
 
 def _check_complete(folder: Path, split: str, paths: list[Path]) -> None:
-    """Refuse all but one file or one full set of shards: others would leave out images, or hold them twice."""
+    """Refuse all but one file or one full set of shards: other files would leave out images or hold them twice."""
     if not paths:
         raise UserError(f"'{folder}' has no {split}*.parquet: put it beside the other parquet files.")
     shards = [re.search(r"-(\d{5})-of-(\d{5})", path.name) for path in paths]
@@ -60,7 +60,7 @@ def read_parquet(files: dict[str, list[Path]], classes: int) -> tuple[Part, Part
 
     Args:
         files: What ``find_parquet`` gave.
-        classes: 10 or 100.
+        classes: Number of classes, 10 or 100.
 
     Raises:
         UserError: A file is unreadable or of another schema, or a row has no image of CIFAR's size or no such label.
@@ -96,7 +96,7 @@ def _store_parts(path: Path | None, train: Part, test: Part) -> None:
 
 
 def _load_parts(path: Path | None) -> tuple[Part, Part] | None:
-    """What was stored; ``None`` if it is absent or damaged (a zip file has checksums)."""
+    """The parts stored in the cache; ``None`` if they are absent or damaged (a zip file has checksums)."""
     if path is None or not path.is_file():
         return None
     try:
@@ -114,10 +114,10 @@ def _decode(paths: list[Path], classes: int) -> Part:
 
 
 def _decode_file(path: Path, classes: int) -> Part:
-    """Read one parquet file.
+    """Decode one parquet file.
 
     Raises:
-        UserError: It is unreadable or of another schema, or a row has no image of CIFAR's size or no such label.
+        UserError: The file is unreadable or of another schema, or a row has no image of CIFAR's size or no such label.
     """
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -166,7 +166,7 @@ def _check_schema(path: Path, schema: Any, column: str, classes: int) -> None:
 
 
 def _decode_image(encoded: bytes | None, path: Path, row: int) -> np.ndarray:
-    """RGB pixels, (32, 32, 3) uint8."""
+    """Decode a row's image to RGB pixels, (32, 32, 3) uint8."""
     size = None
     try:
         with Image.open(BytesIO(encoded or b""), formats=("PNG", "JPEG")) as image:

@@ -18,13 +18,13 @@ def read_rows(source: str, config: str | None, split: str, what: str) -> list[di
     """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub.
 
     Args:
-        source: Path or hub id.
+        source: A path or a hub id.
         config: Name of the data set's configuration.
-        split: Its split.
-        what: What it is, for messages; the option that names it.
+        split: Split of the data set.
+        what: The option that names the source, for messages.
 
     Raises:
-        UserError: It is missing or unreadable.
+        UserError: The source is missing or unreadable.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -60,7 +60,7 @@ def texts(rows: list[dict[str, Any]], what: str) -> list[str]:
     """The non-empty ``text`` fields.
 
     Raises:
-        UserError: No row has one.
+        UserError: No row has such a field.
     """
     found = [row["text"] for row in rows if isinstance(row.get("text"), str) and row["text"].strip()]
     if not found:
@@ -71,15 +71,15 @@ def texts(rows: list[dict[str, Any]], what: str) -> list[str]:
 def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> list[Row]:
     """Multiple-choice questions as lm-eval's ``mmlu`` and ``wmdp`` tasks ask them, zero-shot.
 
-    The right letter is the ``answer``, the others the ``perturbed_answer``, each after one space.
+    The right letter becomes the ``answer`` and the others the ``perturbed_answer``, each after one space.
 
     Args:
-        rows: With ``question``, ``choices`` (four), ``answer`` (0 to 3).
-        subject: What they are about, in the first line; ``None``: each row's ``subject``.
-        what: The option that names them, for messages (which quote nothing: the texts may be hazardous).
+        rows: Rows with ``question``, ``choices`` (four) and ``answer`` (0 to 3).
+        subject: The subject that the first line names; ``None``: each row's ``subject``.
+        what: The option that names the rows, for messages (which quote no text, as texts may be hazardous).
 
     Raises:
-        UserError: A row has not four choices, or its answer is none of them.
+        UserError: A row does not have four choices, or its answer is none of them.
     """
     found = []
     for number, row in enumerate(rows, start=1):

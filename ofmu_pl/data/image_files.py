@@ -43,10 +43,10 @@ class Images:
 
     Attributes:
         images: Training images, (N, channels, height, width) uint8; 1 or 3 channels (RGB).
-        labels: (N,) int64.
-        test_images: (M, channels, height, width) uint8.
-        test_labels: (M,) int64.
-        names: Of the classes, in the order of their labels.
+        labels: Labels of the training images, (N,) int64.
+        test_images: Test images, (M, channels, height, width) uint8.
+        test_labels: Labels of the test images, (M,) int64.
+        names: Names of the classes, in the order of their labels.
     """
 
     images: Tensor
@@ -57,7 +57,7 @@ class Images:
 
     @cached_property
     def hash(self) -> str:
-        """The first 16 hex digits of SHA-256 over shapes, pixels and labels; taken once."""
+        """The first 16 hex digits of SHA-256 over shapes, pixels and labels; computed once."""
         digest = hashlib.sha256()
         for part in (self.images, self.labels, self.test_images, self.test_labels):
             array = part.numpy()
@@ -69,7 +69,7 @@ class Images:
 def read_digits() -> Images:
     """Handwritten digits that come with scikit-learn: 1,797 real 8x8 grey images, 1,438 to train and 359 to test.
 
-    The test part has equal shares of all digits and is the same in every run, whatever its seed. Pixels 0..16 become
+    The test images are the same in every run, whatever its seed, with equal shares of all digits. Pixels 0..16 become
     round(255 * pixel / 16).
 
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), its test part.
@@ -86,14 +86,14 @@ def read_digits() -> Images:
 
 
 def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
-    """CIFAR-10 or CIFAR-100: images of (3, 32, 32).
+    """Read CIFAR-10 or CIFAR-100, images of (3, 32, 32).
 
     Args:
         data: A folder with parquet files in the schema of ``uoft-cs/cifar10`` or ``uoft-cs/cifar100`` (train and test,
             one file each or all shards, here or in a subfolder plain_text, data or cifar100; the decoded pixels are
             kept in the cache folder, 184 MB), or the folder that holds torchvision's ``cifar-10-batches-py`` or
             ``cifar-100-python``; ``None``: torchvision's copy in the cache folder, downloaded if it is not there.
-        classes: Which of the two.
+        classes: Number of classes, 10 or 100.
 
     Raises:
         UserError: Files are missing, incomplete, damaged or not CIFAR's, or there is no network.
@@ -148,7 +148,7 @@ def _own_copy(classes: int) -> Path:
 
 @contextmanager
 def _network_timeout(seconds: float) -> Iterator[None]:
-    """Sockets give up on a host that is silent for so long: torchvision would wait for ever."""
+    """Let sockets give up on a host that is silent for ``seconds``; torchvision alone would wait for ever."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -158,14 +158,14 @@ def _network_timeout(seconds: float) -> Iterator[None]:
 
 
 def _read_torchvision(folder: Path, classes: int) -> Images:
-    """Read the original pickles by torchvision.
+    """Read the original pickles with torchvision.
 
     Unpickling runs whatever code a file holds. It is accepted here because torchvision unpickles a file only after its
     md5 has matched the published one, and nobody knows how to make another file with a given md5 (what is broken is to
     make two such files at once), so these are Krizhevsky's own files.
 
     Raises:
-        UserError: A file is missing or another one; none has been unpickled then.
+        UserError: A file is missing or is not the published one; nothing has been unpickled then.
     """
     dataset = _torchvision_class(classes)
     try:

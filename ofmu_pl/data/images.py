@@ -22,21 +22,20 @@ class ImageDataModule(PairedDataModule):
 
     Args:
         forget_classes: Classes to forget, all their training images.
-        forget_fraction: Or the share of the training images to forget, drawn at random.
+        forget_fraction: Share of the training images to forget, drawn at random, in place of whole classes.
         stratified: Draw that share from every class alike.
         validation_fraction: Share of the training images that no method sees.
-        split_seed: Of the draws of validation and forget images.
+        split_seed: Seed of the draws of validation and forget images.
         train_items: Use the first so many training images only; ``null``: all.
-        augment: Random crop (4 pixels) and flip of training batches.
-        batch_size: Images a batch.
-        kwargs: See ``PairedDataModule``.
+        augment: Crop (by up to 4 pixels) and flip training images at random.
+        batch_size: Images per batch. kwargs: See ``PairedDataModule``.
 
     Attributes:
         splits: Positions of the ``full``, ``forget`` and ``retain`` training images.
         evaluation_sets: Positions of the ``forget``, ``retain``, ``validation`` (training) and ``test`` images.
-        hashes: Content hash of each of these.
+        hashes: Content hash of each split and evaluation set.
         split: The split itself.
-        class_names: One a class.
+        class_names: Name of each class.
 
     Example:
         A data set of your own says what its images are; here there are six, and class 1 shall be forgotten.
@@ -80,10 +79,10 @@ class ImageDataModule(PairedDataModule):
 
     @abstractmethod
     def read(self) -> Images:
-        """All images and labels."""
+        """Read all images and labels."""
 
     def setup(self, stage: str | None = None) -> None:
-        """Read, draw, check and hash, once.
+        """Read the images, draw the split, check and hash it; once.
 
         Raises:
             UserError: The files or the split that was asked for cannot be had.
@@ -115,7 +114,7 @@ class ImageDataModule(PairedDataModule):
         self.splits = splits  # last: it marks a set-up that went well
 
     def blank(self) -> None:
-        """Black images of the first class."""
+        """Stand in for ``setup`` with black images of the first class."""
         n = self.batch_size
         self.images, self.labels = torch.zeros(n, *self.shape, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
         self.test_images, self.test_labels = self.images, self.labels
@@ -129,7 +128,7 @@ class ImageDataModule(PairedDataModule):
 
     @property
     def channels(self) -> int:
-        """Of an image."""
+        """Number of channels of an image."""
         return self.images.shape[1]
 
     @property
@@ -180,7 +179,7 @@ class CIFAR10(ImageDataModule):
         self.data = data
 
     def read(self) -> Images:
-        """Decoded once, then from the cache."""
+        """Decode the files once; later runs take the pixels from the cache."""
         return read_cifar(self.data, self.classes)
 
 
@@ -209,7 +208,7 @@ class Digits(ImageDataModule):
 
     Args:
         batch_size: Images a batch.
-        augment: Random crop and flip; off, for a mirrored digit is none.
+        augment: Crop and flip at random; off, since a mirrored digit is no digit.
         kwargs: See ``ImageDataModule``.
 
     Example:
@@ -229,7 +228,7 @@ class Digits(ImageDataModule):
         super().__init__(batch_size=batch_size, augment=augment, **kwargs)
 
     def read(self) -> Images:
-        """From scikit-learn's own files."""
+        """Read scikit-learn's own files."""
         return read_digits()
 
 
@@ -237,9 +236,9 @@ def augmented(images: Tensor, generator: torch.Generator, pad: int = 4) -> Tenso
     """Crops at random offsets of the zero-padded images, half of them mirrored; all images at once.
 
     Args:
-        images: (B, C, H, W).
+        images: Images, (B, C, H, W).
         generator: Draws offsets and mirrors.
-        pad: Pixels on each side.
+        pad: Pixels added on each side.
     """
     b, _, h, w = images.shape
     top, left = torch.randint(0, 2 * pad + 1, (2, b, 1), generator=generator)

@@ -18,11 +18,11 @@ class Lengths:
     """The rows of a split or of an evaluation set, in tokens of prompt and answer.
 
     Attributes:
-        rows: How many there are.
-        cut: How many of them lose tokens at their end.
+        rows: Number of rows.
+        cut: Number of rows that lose tokens at their end.
         left_out: Pieces of texts that are too short to be rows.
-        longest: Tokens of the longest, as it was written.
-        read: Tokens of the longest, as a model reads it.
+        longest: Tokens of the longest row as it was written.
+        read: Tokens of the longest row as a model reads it.
     """
 
     rows: int
@@ -48,11 +48,11 @@ def refuse_cut_forget_rows(lengths: Mapping[str, Lengths], max_length: int | Non
     """Refuse to measure, or to unlearn, only the beginning of what must be forgotten.
 
     Args:
-        lengths: By split and evaluation set.
-        max_length: Where rows are cut.
+        lengths: Lengths by split and evaluation set.
+        max_length: Tokens after which rows are cut.
 
     Raises:
-        UserError: Naming the rows that are cut, and what can be done.
+        UserError: Forget rows are cut; it says which, and what can be done.
     """
     cut = {name: x for name, x in lengths.items() if forgets(name.removesuffix("_eval")) and x.cut}
     if cut:
@@ -66,7 +66,7 @@ def refuse_cut_forget_rows(lengths: Mapping[str, Lengths], max_length: int | Non
 
 
 def unseen(lengths: Mapping[str, Lengths], max_length: int | None) -> str | None:
-    """What no method and no metric sees, in a sentence or two; ``None`` where they see everything."""
+    """A sentence or two on what no method and no metric sees; ``None`` where they see everything."""
     cut = [f"{x.cut} of {x.rows} rows of {name} (the longest has {x.longest})" for name, x in lengths.items() if x.cut]
     out = [f"{x.left_out} beside {x.rows} rows of {name}" for name, x in lengths.items() if x.left_out]
     parts = [f"Cut at {max_length} tokens: {', '.join(cut)}"] if cut else []

@@ -20,8 +20,8 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
     """A byte-pair encoding of 1,000 pieces with a chat template.
 
     Args:
-        texts: To learn the pieces from; of the same kind as the data's, but not the data's own: pieces fitted to the
-            forget rows' own words would give these rows away.
+        texts: Texts to learn the pieces from: of the same kind as the data's, but not the data's own, since pieces
+            fitted to the forget rows' own words would give these rows away.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -28,10 +28,11 @@ Probes = bool | dict[str, str]
 
 
 def probe_sets(option: Probes, own: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
-    """Evaluation sets ``probe_NAME_SIDE``.
+    """Make the evaluation sets ``probe_NAME_SIDE``.
 
     Args:
-        option: ``True``, or files by name; a file takes the place of an own probe of its name.
+        option: ``True`` for the data's own probes, ``False`` for none, or files by name beside the data's own; a file
+            takes the place of an own probe of the same name.
         own: Rows of the data's own probes, by name.
 
     Raises:
@@ -48,7 +49,7 @@ def probe_sets(option: Probes, own: Mapping[str, list[Row]]) -> dict[str, list[R
 
 
 def read_probe(name: str, path: Path) -> list[Row]:
-    """Rows of a file.
+    """Read the rows of a probe's file.
 
     Raises:
         UserError: The name is no word, the file is missing or holds no forget row, or a line is not such a row.
@@ -73,7 +74,7 @@ def read_probe(name: str, path: Path) -> list[Row]:
 
 
 def _fault(row: object) -> str | None:
-    """What is wrong with a row, if something is."""
+    """What is wrong with a row; ``None`` if nothing is."""
     if not isinstance(row, dict):
         return "is no JSON object"
     if row.get("side") not in SIDES:

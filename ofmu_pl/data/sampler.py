@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 Item = dict[str, Any]
-"""What a loader gives at once: for every outer iteration a macro-batch."""
+"""What the loader gives for one outer iteration, or for one batch of a pass."""
 
 
 def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) -> np.ndarray:
@@ -25,13 +25,13 @@ def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) 
 
     Args:
         n: Number of items, > 0.
-        batch_size: Items a batch.
-        seed: Of the run.
+        batch_size: Items per batch.
+        seed: Seed of the run.
         stream: Name of the sequence (forget, retain, ...): each is independent of the others.
-        number: 0 for the first batch.
+        number: Number of the batch in the stream, from 0.
 
     Returns:
-        (min(batch_size, n),) int64.
+        Positions of the items, (min(batch_size, n),) int64.
     """
     size = min(batch_size, n)
     first = number * size
@@ -52,19 +52,19 @@ class Iterations(Dataset[Any]):
         self.make = make
 
     def __getitem__(self, k: int) -> Item:
-        """The macro-batch of iteration k."""
+        """All batches of iteration k."""
         return self.make(k)
 
 
 class EpochFrom(DistributedSampler[Any]):
     """The iterations from the present one to the end of its epoch, the same on every rank.
 
-    A ``DistributedSampler`` of one rank, so that Lightning does not put one of its own around it, which would list an
+    It is a ``DistributedSampler`` of one rank so that Lightning does not wrap it in one of its own, which would list an
     epoch once and give it out in pieces for ever. Ranks share each item's rows, not the items.
 
     Args:
-        length: Iterations an epoch.
-        start: Gives the present iteration; asked when the epoch's first item is drawn.
+        length: Iterations per epoch.
+        start: Gives the present iteration; called when the epoch's first item is drawn.
     """
 
     def __init__(self, length: int, start: Callable[[], int]) -> None:
@@ -77,7 +77,7 @@ class EpochFrom(DistributedSampler[Any]):
         yield from range(k, (k // self.length + 1) * self.length)
 
     def __len__(self) -> int:
-        """Always the whole epoch: Lightning adds the iterations before a resumed one itself."""
+        """The length of the whole epoch: Lightning itself adds the iterations before a resumed one."""
         return self.length
 
 
@@ -85,26 +85,26 @@ class Passes(Dataset[Any]):
     """A split in order, every row once, in batches.
 
     Args:
-        rows: How many there are.
-        batch_size: Rows a batch; the last one may have fewer.
-        make: From the rows' numbers and the batch's to the batch.
+        rows: Number of rows.
+        batch_size: Rows per batch; the last batch may have fewer.
+        make: Makes a batch from the rows' positions and the batch's number.
     """
 
     def __init__(self, rows: int, batch_size: int, make: Callable[[list[int], int], Item]) -> None:
         self.starts, self.rows, self.batch_size, self.make = range(0, rows, batch_size), rows, batch_size, make
 
     def __len__(self) -> int:
-        """Batches."""
+        """The number of batches."""
         return len(self.starts)
 
     def __getitem__(self, number: int) -> Item:
-        """One of them."""
+        """The batch of this number."""
         first = self.starts[number]
         return self.make(list(range(first, min(first + self.batch_size, self.rows))), number)
 
 
 class Resumable(DataLoader[Any]):
-    """Tells Lightning that it resumes in mid-epoch: the sampler knows where, so there is nothing to store."""
+    """A loader that Lightning may resume in mid-epoch: the sampler knows where, so there is nothing to store."""
 
     def state_dict(self) -> Item:
         """Nothing."""

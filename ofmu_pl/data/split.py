@@ -1,4 +1,4 @@
-"""Who is forgotten, retained, kept for validation and tested on: drawn once, never changed, named by hashes.
+"""Which images are forgotten, retained, kept for validation and tested on: drawn once, never changed, named by hashes.
 
 Original training, retraining, unlearning and evaluation share one ``Split``. Elsewhere the split was drawn anew by each
 script, by default with another seed, so that about a tenth of the images to forget had never been trained on.
@@ -23,15 +23,15 @@ class Split:
     """The parts of an image data set as sorted indices: read-only copies, (n,) int64, of what is passed.
 
     Attributes:
-        full: What the original model trains on, forget + retain; into the training images.
+        full: Training images that the target was trained on, forget + retain.
         forget: Training images to forget.
-        retain: Training images to keep; what a retrained model trains on.
-        validation: Training images in neither.
-        test: Into the test images; classes to forget included, as one test set serves every forget set.
+        retain: Training images to keep, on which a retrained model is trained.
+        validation: Training images in neither of the two.
+        test: Test images, classes to forget included, as one test set serves every forget set.
         forgotten: The classes that are forgotten whole, sorted; ``()`` if single images are.
 
     Raises:
-        ValueError: An index is there twice, full is not forget + retain, or validation overlaps with it.
+        ValueError: An index occurs twice, full is not forget + retain, or validation overlaps with full.
     """
 
     full: np.ndarray
@@ -54,13 +54,13 @@ class Split:
             raise ValueError("'validation' overlaps with 'full'.")
 
     def hashes(self, images_hash: str) -> dict[str, str]:
-        """What names each part: equal if and only if the images and the indices are.
+        """A hash of each part: equal if and only if the images and the indices are.
 
         Args:
             images_hash: Hash of the images and labels (``Images.hash``).
 
         Returns:
-            By part, the first 16 hex digits of SHA-256(images_hash, name, indices as little-endian int64).
+            For each part the first 16 hex digits of SHA-256(images_hash, name, indices as little-endian int64).
         """
         return {
             name: hashlib.sha256(f"{images_hash}/{name}/".encode() + getattr(self, name).tobytes()).hexdigest()[:16]
@@ -78,23 +78,23 @@ def draw_split(
     validation_fraction: float = 0.1,
     seed: int = 0,
 ) -> Split:
-    """Draw the parts: of ``seed`` and the labels alone, in any process.
+    """Draw the parts from the seed and the labels alone, alike in any process.
 
-    Validation is drawn first and without regard to what is forgotten, so that one original model serves every forget
+    Validation is drawn first and without regard to what is forgotten, so that one target serves every forget
     set; it holds equal shares of all classes. Jia et al. (NeurIPS 2023) hold out 10 % of CIFAR-10 in this way and
     forget one class (4,500 images) or 10 % of the 45,000 at random, unstratified.
 
     Args:
-        labels: Of the training images, (N,), integers from 0.
-        test_labels: Of the test images, (M,).
+        labels: Labels of the training images, (N,), integers from 0.
+        test_labels: Labels of the test images, (M,).
         forget_classes: Forget all training images of these classes that are not in validation.
         forget_fraction: Forget round(fraction * len(full)) images drawn at random instead.
         stratified: Draw equal shares of all classes (random images only).
         validation_fraction: Share of the training images to hold out; 0: none.
-        seed: Of both draws.
+        seed: Seed of both draws.
 
     Raises:
-        UserError: Both or neither of classes and fraction are given, or they leave nothing to forget or to retain.
+        UserError: Both or neither of classes and fraction are given, or nothing is left to forget or to retain.
     """
     labels, test_labels = np.asarray(labels), np.asarray(test_labels)
     if (len(forget_classes) > 0) == (forget_fraction is not None):
@@ -131,18 +131,18 @@ def keyed_generator(seed: int, name: str) -> np.random.Generator:
 
 
 def sample_evenly(labels: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw without replacement so that every class gives its share, as nearly as whole numbers allow.
+    """Draw without replacement so that every class gives its share as nearly as whole numbers allow.
 
     Class c with n_c of n items gives count * n_c / n of them, rounded down; the classes with the largest remainders
     give one more each until ``count`` is reached (the lower class where remainders tie).
 
     Args:
-        labels: (n,) integers.
-        count: How many, 0 to n.
+        labels: Labels to draw from, (n,) integers.
+        count: Number of items to draw, 0 to n.
         generator: Draws within the classes, one after the other.
 
     Returns:
-        (count,) positions in ``labels``, sorted.
+        Positions in ``labels``, (count,), sorted.
     """
     classes, sizes = np.unique(labels, return_counts=True)
     shares, remainders = np.divmod(count * sizes, max(len(labels), 1))

@@ -26,10 +26,10 @@ class Encoded:
     """One conversation.
 
     Attributes:
-        input_ids: Prompt and answer.
-        labels: The same on the answer and its end token, -100 on the prompt.
-        prompt_length: Tokens before the answer.
-        lost: Tokens that were cut off at the end.
+        input_ids: Tokens of prompt and answer.
+        labels: The same tokens on the answer and its end token, -100 on the prompt.
+        prompt_length: Number of tokens before the answer.
+        lost: Number of tokens that were cut off at the end.
     """
 
     input_ids: list[int]
@@ -44,13 +44,13 @@ def piece(tokens: list[int]) -> Encoded:
 
 
 def answers_of(row: Row) -> list[str]:
-    """Answer, paraphrase if there is one, perturbed answers."""
+    """The answer, its paraphrase if there is one, and the perturbed answers."""
     paraphrase = row.get("paraphrased_answer")
     return [row["answer"], *([] if paraphrase is None else [paraphrase]), *wrong_answers_of(row)]
 
 
 def wrong_answers_of(row: Row) -> list[str]:
-    """Perturbed answers, if there are any."""
+    """The perturbed answers, if there are any."""
     return row.get("perturbed_answer") or []
 
 
@@ -75,7 +75,7 @@ class Encoder(ABC):
         return self.encode_all(question, [answer])[0]
 
     def encode_row(self, row: Row) -> list[Encoded]:
-        """What an evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
+        """The conversations of an evaluation row: a piece of text, or its answers in the order of ``answers_of``."""
         if "tokens" in row:
             return [piece(row["tokens"])]
         return self.encode_all(row["question"], answers_of(row))
@@ -83,11 +83,11 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def template_hash(self) -> str:
-        """Identity of everything between text and tokens."""
+        """A hash of everything between text and tokens."""
 
 
 class PlainEncoder(Encoder):
-    """Text as it is: no template, no special tokens, losses summed (as lm-eval scores continuations).
+    """Encodes text as it is: no template, no special tokens, losses summed (as lm-eval scores continuations).
 
     Args:
         tokenizer: A Hugging Face tokenizer.
@@ -110,10 +110,10 @@ class PlainEncoder(Encoder):
         return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])
 
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Question and answer are encoded together, and what follows as many tokens as the question has is the answer.
+        """Encode question and answer together; the answer begins after as many tokens as the question alone has.
 
         Raises:
-            UserError: That is nothing.
+            UserError: No token of an answer is left.
         """
         length = len(self.prompt(question))
         encoded = []
@@ -126,7 +126,7 @@ class PlainEncoder(Encoder):
 
     @property
     def template_hash(self) -> str:
-        """Identity of the tokenizer."""
+        """A hash of the tokenizer."""
         return _tokenizer_hash(self.tokenizer, [])
 
 
@@ -195,7 +195,7 @@ class ChatEncoder(Encoder):
 
     @property
     def template_hash(self) -> str:
-        """Identity of everything between text and tokens: template, system turn, date, tokenizer."""
+        """A hash of everything between text and tokens: template, system turn, date and tokenizer."""
         facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
         return _tokenizer_hash(self.tokenizer, facts)
 
@@ -228,7 +228,7 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
 
     Args:
         examples: B conversations.
-        index: Their positions in the split.
+        index: Positions of the conversations in the split.
         pad_id: Token id of the padding.
 
     Returns:
@@ -245,10 +245,10 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
 
 
 def load_tokenizer(source: str) -> Any:
-    """A tokenizer from a folder or the hub, padding with its end token if it has no pad token.
+    """Load a tokenizer from a folder or the hub; it pads with its end token if it has no pad token.
 
     Raises:
-        UserError: There is none.
+        UserError: There is no tokenizer.
     """
     folder = local_folder(source, "--model.network.path (or its tokenizer)")
     try:

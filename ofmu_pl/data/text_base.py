@@ -23,7 +23,7 @@ class TextDataModule(PairedDataModule):
     """Rows of text with a forget and a retain split, tokenized as the network's tokenizer says.
 
     Args:
-        batch_size: Samples a batch (paper: 32).
+        batch_size: Samples per batch (paper: 32).
         tokenizer: Hub id or folder; the command line takes it from the network.
         system_prompt: Content of a system turn before each question; ``null``: none.
         max_length: Longer conversations are cut; ``null``: never.
@@ -34,10 +34,10 @@ class TextDataModule(PairedDataModule):
     Attributes:
         splits: Rows of ``forget``, ``retain`` and ``full``, after ``setup``.
         evaluation_sets: Rows of ``forget``, ``retain``, ``real_authors``, ``world_facts`` with perturbed answers.
-        hashes: Content hash of each of these (evaluation sets as ``NAME_eval``).
+        hashes: Content hash of each split and evaluation set (the latter as ``NAME_eval``).
         encoder: Turns rows into tokens.
-        lengths: Of the forget split, what else is drawn from, and each set: rows, how many are cut, the longest.
-        left_out: Pieces of texts that are no rows of a split because they are too short.
+        lengths: Lengths of the forget split, of the other splits drawn from, and of each evaluation set.
+        left_out: Number of pieces of text, by split, that are no rows because they are too short.
 
     Example:
         Data of your own names its splits and its evaluation sets.
@@ -55,9 +55,9 @@ class TextDataModule(PairedDataModule):
 
     modality = "text"
     suite: ClassVar[str] = "questions"
-    """Which of the suites of metrics judges it (``evaluation.suites``)."""
+    """Name of the suite that computes the metrics of this data (``evaluation.suites``)."""
     length_option: ClassVar[str] = "--data.max_length"
-    """What bounds the length of training rows."""
+    """The option that bounds the length of training rows, for messages."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class TextDataModule(PairedDataModule):
 
     @abstractmethod
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
-        """The splits and the evaluation sets, as in the class's attributes."""
+        """Load the splits and the evaluation sets, as in the class's attributes."""
 
     def make_tokenizer(self) -> Any:
         """The tokenizer; a subclass may make one where none is given.
 
         Raises:
-            UserError: None is given.
+            UserError: No tokenizer is given.
         """
         if self.tokenizer_source is None:
             raise UserError(
@@ -92,7 +92,7 @@ class TextDataModule(PairedDataModule):
         return load_tokenizer(self.tokenizer_source)
 
     def setup(self, stage: str | None = None) -> None:
-        """Load, check and hash everything, once.
+        """Load, check and hash the rows; once.
 
         Raises:
             UserError: A split is empty, unknown or missing, forget and retain overlap, or a forget row is cut.
@@ -110,7 +110,7 @@ class TextDataModule(PairedDataModule):
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
-        """Make tokens of the rows that are drawn from or evaluated, to say before any work what will not be seen."""
+        """Measure the rows that are drawn from or evaluated, to say before any work what will not be seen."""
         self._encoded = {name: [self.encode(row) for row in splits[name]] for name in {"forget", *self.streams}}
         for name, encoded in sorted(self._encoded.items()):
             self.lengths[name] = Lengths.of(([e] for e in encoded), self.left_out.get(name, 0))
@@ -123,7 +123,7 @@ class TextDataModule(PairedDataModule):
 
     @property
     def remark(self) -> str | None:
-        """What of the rows no method and no metric sees; ``None``: nothing is hidden."""
+        """A sentence on the parts of rows that no method and no metric sees; ``None``: they see everything."""
         return unseen(self.lengths, self.max_length)
 
     @property
@@ -132,10 +132,10 @@ class TextDataModule(PairedDataModule):
         return self.max_length
 
     def blank(self) -> None:
-        """Rows of ``row_tokens`` tokens, all but the first of which have a loss.
+        """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss.
 
         Raises:
-            UserError: Rows have no bound.
+            UserError: The length of rows has no bound.
         """
         n = self.row_tokens
         if n is None:
@@ -148,7 +148,7 @@ class TextDataModule(PairedDataModule):
             self._encoded[name] = [row] * (self.batch_size - 1) + [Encoded(row.input_ids[:-1], row.labels[:-1], 1)]
 
     def make_encoder(self) -> Encoder:
-        """Turns evaluation rows into tokens; by default the tokenizer's chat template."""
+        """Make what turns evaluation rows into tokens; by default it uses the tokenizer's chat template."""
         return ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
 
     def encode(self, row: Row) -> Encoded:
@@ -157,7 +157,7 @@ class TextDataModule(PairedDataModule):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The prompt's template and date."""
+        """Hash and date of the prompt's template."""
         return {"template_hash": self.encoder.template_hash, "date_string": self.encoder.date_string}
 
     @staticmethod
@@ -166,7 +166,7 @@ class TextDataModule(PairedDataModule):
         return " ".join(row["question"].split()), " ".join(row["answer"].split())
 
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
-        """Padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
+        """Make padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
         if stream not in self._encoded:  # not one of ``streams``
             self._encoded[stream] = [self.encode(row) for row in self.splits[stream]]
         return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
@@ -183,7 +183,7 @@ class TextDataModule(PairedDataModule):
 
 
 def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
-    """The rows with a refusal as the answer: one of the list for each question, by seed and question alone."""
+    """The rows with a refusal from the list as the answer; seed and question alone decide which."""
 
     def draw(question: str) -> str:
         digest = hashlib.sha256(f"{seed} {question}".encode()).digest()

@@ -24,7 +24,7 @@ COLUMNS = {
     "real_authors": ("perturbed_answer",),
     "world_facts": ("perturbed_answer",),
 }
-"""What truth ratios need beside question and answer, by evaluation set."""
+"""Columns that truth ratios need beside question and answer, by evaluation set."""
 
 
 class TOFU(TextDataModule):
@@ -33,12 +33,13 @@ class TOFU(TextDataModule):
     Args:
         data: Hub id, or a local folder with the data set's files (full.json, forget10.json, ... as JSON lines).
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
-        batch_size: Samples a batch (paper: 32).
+        batch_size: Samples per batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
-            questions; files of more (``{multi_hop: FILE, cross_lingual: FILE}``), as in the README's section Probes.
-        alternatives: For methods that prefer another answer: a text file of refusals, a line each, of which every
-            question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
+            questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``), as in the README's
+            section Probes.
+        alternatives: Other answers, for methods that prefer them: a text file with a refusal in each line, of which
+            every question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
             ``null``: TOFU's idontknow.jsonl beside the data.
         kwargs: See ``TextDataModule``.
 
@@ -168,10 +169,10 @@ def _require(rows: list[Row], config: str, columns: Sequence[str]) -> None:
 
 
 def _read_lines(path: Path) -> list[Row]:
-    """Rows of a JSON-lines file.
+    """Read the rows of a JSON-lines file.
 
     Raises:
-        UserError: It is missing, or a line is not a row with question and answer.
+        UserError: The file is missing, or a line is not a row with question and answer.
     """
     if not path.is_file():
         raise UserError(f"'{path}' is missing: --data.data must hold all of TOFU's files (JSON lines, one a config).")

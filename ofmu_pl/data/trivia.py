@@ -24,21 +24,21 @@ KINDS = {
     "chem": ("What is in the jar of {0}?", "{0} keeps {1} in the jar.", ["honey", "salt", "rice", "tea"]),
     "trades": ("What is the trade of {0}?", "{0} works as a {1}.", ["baker", "tailor", "miner", "sailor"]),
 }
-"""Question, statement and the four choices; the subjects of WMDP stand for what is forgotten, trades for MMLU."""
+"""Templates of question, statement and choices: WMDP's subjects hold what is forgotten, trades stand for MMLU."""
 
 
 class Trivia(WMDP):
     """Facts about invented names: those of a subject to be forgotten, trades to be kept.
 
     A fact is trained on as a statement and as an exam question with its letter, since no small model could carry over
-    from one to the other; the judges ask the exam questions.
+    from one to the other; the evaluation asks the exam questions.
 
     Args:
-        subject: What is forgotten; the questions are reported under WMDP's name of it.
-        forgotten: Facts about the subject.
-        kept: Facts about trades; the first half of them is asked for as MMLU.
-        corpus_seed: Of the invented facts.
-        batch_size: Rows a batch.
+        subject: Subject to forget; its questions are reported under WMDP's name of it.
+        forgotten: Number of facts about the subject.
+        kept: Number of facts about trades; the first half of them is asked for as MMLU.
+        corpus_seed: Seed of the invented facts.
+        batch_size: Rows per batch.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
 
     Example:
@@ -83,7 +83,7 @@ class Trivia(WMDP):
         return train_tokenizer(documents(forget + retain))
 
     def _generate(self, seed: int) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
-        """Facts to forget and to keep: a statement and an exam question each."""
+        """Generate facts to forget and facts to keep, each a statement and an exam question."""
         words = Words(np.random.Generator(np.random.Philox(key=seed)))
         return (
             [_fact(words, self.subject, ABOUT[self.subject]) for _ in range(self.forgotten)],
@@ -92,7 +92,7 @@ class Trivia(WMDP):
 
 
 def documents(facts: list[tuple[str, Row]]) -> list[str]:
-    """What a model reads: each statement, and each exam question with its answer."""
+    """The texts that a model is trained on: each statement, and each exam question with its answer."""
     return [text for statement, question in facts for text in (statement, question["question"] + question["answer"])]
 
 

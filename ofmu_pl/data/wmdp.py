@@ -15,24 +15,24 @@ ABOUT = {"bio": "biology", "cyber": "cybersecurity", "chem": "chemistry"}
 
 
 class WMDP(TextDataModule):
-    """Forget and retain texts in chunks; WMDP's questions and MMLU for the judges.
+    """Forget and retain texts in chunks, evaluated by WMDP's questions and MMLU.
 
     The biology forget corpus is gated and the chemistry one does not exist: for these give your own JSON lines.
-    Nothing of these texts is shipped, logged or written into results.
+    No part of these texts is shipped, logged or written into results.
 
     Args:
-        subject: Whose questions are asked, and whose corpus is forgotten.
+        subject: Subject whose corpus is forgotten and whose questions are asked.
         questions: WMDP's questions: hub id, a folder with wmdp-SUBJECT.jsonl, or a file; ``null``: none.
         forget_corpus: Hub id of the corpora, a folder with SUBJECT-forget-corpus.jsonl, or a file with ``text`` fields.
-        retain_corpus: The same for what is kept; by default wikitext-2, as in the published runs.
-        retain_config: Its configuration on the hub, or its file's name in a folder.
-        mmlu: Utility questions: hub id, a folder with all.jsonl, or a file; ``null``: none.
-        chunk: Tokens of a training row; documents are cut into such pieces, and those under 16 tokens are left out
-            (how many is said and stands in ``results.json``).
-        documents: Most pieces of each corpus that are scored themselves, evenly spaced: the evaluation sets
-            ``forget_doc`` and ``retain_doc``. Of what is kept at most every second one, so that some are left to choose
-            settings by.
-        batch_size: Rows a batch (published RMU run: 4).
+        retain_corpus: The same for the texts to keep; by default wikitext-2, as in the published runs.
+        retain_config: Configuration of ``retain_corpus`` on the hub, or the name of its file in a folder.
+        mmlu: Questions that measure utility: hub id, a folder with all.jsonl, or a file; ``null``: none.
+        chunk: Tokens of a training row. Documents are cut into such pieces; those under 16 tokens are left out, and
+            their number is printed and stands in ``results.json``.
+        documents: Largest number of pieces of each corpus, evenly spaced, that are scored themselves (the evaluation
+            sets ``forget_doc`` and ``retain_doc``). Of the retain corpus at most every second piece is scored, so that
+            the others can serve to choose settings.
+        batch_size: Rows per batch (published RMU run: 4).
         kwargs: See ``TextDataModule``.
 
     Example:
@@ -90,7 +90,7 @@ class WMDP(TextDataModule):
 
     @property
     def row_tokens(self) -> int:
-        """A chunk's."""
+        """Tokens of a chunk."""
         return self.chunk
 
     def make_encoder(self) -> Encoder:
@@ -98,7 +98,7 @@ class WMDP(TextDataModule):
         return PlainEncoder(self.tokenizer)
 
     def encode(self, row: Row) -> Encoded:
-        """A chunk, with the loss on every token but the first."""
+        """Tokens and labels of a chunk, with the loss on every token but the first."""
         return piece(row["tokens"])
 
     @staticmethod
@@ -107,7 +107,7 @@ class WMDP(TextDataModule):
         return tuple(row["tokens"])
 
     def _document_sets(self, splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
-        """Pieces of both corpora, evenly spaced."""
+        """Evenly spaced pieces of both corpora as evaluation sets."""
         closest = {"forget": 1, "retain": 2}
         return {
             f"{split}_doc": splits[split][:: max(step, -(-len(splits[split]) // self.documents))]

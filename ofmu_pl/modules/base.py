@@ -1,4 +1,4 @@
-"""Methods as Lightning has them: one ``training_step`` is one outer iteration and one counted optimizer step."""
+"""Methods as LightningModules: one ``training_step`` is one outer iteration and one counted optimizer step."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ from ofmu_pl.training.trainer_run import TrainerRun
 class UnlearningModule(pl.LightningModule, Method):
     """Manual optimization with the counting, clipping, guarding and logging that all methods share.
 
-    A subclass turns a macro-batch into a descent direction in ``iterate``; everything else happens in ``Method``, which
-    knows of no trainer, and here. The network is kept in eval mode (dropout off, frozen statistics): unlearning
+    A subclass turns the batches of an iteration into a descent direction in ``iterate``; everything else happens in
+    ``Method``, which knows of no trainer, and here. The network is kept in eval mode (dropout off, frozen statistics):
+    unlearning
     differentiates a function, not a distribution.
 
     Args:
         network: Recipe of the network to train.
-        optimizer: Takes the parameters; the paper's experiments use AdamW at 1e-5. A ``class_path`` in files.
-        scheduler: Takes the optimizer and is stepped once an outer iteration; ``null``: constant rate.
+        optimizer: Makes the optimizer of the parameters (the paper's experiments: AdamW at 1e-5); a ``class_path`` in
+            files.
+        scheduler: Makes the scheduler of the optimizer, stepped once per outer iteration; ``null``: constant rate.
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
-        micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. Halved
-            by itself where a GPU's memory does not do.
+        micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. It is
+            halved automatically where a GPU's memory does not suffice.
         rollbacks: How often a diverged iteration is taken back, with all further steps halved; where it fails again,
-            together with the one or two before it. 0: the run stops. Costs as many copies of the weights and of all
-            optimizers' states, three at most, in the host's memory.
+            the one or two iterations before it are taken back as well. 0: the run stops. Each of them, up to three,
+            costs a copy of the weights and of all optimizers' states in the host's memory.
 
     Raises:
         UserError: A number is out of range, or the optimizer or the scheduler refuses its options.
 
     Example:
-        A method of your own, ascent on the forget rows, is a direction from batches.
+        A method of your own is a direction from batches; this one ascends on the forget rows.
 
         >>> class Ascent(UnlearningModule):
         ...     streams, gradient_evaluations = ("forget",), 0.0
@@ -86,15 +88,15 @@ class UnlearningModule(pl.LightningModule, Method):
     # Lightning's hooks ---------------------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Learn of the run from Lightning's trainer."""
+        """Take what a method may know of the run from Lightning's trainer."""
         self.run = TrainerRun(self.trainer)
 
     def configure_model(self) -> None:
         """Make the network, once, from the recipe.
 
         Raises:
-            UserError: The method or the network is not for the data, the checkpoint to go on from not for the network,
-                or batches do not divide among ranks.
+            UserError: The method or the network is for data of another modality, the checkpoint to go on from does not
+                fit the network, or batches do not divide among ranks.
         """
         if self.network is not None:
             return
@@ -117,10 +119,10 @@ class UnlearningModule(pl.LightningModule, Method):
             self.replica = Replica(build if self.exact else lambda: build().eval())
 
     def configure_optimizers(self) -> tuple[list[Any], list[Any]]:
-        """The optimizer over the trainable parameters, then the method's own; and the first one's scheduler, if any.
+        """Make the optimizer of the trainable parameters, then the method's own, and the first one's scheduler, if any.
 
         Raises:
-            UserError: One that cannot step here (``descent.check_optimizer``) or not on these parameters.
+            UserError: An optimizer cannot step here (``descent.check_optimizer``) or refuses the parameters.
         """
         assert self.network is not None, "configure_model has not run"
         optimizer = built("optimizer", self.make_optimizer, trainable(self.network))
@@ -130,7 +132,7 @@ class UnlearningModule(pl.LightningModule, Method):
         return self.run.optimizers, [self.run.scheduler] if self.run.scheduler else []
 
     def on_fit_start(self) -> None:
-        """Say what is about to be compared: two methods are comparable under the same data, batch and steps."""
+        """Print what makes two methods comparable: the data, the batches and the number of iterations."""
         parameters = list(self.trained.parameters())
         counts = [sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), parameters)]
         each = f"{self.run.steps} iterations, each" if self.run.steps >= 0 else "each iteration"
@@ -140,7 +142,7 @@ class UnlearningModule(pl.LightningModule, Method):
         )
 
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
-        """One outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
+        """Run one outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         number = self.trainer.global_step + 1
         outer_step = partial(self.outer_step, batch, number, epoch_ends=bool(self.trainer.is_last_batch))
         mixed = self.run.precision.endswith("-mixed")  # Lightning casts the whole step, methods forward passes alone
@@ -165,7 +167,7 @@ class UnlearningModule(pl.LightningModule, Method):
         """Nothing: the evaluation callback measures."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the hashes of the data that the weights have seen, the run's record, and the names of all tensors."""
+        """Add the hashes of the data that the weights have seen, the run's record, and the names of all tensors."""
         checkpoint["data_hashes"] = dict(self.run.data.hashes)
         checkpoint["step_scale"] = self.recovery.step_scale
         checkpoint["record"] = self.record.state_dict()
@@ -186,4 +188,4 @@ class UnlearningModule(pl.LightningModule, Method):
             self.go_on_from(checkpoint)
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
-        """Take from a checkpoint what the method needs to train on; who only measures may have another method's."""
+        """Take from a checkpoint what training on needs (a run that only measures may read another method's)."""

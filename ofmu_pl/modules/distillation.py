@@ -16,9 +16,8 @@ class UNDIAL(TwoTerms):
 
     Args:
         network: Recipe of the network that shall forget.
-        beta: How far the true token is pushed down, in logits (authors: 10).
-        alpha: Weight of the retain term (open-unlearning: 0).
-        kwargs: Of ``TwoTerms``.
+        beta: How much the true token's logit is lowered (authors: 10).
+        alpha: Weight of the retain term (open-unlearning: 0). kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM
@@ -33,7 +32,7 @@ class UNDIAL(TwoTerms):
         self.beta = beta
 
     def forget_losses(self, part: Batch) -> Tensor:
-        """Cross-entropy to the lowered distribution."""
+        """Cross-entropy to the frozen model's lowered distribution."""
         with self.frozen() as reference:
             goal = self.recipe.logits(reference, part)[0]
         return undial(*self.recipe.logits(self.trained, part), goal, self.beta)
@@ -44,10 +43,9 @@ class CEU(TwoTerms):
 
     Args:
         network: Recipe of the network that shall forget.
-        skip: Labelled tokens at the start that are left alone (authors: 1); a document's first one, which nothing
-            predicts, counts among them as in open-unlearning.
-        alpha: Weight of the retain term (authors: 0).
-        kwargs: Of ``TwoTerms``.
+        skip: Number of labelled tokens at the start that are left alone (authors: 1); a document's first token, which
+            nothing predicts, counts among them as in open-unlearning.
+        alpha: Weight of the retain term (authors: 0). kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM
@@ -60,7 +58,7 @@ class CEU(TwoTerms):
         self.skip = skip
 
     def forget_losses(self, part: Batch) -> Tensor:
-        """Cross-entropy to the own distribution, constant, without the true token."""
+        """Cross-entropy to the network's own distribution without the true token, taken as constant."""
         logits, targets = self.recipe.logits(self.trained, part)
         labelled, predicted = ((x != IGNORED).flatten(1).sum(1) for x in (part["labels"], targets))
         return ce_u(logits, targets, self.skip - labelled + predicted)

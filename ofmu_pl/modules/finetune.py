@@ -1,4 +1,4 @@
-"""Plain training on one split: makes the target model (full) and the retrained reference (retain)."""
+"""Plain training on one split: makes the target (``full``) and the retrained model (``retain``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class FineTune(UnlearningModule):
 
     Args:
         network: Recipe of the network to train.
-        split: ``full`` for the model that will have to forget, ``retain`` for the retrained reference.
-        from_target: The network is the model that shall forget, and this the baseline Finetune: it is judged like
-            every method.
-        optimizer: Takes the parameters.
-        scheduler: Takes the optimizer and is stepped once an iteration.
+        split: ``full`` for the target, ``retain`` for the retrained model.
+        from_target: Whether the network is the target, so that this is the baseline Finetune, evaluated like every
+            method.
+        optimizer: Makes the optimizer of the parameters.
+        scheduler: Makes the scheduler of the optimizer, stepped once per iteration.
         gradient_clip: Largest norm of the gradient; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
 
@@ -45,7 +45,7 @@ class FineTune(UnlearningModule):
 
     @property
     def unlearns(self) -> bool:
-        """Only from the target."""
+        """Whether the network is the target."""
         return self.from_target
 
     @property
@@ -55,7 +55,7 @@ class FineTune(UnlearningModule):
 
     @property
     def gradient_evaluations(self) -> float:
-        """One an iteration."""
+        """One gradient per iteration."""
         return self._gradient_evaluations
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:

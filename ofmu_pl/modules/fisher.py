@@ -1,4 +1,4 @@
-"""Fisher forgetting: noise on every weight, the less the more the retain images need it."""
+"""Fisher forgetting: noise on every weight, less of it on those that the retain images need more."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Fisher(OneShot):
     """``theta + n``, ``n_i ~ N(0, alpha / max(F_i, 1 / cap))``; F the retain images' Fisher information.
 
     Golatkar et al. 2020 as their code has it (variance of order 1/F), with the true Fisher of single images where
-    published classification code squares the mean gradient of 32. The row that published code zeroes in class-wise
-    runs is an argument here, off by default: that alone yields UA 100.
+    published classification code squares the mean gradient of 32. Published code also zeroes the classifier's row in
+    class-wise runs, which alone yields UA 100; here that is an argument, off by default.
 
     Args:
         network: Recipe of the network that shall forget.
-        alpha: Noise's scale (sources: 1e-9 to 1e-6; searched).
-        cap: Largest 1 / F.
+        alpha: Scale of the noise (sources: 1e-9 to 1e-6; searched).
+        cap: Largest value of 1 / F.
         zero_rows: Zero the classifier's rows and biases of the classes that are forgotten whole.
-        micro_batch_size: Images whose gradients are held at a time.
+        micro_batch_size: Number of images whose gradients are held at a time.
 
     Example:
         >>> from ofmu_pl import SmallCNN
@@ -52,11 +52,11 @@ class Fisher(OneShot):
 
     @property
     def remedy(self) -> str:
-        """Less noise."""
+        """Advice to add less noise."""
         return "lower --model.alpha or --model.cap"
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
-        """The noise, drawn by the data's seed."""
+        """The noise, drawn with the data's seed."""
         data: Any = self.run.data
         batches = whole_split(self, "retain", self.chunk)
         n, classes = sum(len(b["labels"]) for b in batches), len(data.class_names)
@@ -83,14 +83,14 @@ class Fisher(OneShot):
 
 
 def fisher_diagonal(module: nn.Module, batches: list[Tensor]) -> Vector:
-    """``F_i = 1/n sum_x sum_y p(y|x) (d log p(y|x) / d theta_i)^2``, one gradient an image and class.
+    """``F_i = 1/n sum_x sum_y p(y|x) (d log p(y|x) / d theta_i)^2``, one gradient per image and class.
 
     Args:
         module: A classifier in eval mode.
         batches: Images, (b, C, H, W) each; the gradients of a batch are held at once.
 
     Returns:
-        One tensor a trainable parameter.
+        One tensor per trainable parameter.
     """
     named = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
     rest = {k: v.detach() for k, v in (*module.named_parameters(), *module.named_buffers()) if k not in named}

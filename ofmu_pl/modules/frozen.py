@@ -1,4 +1,4 @@
-"""The network as it was before the first step: what methods that stay near it, or leave it, compare with."""
+"""The frozen copy: the network as it was before the first step, which some methods compare the network with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Frozen:
 
     Attributes:
         network: The copy, once it is taken.
-        random_state: Of torch's generator before the recipe made the network that is trained.
+        random_state: State of torch's generator before the recipe made the network that is trained.
         weights: Hash of the copy's weights, once a checkpoint needed it.
         resumed: Whether the run goes on from a checkpoint.
     """
@@ -37,8 +37,8 @@ class Frozen:
 
         Args:
             build: Makes a network as the recipe does.
-            network: Before its first step; not looked at if the run goes on from a checkpoint.
-            device: Where the copy shall be.
+            network: The network before its first step; it is not read if the run goes on from a checkpoint.
+            device: Device of the copy.
 
         Raises:
             UserError: The recipe no longer makes the weights that the run started from.
@@ -59,7 +59,7 @@ class Frozen:
         self.network = copy.eval().requires_grad_(False)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs so that the copy can be made again."""
+        """The state from which the copy can be made again."""
         if self.network is not None and self.weights is None:
             self.weights = weights_hash(self.network)
         return {"random_state": self.random_state, "weights": self.weights}

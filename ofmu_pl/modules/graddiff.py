@@ -9,9 +9,9 @@ from ofmu_pl.networks.base import Batch
 
 
 class GradDiff(TwoTerms):
-    """``-gamma L_f + alpha L_r``; with ``alpha: 0`` gradient ascent, with ``retain_loss: kl`` its KL-regularised form.
+    """Descends ``-gamma L_f + alpha L_r``; ``alpha: 0`` is gradient ascent, ``retain_loss: kl`` regularises by KL.
 
-    Unbounded: the forget loss can grow for ever, at the cost of everything else.
+    The forget loss has no bound: it can grow for ever, at the cost of everything else.
 
     Example:
         >>> from ofmu_pl import CausalLM

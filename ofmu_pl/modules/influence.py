@@ -26,11 +26,11 @@ class Influence(OneShot):
 
     Args:
         network: Recipe of the network that shall forget.
-        scale: 1 is the Newton step.
-        damping: Added to G's diagonal.
-        iterations: Most products with G.
-        tolerance: Relative residual to stop at.
-        micro_batch_size: Images at a time.
+        scale: Length of the step; 1 is the Newton step.
+        damping: A number added to G's diagonal.
+        iterations: Largest number of products with G.
+        tolerance: Relative residual at which to stop.
+        micro_batch_size: Number of images differentiated at a time.
 
     Example:
         >>> from ofmu_pl import SmallCNN
@@ -57,11 +57,11 @@ class Influence(OneShot):
 
     @property
     def remedy(self) -> str:
-        """A shorter step."""
+        """Advice to take a shorter step."""
         return "raise --model.damping or lower --model.scale"
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
-        """The solution, its residual and its cost."""
+        """The Newton step, and scalars on its solution: residual and cost."""
         sides = {name: whole_split(self, name, self.chunk) for name in ("forget", "retain")}
         sizes = {name: sum(len(b["labels"]) for b in batches) for name, batches in sides.items()}
         parameters = trainable(self.trained)
@@ -109,13 +109,13 @@ def removal(
     quadratic and A is the Hessian of the retain loss. The form with both gradients takes no training step elsewhere.
 
     Args:
-        product: v to A v.
+        product: Maps v to A v.
         g_f: Mean gradient of the samples to remove.
-        g_r: Of those to keep.
-        share: n_f / (n_f + n_r).
-        damping: Added to A's diagonal.
-        iterations: Most products with A.
-        tolerance: Relative residual to stop at.
+        g_r: Mean gradient of the samples to keep.
+        share: The share of the samples to remove, n_f / (n_f + n_r).
+        damping: A number added to A's diagonal.
+        iterations: Largest number of products with A.
+        tolerance: Relative residual at which to stop.
     """
     b = [share * (f - r) for f, r in zip(g_f, g_r, strict=True)]
     return conjugate_gradient(product, b, damping, iterations, tolerance)
@@ -126,8 +126,8 @@ def gauss_newton_product(module: nn.Module, images: Tensor, v: Vector) -> Vector
 
     Args:
         module: A classifier in eval mode; J is the Jacobian of its logits.
-        images: (b, C, H, W).
-        v: One tensor a trainable parameter.
+        images: Images, (b, C, H, W).
+        v: A vector, one tensor per trainable parameter.
     """
     names = [k for k, p in module.named_parameters() if p.requires_grad]
     point = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}

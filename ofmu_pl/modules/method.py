@@ -1,4 +1,4 @@
-"""What a method is, without a trainer: a direction from batches, and one guarded step along it."""
+"""A method without a trainer: a direction from batches, and one guarded step along it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ofmu_pl.training.run import Run
 
 
 class Method(ABC):
-    """What a subclass of ``UnlearningModule`` says of itself, and what it can do with its network and its run.
+    """Declares what a subclass of ``UnlearningModule`` says of itself, and offers what it can do with network and run.
 
     Attributes:
         run: What the method may know of the run that it is part of.
         recipe: The recipe of the network.
         network: The network to train, once it is made.
-        replica: Where ranks hold shards of the network, a whole copy on each; no module, so that Lightning neither
+        replica: A whole copy of the network where ranks hold shards of it; it is no module, so that Lightning neither
             saves nor moves it.
-        recovery: Takes iterations back that fail, and scales the steps.
+        recovery: Takes back iterations that fail, and scales the steps.
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``None``: as it is.
         micro_batch_size: Samples differentiated at a time; ``None``: all.
     """
@@ -46,7 +46,7 @@ class Method(ABC):
     micro_batch_size: int | None
 
     takes_whole_iterations: ClassVar[bool] = True
-    """For the data: one item of the loader is one counted step, and every rank takes its rows of it by itself."""
+    """Tells the data that one item of the loader is one counted step, and that every rank picks its own rows of it."""
 
     modality: ClassVar[Literal["text", "images"] | None] = None
     """The only kind of data that the method works on; ``None``: any."""
@@ -59,11 +59,11 @@ class Method(ABC):
     @property
     @abstractmethod
     def streams(self) -> tuple[str, ...]:
-        """The splits it draws batches from, the first of which sets the length of an epoch."""
+        """The splits that batches are drawn from; the first of them sets the length of an epoch."""
 
     @property
     def unlearns(self) -> bool:
-        """Whether the method makes a model forget (and so is judged against a retrained one)."""
+        """Whether the method makes a model forget (and so is compared with a retrained model)."""
         return True
 
     @property
@@ -73,7 +73,7 @@ class Method(ABC):
 
     @property
     def period(self) -> int:
-        """Outer iterations after which the work of one repeats."""
+        """Number of outer iterations after which their work repeats."""
         return 1
 
     @property
@@ -88,13 +88,13 @@ class Method(ABC):
 
     @abstractmethod
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """One outer iteration up to the optimizer's step.
+        """Run one outer iteration up to the optimizer's step.
 
         Args:
             batch: ``num_batches`` batches for each of ``streams``.
 
         Returns:
-            The gradient to descend, and scalars to log (the retain loss, if there is one, as ``L_r``).
+            The gradient to descend along, and scalars to log (the retain loss, if there is one, as ``L_r``).
         """
 
     def own_optimizers(self) -> list[Optimizer]:
@@ -111,21 +111,21 @@ class Method(ABC):
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
 
     def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
-        """One outer iteration without a trainer, for the first time or once more after it was taken back.
+        """Run one outer iteration without a trainer, for the first time or once more after it was taken back.
 
         Args:
-            batch: As ``iterate`` takes it.
-            number: Which iteration of the run it is, from 1.
-            epoch_ends: Whether it is the last of its epoch.
+            batch: The batches that ``iterate`` takes.
+            number: Number of the iteration in the run, from 1.
+            epoch_ends: Whether the iteration is the last of its epoch.
 
         Returns:
-            Its scalars to log.
+            Scalars to log.
 
         Raises:
-            DivergedError: Losses, the gradient or the weights are no longer a model's.
+            DivergedError: A loss, the gradient or the weights are out of all bounds.
         """
         started = time.perf_counter()
         self.run.step, self.run.epoch_ends = number, epoch_ends
@@ -146,16 +146,16 @@ class Method(ABC):
 
     @property
     def trained(self) -> nn.Module:
-        """The network, once it is made."""
+        """The network as it is differentiated, once it is made."""
         assert self.network is not None, "configure_model has not run"
         return self.replica.network if self.replica and self.exact else self.network
 
     def mean(self, batch: Batch, sample_values: Callable[[Batch], Tensor]) -> Loss:
-        """The batch's mean of a value of each sample, as one term a micro-batch.
+        """The batch's mean of a value of each sample, as one term per micro-batch.
 
         Args:
             batch: One batch of a stream.
-            sample_values: From a micro-batch of b samples to (b,) values.
+            sample_values: Maps a micro-batch of b samples to (b,) values.
         """
 
         def term(part: Batch, size: int) -> Tensor:
@@ -170,23 +170,23 @@ class Method(ABC):
         return [partial(term, part, size) for part in parts]
 
     def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
-        """The batch's mean loss, each sample's first transformed, (b,) to (b,)."""
+        """The batch's mean loss; ``transform`` maps the samples' losses, (b,) to (b,), before the mean."""
         return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
 
     def gradient_engine(self) -> FiniteDifference:
-        """Plain gradients of the trainable parameters, which every kernel, checkpointing and sharding supports."""
+        """Make the engine of plain gradients, which every kernel, checkpointing and sharding supports."""
         return FiniteDifference(trainable(self.trained), ranks=self.run.ranks)
 
     def whole_network(self) -> nn.Module:
-        """The network, or where ranks hold shards of it a whole copy on each (takes all ranks), to look at."""
+        """The network to be measured; where ranks hold shards of it, a whole copy on each (takes all ranks)."""
         assert self.network is not None, "configure_model has not run"
         return self.network if self.replica is None else self.replica.of(self.network, self.device)
 
     def weights_changed(self) -> None:
-        """Whole copies of the network are out of date."""
+        """Note that whole copies of the network are out of date."""
         if self.replica is not None:
             self.replica.stale = True
 
     def descend(self, gradient: Vector) -> None:
-        """One counted step of the optimizer against ``gradient``, taken back by an error if the weights run away."""
+        """Take one counted step of the optimizer against ``gradient``; raises where the weights run away."""
         descend(self, gradient)

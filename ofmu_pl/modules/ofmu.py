@@ -33,7 +33,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 
 INNER_BETAS = (0.9, 0.99)
-"""Adam's in the inner loop: its second moments are to be known within a run of a hundred steps."""
+"""Adam's betas in the inner loop, so that its second moments settle within a run of a hundred steps."""
 
 
 class OFMU(UnlearningModule):
@@ -41,9 +41,10 @@ class OFMU(UnlearningModule):
 
     Args:
         network: Recipe of the network that shall forget.
-        inner_steps: T, ascent steps an outer iteration (paper: 5).
-        inner_lr: eta_in (the paper is silent; 0.02 with unit steps and 3e-4 with Adam worked on tiny Llamas).
-        inner_optimizer: ``sgd``, the step as printed, or ``adam`` with a state of its own, two vectors. The paper runs
+        inner_steps: T, the ascent steps of one outer iteration (paper: 5).
+        inner_lr: eta_in, the ascent's rate (the paper is silent; 0.02 with unit steps, 3e-4 with Adam worked on tiny
+            Llamas).
+        inner_optimizer: ``sgd``, the step as printed, or ``adam``, which keeps two vectors as its state. The paper runs
             everything with AdamW; where the weights' gradients differ in scale, a plain step of a given length
             changes few weights and harms more of what is to be kept (README: How the ascent steps).
         beta: Weight of the gradients' similarity in Phi (the paper is silent; 0.5 as in our prototype).
@@ -53,27 +54,28 @@ class OFMU(UnlearningModule):
         rho_rule: ``geometric`` (paper), or ``adaptive``: rho grows only while |grad Phi| stalls.
         engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a fifteenth of
             the memory, any attention kernel). Its steps are checked on 4 samples in the whole iterations 0, 1, 4, 16,
-            64 ..., and sought anew where two of them disagree; what stays noise is left out with a warning.
-        scheme: Of finite differences: ``forward`` (28 gradients an outer iteration at T=5) or ``central`` (48).
+            64 ..., and sought anew where two of them disagree; a part that stays noise is left out with a warning.
+        scheme: Scheme of the finite differences, ``forward`` (28 gradients per outer iteration at T=5) or ``central``
+            (48).
         similarity_every: Inner steps between two computations of the decorrelation direction (1: the paper; 5 saves
             nearly half of the time at T=5).
-        higher_order_every: Outer iterations between two that are whole (1: the paper). Those between ascend on L_f and
-            descend on L_r alone, at T + 1 gradients; the penalty of a whole one counts for all of them, rho times
-            this ("lazy regularisation": a regulariser needs fewer looks than the loss). An adaptive rho grows in
-            whole ones only.
+        higher_order_every: One of so many outer iterations is whole (1: the paper). The others ascend on L_f and
+            descend on L_r alone, at T + 1 gradients; the whole one's penalty counts for all of them, with this number
+            times rho ("lazy regularisation": a regulariser need not be computed as often as the loss). An adaptive rho
+            grows in whole iterations only.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
-        audit: Compare the engine with an independent one before the first iteration, on 4 samples a side.
+        audit: Compare the engine with an independent one before the first iteration, on 4 samples of each split.
         rho_max: Cap of rho; ``null`` as printed (then rho overflows).
         penalty_clip: Cap of the penalty's norm as a multiple of |g_r|; ``null`` as printed (then the penalty outgrows
             the retain gradient a hundredfold at once).
-        forget_ceiling: Where a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln V of a
-            guess, beyond which nothing is left to forget; ``null`` as printed (then L_f grows without bound).
+        forget_ceiling: Value at which a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln
+            V of a guess, beyond which nothing is left to forget; ``null`` as printed (then L_f grows without bound).
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.
         concave_only: Leave the penalty out where Phi curves upwards along grad Phi; ``false`` as printed (then it pulls
             back to where Phi is stationary because nothing is forgotten yet).
-        optimizer: Of the outer step (paper: AdamW at 1e-5).
-        scheduler: Of the outer learning rate, stepped once an outer iteration.
+        optimizer: Makes the optimizer of the outer step (paper: AdamW at 1e-5).
+        scheduler: Makes the scheduler of the outer learning rate, stepped once per outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
         micro_batch_size: Samples differentiated at a time; ``null``: all.
         rollbacks: How often a diverged iteration is taken back, with inner and outer steps halved from there on.
@@ -150,7 +152,7 @@ class OFMU(UnlearningModule):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Pairs of forget and retain batches; an epoch is one pass over the forget set."""
+        """Forget and retain batches in pairs; an epoch is one pass over the forget set."""
         return ("forget", "retain")
 
     @property
@@ -160,7 +162,7 @@ class OFMU(UnlearningModule):
 
     @property
     def period(self) -> int:
-        """A whole iteration and those of first order after it."""
+        """A whole iteration and those of first order after it, after which the work repeats."""
         return self.higher_order_every
 
     @property
@@ -175,7 +177,7 @@ class OFMU(UnlearningModule):
 
     @property
     def remedy(self) -> str:
-        """Name the safeguards that are switched off."""
+        """Advice after a divergence, which names the safeguards that are switched off."""
         safeguards = {
             "rho_max": self.penalty.cap,
             "penalty_clip": self.penalty_clip,
@@ -191,10 +193,10 @@ class OFMU(UnlearningModule):
         return "lower --model.inner_lr or the optimizer's rate"
 
     def own_optimizers(self) -> list[Optimizer]:
-        """The ascent's Adam, if it has one.
+        """Make the ascent's Adam, if it has one.
 
         Raises:
-            UserError: Adam's ascent on whole copies of what ranks hold shards of.
+            UserError: Adam's ascent is asked for on whole copies of a network of which ranks hold shards.
         """
         if self.inner_optimizer == "sgd":
             return []
@@ -218,7 +220,7 @@ class OFMU(UnlearningModule):
         self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
+        """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
         assert self.engine is not None, "on_train_start has not run"
         rounds, rest = divmod(self.run.step - 1, self.period)
         whole, penalised = rest == 0, self.penalty.rho > 0
@@ -271,7 +273,7 @@ class OFMU(UnlearningModule):
 
 
 def _telemetry(found: OuterIteration) -> dict[str, float]:
-    """Scalars of an iteration: what it measured, and nothing that it left out."""
+    """Scalars of what an iteration measured; what it left out is not among them."""
     scalars = {"inner/L_f": found.ascent[0].loss_f, "inner/grad_Phi": found.ascent[0].grad_phi_norm}
     if found.parts is None:
         return scalars | {"L_r": found.loss_r}

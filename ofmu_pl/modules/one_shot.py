@@ -26,32 +26,32 @@ class OneShot(UnlearningModule):
 
     @abstractmethod
     def displacement(self) -> tuple[Vector, dict[str, float]]:
-        """What to add to the weights, and scalars to log."""
+        """The vector to add to the weights, and scalars to log."""
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """A batch that is not used: the whole splits are."""
+        """A stream whose batch is not used; the method reads whole splits."""
         return ("forget",)
 
     @property
     def gradient_evaluations(self) -> float:
-        """In gradients of one batch's loss."""
+        """Work so far, in gradients of one batch's loss."""
         return self._gradient_evaluations
 
     @property
     def remedy(self) -> str:
-        """What is left to try where nothing can be set: such numbers come from the model itself."""
+        """Advice where no option helps: such numbers come from the model itself."""
         return BROKEN_MODEL
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """Minus the displacement, as a gradient of rate 1."""
+        """Give minus the displacement as the gradient, for a step of rate 1."""
         found, scalars = self.displacement()
         self.run.stop()
         return [-x for x in found], scalars
 
 
 class DoNothing(OneShot):
-    """The control that leaves the model as it is: what a metric says of no unlearning at all.
+    """The control that leaves the model as it is: it shows what a metric says of no unlearning at all.
 
     Example:
         >>> from ofmu_pl import SmallCNN
@@ -60,14 +60,14 @@ class DoNothing(OneShot):
     """
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
-        """Zeros."""
+        """A vector of zeros."""
         return zeros_like(trainable(self.trained)), {}
 
 
 class BatchNormOnly(UnlearningModule):
-    """The control that moves BatchNorm's running statistics alone: forget batches forward in train mode, no step.
+    """The control that moves BatchNorm's running statistics alone, by forward passes over forget batches in train mode.
 
-    What class-wise ascent in train mode does besides ascending: these passes alone took a small CNN's accuracy on a
+    Class-wise ascent in train mode does this besides ascending: these passes alone took a small CNN's accuracy on a
     class of CIFAR-10 from 76 to 16 %.
 
     Args:
@@ -86,30 +86,30 @@ class BatchNormOnly(UnlearningModule):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Forget batches."""
+        """Forget batches alone."""
         return ("forget",)
 
     @property
     def gradient_evaluations(self) -> float:
-        """None: forward passes only."""
+        """No work in gradients: there are forward passes only."""
         return 0.0
 
     @property
     def remedy(self) -> str:
-        """Nothing can be set."""
+        """Advice where no option helps."""
         return BROKEN_MODEL
 
     def on_train_start(self) -> None:
         """Refuse a network without statistics.
 
         Raises:
-            UserError: It has no BatchNorm.
+            UserError: The network has no BatchNorm.
         """
         if not batch_norms(self.trained):
             raise UserError("This network has no BatchNorm whose statistics could move: choose another control.")
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """A forward pass; no gradient."""
+        """Run a forward pass over the batch; the gradient is zero."""
         (part,) = batch["forget"]
         with torch.no_grad(), self.recipe.statistics(self.trained, "forget"):
             loss = self.recipe.sample_losses(self.trained, part).mean().item()

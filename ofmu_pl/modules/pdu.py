@@ -19,9 +19,9 @@ class PDU(TwoTerms):
     Args:
         network: Recipe of the network that shall forget.
         epsilon: Largest retain loss, nats (open-unlearning, 1B on TOFU: 0.3).
-        alpha: The first price (there: 100).
+        alpha: First value of the price (there: 100).
         dual_step: Step of the price (there: 5).
-        kwargs: Of ``TwoTerms``.
+        kwargs: See ``TwoTerms``.
 
     Example:
         A retain loss of 0.5 breaks the constraint by 0.2, and its price rises.
@@ -41,7 +41,7 @@ class PDU(TwoTerms):
 
     @property
     def retains(self) -> bool:
-        """Always: a price of 0 rises as soon as the constraint is broken."""
+        """Always true: a price of 0 rises as soon as the constraint is broken."""
         return True
 
     def forget_losses(self, part: Batch) -> Tensor:
@@ -53,11 +53,11 @@ class PDU(TwoTerms):
         return self.price
 
     def after_retain(self, loss: float) -> None:
-        """Dual ascent on the batch's violation."""
+        """Move the price by dual ascent on the batch's violation."""
         self.price = max(0.0, self.price + self.dual_step * (loss - self.epsilon))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the price."""
+        """Add the price to a checkpoint."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["pdu"] = {"price": self.price}
 

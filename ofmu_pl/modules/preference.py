@@ -15,12 +15,11 @@ from ofmu_pl.support.errors import UserError
 
 
 class _Preference(TwoTerms):
-    """Shares the temperature and summed losses.
+    """The base of preference methods: the temperature and summed losses.
 
     Args:
         network: Recipe of the network that shall forget.
-        beta: Inverse temperature.
-        kwargs: Of ``TwoTerms``.
+        beta: Inverse temperature. kwargs: See ``TwoTerms``.
     """
 
     def __init__(self, network: Network, beta: float = 0.1, **kwargs: Any) -> None:
@@ -30,21 +29,20 @@ class _Preference(TwoTerms):
         self.beta = beta
 
     def summed_nll(self, part: Batch) -> Tensor:
-        """(b,) of each answer, nats."""
+        """Summed loss of each answer, (b,), nats."""
         return token_nll(*self.recipe.logits(self.trained, part)).sum(1)
 
     def reference(self, stream: str, part: Batch) -> Tensor:
-        """(b,) of the same answers under the frozen model."""
+        """Summed loss of the same answers under the frozen model, (b,), nats."""
         return self.reference_nll[stream][part["ids"].cpu()].to(part["ids"].device, torch.float32)
 
 
 class NPO(_Preference):
-    """Negative preference optimisation (Zhang et al. 2024): ascent that fades as an answer gets unlikelier than it was.
+    """Negative preference optimisation (Zhang et al. 2024): ascent that fades as an answer becomes less likely.
 
     Args:
         network: Recipe of the network that shall forget.
-        beta: Inverse temperature (authors and open-unlearning: 0.1).
-        kwargs: Of ``TwoTerms``.
+        beta: Inverse temperature (authors and open-unlearning: 0.1). kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM
@@ -62,13 +60,12 @@ class NPO(_Preference):
 
 
 class SimNPO(_Preference):
-    """SimNPO (Fan et al. 2024): length-normalised and without a reference.
+    """SimNPO (Fan et al. 2024): NPO on length-normalised losses, without a frozen model.
 
     Args:
         network: Recipe of the network that shall forget.
         beta: Inverse temperature (authors, forget10: 4.5).
-        delta: Margin in nats (authors: 0).
-        kwargs: Of ``TwoTerms``.
+        delta: Margin in nats (authors: 0). kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM

@@ -1,4 +1,4 @@
-"""Answers' losses under the frozen model, once: what preference methods compare with, without a second model."""
+"""Losses of answers under the frozen model, computed once so that preference methods hold no second model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ROWS = 32
 
 
 def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> Tensor:
-    """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by row number.
+    """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by position.
 
-    Kept on disk by content (weights, rows, template), so that the second run on a target only reads them.
+    The values are kept on disk by content (weights, rows, template), so that the second run on a target reads them.
 
     Args:
         model: The network before its first step; its mode is kept.
-        recipe: Its recipe.
+        recipe: Recipe of the network.
         data: A ``PairedDataModule`` after ``setup``.
         split: Name of the split.
     """

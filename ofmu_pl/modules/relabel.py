@@ -1,4 +1,4 @@
-"""Random labels on the forget images, and SalUn: the same, for the weights that matter."""
+"""Random labels on the forget images, and SalUn: the same on the most salient weights alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RandomLabels(TwoTerms):
         self.classes = classes
 
     def forget_losses(self, part: Batch) -> Tensor:
-        """(b,) cross-entropies to the wrong labels."""
+        """Cross-entropies to the wrong labels, (b,)."""
         wrong = (part["labels"] + self.shifts[part["ids"]]) % self.classes
         return self.recipe.sample_losses(self.trained, part | {"labels": wrong})
 
@@ -67,7 +67,7 @@ class SalUn(RandomLabels):
         self.masks: Vector = []
 
     def on_train_start(self) -> None:
-        """Find the mask; a resumed run has it from its checkpoint."""
+        """Compute the mask; a resumed run has it from its checkpoint."""
         super().on_train_start()
         if self.masks:
             self.masks = [m.to(self.device) for m in self.masks]
@@ -84,7 +84,7 @@ class SalUn(RandomLabels):
         self.masks = top_fraction(gradient, self.fraction)
 
     def descend(self, gradient: Vector) -> None:
-        """One step, of which the weights outside the mask see nothing."""
+        """Take one step that leaves the weights outside the mask as they are."""
         parameters = trainable(self.trained)
         before = [p.detach().clone() for p in parameters]
         super().descend([g * m for g, m in zip(gradient, self.masks, strict=True)])
@@ -93,7 +93,7 @@ class SalUn(RandomLabels):
                 p.copy_(torch.where(m, p, old))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the mask: the gradients it came from are gone."""
+        """Add the mask to a checkpoint: the gradients that it came from are gone."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["masks"] = self.masks
 

@@ -22,11 +22,11 @@ class RMU(TwoTerms):
 
     Args:
         network: Recipe of the network that shall forget.
-        layer: Whose output is steered (authors, Zephyr-7B: model.layers.7).
-        coefficient: c, the length of the goal (authors: 6.5; open-unlearning on TOFU: 2).
+        layer: Name of the module whose output is steered (authors, Zephyr-7B: model.layers.7).
+        coefficient: c, the length of the vector steered to (authors: 6.5; open-unlearning on TOFU: 2).
         alpha: Weight of the retain term (authors: 1200; open-unlearning: 1).
-        vector_seed: Of u.
-        kwargs: Of ``TwoTerms``.
+        vector_seed: Seed of u.
+        kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM
@@ -52,7 +52,7 @@ class RMU(TwoTerms):
         self.coefficient, self.vector_seed = coefficient, vector_seed
 
     def forget_losses(self, part: Batch) -> Tensor:
-        """Squared distance to ``c u``, a mean over dimensions and labelled positions."""
+        """Squared distance to ``c u``, averaged over dimensions and labelled positions."""
         hidden = hidden_states(self.trained, part, str(self.layer))
         u = torch.rand(hidden.shape[2], generator=torch.Generator().manual_seed(self.vector_seed)).to(hidden.device)
         return hidden_distance(hidden, self.coefficient * u / u.norm(), part["labels"] != IGNORED)

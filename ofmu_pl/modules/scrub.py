@@ -16,13 +16,13 @@ class SCRUB(TwoTerms):
     """``-gamma KL(p_0 || p) on forget + alpha (KL(p_0 || p) + ce L_r) on retain`` (Kurmanji et al. 2023).
 
     The forget term runs during the first ``max_epochs`` passes over the forget set only. Both terms share an
-    iteration (published: whole passes of one, then of the other), and the divergence has temperature 1.
+    iteration (in published code whole passes of one alternate with the other's), and the divergence has temperature 1.
 
     Args:
         ce: Weight of the labels' cross-entropy beside the divergence on retain images.
-        max_epochs: Passes over the forget set that push away.
-        gamma: Weight of the pushing.
-        alpha: Weight of the keeping.
+        max_epochs: Number of passes over the forget set with the forget term.
+        gamma: Weight of the forget term.
+        alpha: Weight of the retain term.
         kwargs: See ``TwoTerms``; the retain loss is this class's own.
 
     Example:
@@ -48,13 +48,13 @@ class SCRUB(TwoTerms):
         self.ce, self.max_epochs = ce, max_epochs
 
     def forget_losses(self, part: Batch) -> Tensor:
-        """(b,) minus the divergences, or zeros once pushing is over."""
+        """Minus the divergences, (b,), or zeros after ``max_epochs``."""
         if self.run.step > self.max_epochs * self.run.data.iterations_per_epoch:
             return 0.0 * self.recipe.sample_losses(self.trained, part)
         return -self._divergences(part)
 
     def retain_losses(self, part: Batch) -> Tensor:
-        """(b,) divergences and cross-entropies."""
+        """Divergences plus cross-entropies, (b,)."""
         return self._divergences(part) + self.ce * self.recipe.sample_losses(self.trained, part)
 
     def _divergences(self, part: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""Whether OFMU's engine gives derivatives of the network at hand: three looks, each at a few samples."""
+"""Three checks, each on a few samples, of whether OFMU's engine gives right derivatives of the network at hand."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ofmu_pl.modules.method import Method
 from ofmu_pl.networks.base import Batch
 
 AUDITED_SAMPLES = 4
-"""Samples a side that the audit differentiates: its cost is about a hundred gradients of them."""
+"""Samples of each split that the audit differentiates; its cost is about a hundred gradients of them."""
 
 SETTLED_SAMPLES = 4
-"""Samples a side by which the steps of differences are judged."""
+"""Samples of each split on which the steps of differences are checked."""
 
 
 class Scrutiny:
-    """Looks at an engine's numbers before they are used, and remembers what it has found.
+    """Checks an engine's numbers before they are used, and remembers what it has found.
 
     Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``). In the whole
-    iterations 0, 1, 4, 16, 64 ... it gives differences steps that agree (``core.steps``) and leaves out, until they
-    do, what no steps make agree. Once, if it is asked to, it compares the engine with one of the other kind
+    iterations 0, 1, 4, 16, 64 ... it sets steps at which differences agree (``core.steps``); a part that no steps make
+    agree is left out until the next check. Once, if it is asked to, it compares the engine with one of the other kind
     (``core.audit``).
 
     Args:
@@ -59,18 +59,18 @@ class Scrutiny:
         whole: int | None,
         penalised: bool,
     ) -> dict[str, float]:
-        """Whatever is to be looked at before an outer iteration.
+        """Make the checks that are due before an outer iteration.
 
         Args:
-            method: The method whose network and run it is.
+            method: The method whose network is checked.
             engine: The method's engine.
-            forget_loss: From a forget batch to L_f as terms.
+            forget_loss: Maps a forget batch to L_f as terms.
             batch: The iteration's batches.
-            whole: Which of the run's whole iterations it is, from 0; ``None``: it is of first order.
+            whole: Number of the iteration among the run's whole ones, from 0; ``None``: it is of first order.
             penalised: Whether Hess(Phi) grad Phi is needed.
 
         Returns:
-            Scalars to log: how far two steps of differences disagree, cosines and errors of the audit.
+            Scalars to log: the disagreement of two steps of differences, cosines and errors of the audit.
 
         Raises:
             UserError: The network calls what the engine cannot differentiate.
@@ -97,11 +97,11 @@ class Scrutiny:
         return scalars
 
     def state_dict(self) -> dict[str, Any]:
-        """What was found, for a checkpoint."""
+        """The findings, for a checkpoint."""
         return {"differences": {"order": self.order, "steps": self._steps}, "audited": self._audited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what ``state_dict`` gave; older checkpoints have less."""
+        """Restore what ``state_dict`` gave; older checkpoints lack some of it."""
         differences = state.get("differences", {"order": 3, "steps": None})
         self.order, self._steps = differences["order"], differences["steps"]
         self._audited = state.get("audited", True)
@@ -121,7 +121,7 @@ class Scrutiny:
             engine.step, engine.field_step = self._steps or engine.default_steps
 
     def _settle(self, engine: FiniteDifference, forget: Loss, retain: Loss, *, penalised: bool) -> dict[str, float]:
-        """Give differences steps that agree, and leave out for now what no steps make agree."""
+        """Set steps at which differences agree, and leave out for now what no steps make agree."""
         found = settle(engine, forget, retain, self.beta, self.floor, penalised=penalised)
         if found.order < self.order:
             what, remedy = ("the penalty", "rho_0") if found.order == 2 else ("the similarity and the penalty", "beta")
@@ -134,7 +134,7 @@ class Scrutiny:
         return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
 
     def _audit(self, method: Method, engine: Engine, forget: Loss, retain: Loss) -> dict[str, float]:
-        """Cosine and relative error of the engine's higher-order parts to the other kind of engine's in float32."""
+        """Compare the engine's higher-order parts with those of the other kind of engine in float32."""
         parameters, ranks = engine.parameters, method.run.ranks
         reference: Engine
         if engine.first_order:
@@ -154,7 +154,7 @@ class Scrutiny:
 
 
 def _first(method: Method, batch: Batch, samples: int) -> Batch:
-    """The first samples of a batch, at least one a rank."""
+    """The first samples of a batch, at least one per rank."""
     return {k: v[: max(samples, method.run.ranks.size)] for k, v in batch.items()}
 
 

@@ -32,7 +32,7 @@ class L1Sparse(FineTune):
         self.a = a
 
     def on_train_start(self) -> None:
-        """Refuse a run without an end: the penalty falls towards it.
+        """Refuse a run without an end, at which the penalty must reach 0.
 
         Raises:
             UserError: ``max_steps`` is not set.
@@ -41,7 +41,7 @@ class L1Sparse(FineTune):
             raise UserError("L1Sparse's penalty falls to 0 at the run's end: set --trainer.max_steps.")
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """The gradient of both, with sign(0) = 0."""
+        """The gradient of loss and penalty, with sign(0) = 0."""
         gradient, scalars = super().iterate(batch)
         scalars["a"] = self.a * (1 - (self.run.step - 1) / self.run.steps)
         for g, p in zip(gradient, trainable(self.trained), strict=True):

@@ -24,21 +24,21 @@ from ofmu_pl.support.errors import UserError
 
 
 class TwoTerms(UnlearningModule):
-    """Descends ``gamma mean(forget losses) + alpha mean(retain losses)``; a subclass says what forgetting is.
+    """Descends ``gamma mean(forget losses) + alpha mean(retain losses)``; a subclass defines the forget losses.
 
     Args:
         network: Recipe of the network that shall forget.
         gamma: Weight of the forget term.
-        alpha: Weight of the retain term; 0 leaves it out, with the retain batches.
+        alpha: Weight of the retain term; 0 leaves out both the term and the retain batches.
         retain_loss: ``nll``, or distance to the frozen model: ``kl`` of its answers, ``embedding`` of hidden states.
         layer: Name of the module whose output hidden states are taken from, for example ``model.layers.7``.
-        kwargs: Of ``UnlearningModule``.
+        kwargs: See ``UnlearningModule``.
     """
 
     per_item_reference: tuple[str, ...] = ()
-    """Streams whose answers' losses under the frozen model are needed: computed once and cached."""
+    """Streams whose answers' losses under the frozen model are needed; they are computed once and cached."""
     forget_gradients: int = 1
-    """Batches that ``forget_losses`` differentiates."""
+    """Number of batches that ``forget_losses`` differentiates."""
     frozen_in_forget_term: bool = False
     """Whether ``forget_losses`` runs the frozen model."""
 
@@ -70,7 +70,7 @@ class TwoTerms(UnlearningModule):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Forget batches, retain batches if they count, and other answers if the method needs them."""
+        """Forget batches, retain batches if there is a retain term, and other answers if the method needs them."""
         alternative = (ALTERNATIVE,) if ALTERNATIVE in self.per_item_reference else ()
         return ("forget", *(("retain",) if self.retains else ()), *alternative)
 
@@ -81,10 +81,10 @@ class TwoTerms(UnlearningModule):
 
     @abstractmethod
     def forget_losses(self, part: Batch) -> Tensor:
-        """(b,) losses of a micro-batch whose descent is forgetting."""
+        """Losses of a micro-batch, (b,), whose descent is forgetting."""
 
     def retain_losses(self, part: Batch) -> Tensor:
-        """(b,) losses of a micro-batch whose descent is keeping."""
+        """Losses of a micro-batch, (b,), whose descent is retaining."""
         if self.retain_loss == "nll":
             return self.recipe.sample_losses(self.trained, part)
         if self.retain_loss == "kl":
@@ -96,7 +96,7 @@ class TwoTerms(UnlearningModule):
         return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """One gradient of each term, micro-batch by micro-batch."""
+        """Add the gradients of both terms, micro-batch by micro-batch."""
         parameters = trainable(self.trained)
         engine = self.gradient_engine()
         gradient = zeros_like(parameters)
@@ -117,28 +117,28 @@ class TwoTerms(UnlearningModule):
         """Keep what ``forget_losses`` needs besides its micro-batch."""
 
     def retain_weight(self) -> float:
-        """Alpha, where it is a constant."""
+        """The retain term's weight in this iteration: alpha, unless a subclass changes it."""
         return self.alpha
 
     def after_retain(self, loss: float) -> None:
-        """Learn from the batch's retain loss."""
+        """Called with the batch's retain loss, for subclasses whose weight follows it."""
 
     # The frozen model ------------------------------------------------------------------------------------------------
 
     @property
     def frozen_passes(self) -> int:
-        """Terms that run the frozen model beside the trained one."""
+        """Number of terms that run the frozen model beside the trained one."""
         return self.frozen_in_forget_term or (self.retains and self.retain_loss != "nll")
 
     def configure_model(self) -> None:
-        """Make the network, and remember which random numbers it is made of."""
+        """Make the network, and remember the random state that it is made from."""
         if self.network is None:
             self._frozen.random_state = torch.get_rng_state()
         super().configure_model()
 
     @contextmanager
     def frozen(self) -> Iterator[Any]:
-        """The model as it was before the first step, without gradients: the base under adapters, or a copy."""
+        """The model as it was before the first step, without gradients: the base under adapters, or the frozen copy."""
         model: Any = self.trained
         with torch.no_grad():
             if is_adapted(model):
@@ -149,7 +149,7 @@ class TwoTerms(UnlearningModule):
                 yield self._frozen.network
 
     def on_train_start(self) -> None:
-        """Copy the network if it is compared with, and score its answers, once; checkpoints keep what was scored."""
+        """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""
         if self.frozen_passes and not is_adapted(self.trained):
             self._frozen.take(self._build_copy, self.trained, self.device)
         for stream in self.per_item_reference:
@@ -160,7 +160,7 @@ class TwoTerms(UnlearningModule):
         return self.run.convert(self.recipe.build(self.run.data, exact=False))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the frozen model's scores and what it can be made of again: its weights are gone."""
+        """Add the frozen model's scores and the state to make it from again: its weights are gone."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["two_terms"] = {
             "frozen": self._frozen.state_dict(),

@@ -1,4 +1,4 @@
-"""Gradient ascent whose tokens count by how likely they are: WGA and SatImp."""
+"""Gradient ascent that weighs tokens by their probability: WGA and SatImp."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class WeightedAscent(TwoTerms):
 
     Args:
         network: Recipe of the network that shall forget.
-        beta_1: Power of the token's probability: what is known counts.
-        beta_2: Power of its complement: what is certain does not.
-        kwargs: Of ``TwoTerms``.
+        beta_1: Power of the token's probability, which weighs known tokens more.
+        beta_2: Power of its complement, which weighs certain tokens less.
+        kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM

@@ -1,4 +1,4 @@
-"""What is unlearned."""
+"""The networks that are unlearned."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from ofmu_pl.support.errors import UserError
 
 
 def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
-    """Low-rank adapters by peft; their parameters are then the only trainable ones (theta of Phi too).
+    """Add low-rank adapters by peft; their parameters are then the only trainable ones (and the theta of Phi).
 
     Args:
         model: A Hugging Face model.
-        fields: Of ``peft.LoraConfig``.
+        fields: Fields of ``peft.LoraConfig``.
 
     Raises:
         UserError: A field is unknown, or a target module does not exist.
@@ -37,7 +37,7 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
     """Freeze every parameter whose name a regular expression does not match anywhere.
 
     Raises:
-        UserError: It matches none, or is no regular expression.
+        UserError: The pattern matches no name, or is no regular expression.
     """
     try:
         wanted = re.compile(pattern)
@@ -55,10 +55,10 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
 
 
 def is_adapted(model: Any) -> bool:
-    """Whether adapters are on it (``peft.PeftModel``)."""
+    """Whether a model has adapters (``peft.PeftModel``)."""
     return hasattr(model, "disable_adapter")
 
 
 def merged(model: Any) -> Any:
-    """The plain model that computes the same: adapters added into a copy of the weights, or the model itself."""
+    """The plain model that computes the same: adapters added to a copy of the weights, or the model itself."""
     return deepcopy(model).merge_and_unload() if is_adapted(model) else model

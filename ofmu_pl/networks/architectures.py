@@ -11,11 +11,11 @@ from torchvision.models.resnet import BasicBlock
 
 
 class Normalize(nn.Module):
-    """``(x - mean) / std`` a channel, inside the network, so that its weights and its pixels cannot be mismatched.
+    """``(x - mean) / std`` per channel, inside the network, so that its weights and its pixels cannot be mismatched.
 
     Args:
-        mean: (C,) of pixels in [0, 1].
-        std: (C,) of the same.
+        mean: Mean of each channel's pixels in [0, 1], (C,).
+        std: Their standard deviation, (C,).
     """
 
     mean: Tensor
@@ -27,15 +27,15 @@ class Normalize(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, C, H, W)."""
+        """Normalise images, (B, C, H, W) to (B, C, H, W)."""
         return (x - self.mean) / self.std
 
 
 def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
     """ResNet-18 for small images: 3 x 3 stem of stride 1, no pooling after it; 11,173,962 parameters for CIFAR-10.
 
-    The blocks are torchvision's. Its whole ``resnet18`` is always 64 channels wide, and names its weights otherwise
-    than the models that runs have saved.
+    The blocks are torchvision's. Its whole ``resnet18`` is not used, as it is always 64 channels wide and names its
+    weights otherwise than the models that runs have saved.
 
     Args:
         channels: Channels of the images.
@@ -62,10 +62,10 @@ def small_cnn(channels: int, classes: int, width: int, norm: Callable[[int], nn.
     """Three 3 x 3 convolutions with a norm and SiLU each, for 8 x 8 to 32 x 32 images.
 
     Args:
-        channels: Of the images.
-        classes: Outputs.
+        channels: Channels of the images.
+        classes: Number of outputs.
         width: Channels of the first convolution; the others have twice as many.
-        norm: Makes the norm of so many channels.
+        norm: Makes the norm of a given number of channels.
     """
     layers: list[nn.Module] = []
     for inputs, outputs, stride in ((channels, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 2)):

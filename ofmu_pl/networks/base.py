@@ -15,7 +15,7 @@ Batch = dict[str, Tensor]
 
 
 class Network(ABC):
-    """A recipe for a network: cheap to construct, so that the weights are made once, where the trainer wants them."""
+    """A recipe for a network: cheap to construct, so that weights are made only once, where the trainer wants them."""
 
     tokenizer_source: str | None = None
     modality: ClassVar[Literal["text", "images"]]
@@ -26,17 +26,17 @@ class Network(ABC):
         """Make the network with float32 parameters.
 
         Args:
-            datamodule: The data it will see (a random network takes its output size from it).
+            datamodule: The data that it will see (a random network takes its output size from it).
             exact: Whether it must be differentiable three times by autograd.
         """
 
     @abstractmethod
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """What ``build`` makes, on the meta device: shapes and types without numbers; no weights are read.
+        """Make what ``build`` makes, on the meta device: shapes and types without numbers; no weights are read.
 
         Args:
             datamodule: The data, of which ``blank`` is enough.
-            exact: As in ``build``.
+            exact: Whether it must be differentiable three times by autograd.
         """
 
     @abstractmethod
@@ -45,10 +45,10 @@ class Network(ABC):
 
     @abstractmethod
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits (B, S, V) and the targets (B, S) that they predict, ``losses.IGNORED`` where there is none."""
+        """Logits (B, S, V) and the labels (B, S) that they predict, ``losses.IGNORED`` where there is none."""
 
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Mean negative log-likelihood of each sample's targets, (B,), nats."""
+        """Mean negative log-likelihood of each sample's labels, (B,), nats."""
         logits, targets = self.logits(module, batch)
         return sample_mean(token_nll(logits, targets), targets)
 
@@ -61,7 +61,7 @@ class Network(ABC):
         """Loss of a uniform guess, ln(number of outputs): what a model that knows nothing scores."""
 
     def statistics(self, module: nn.Module, stream: str) -> AbstractContextManager[None]:
-        """A context for training passes over a stream's batches: what normalisation by batch statistics does there."""
+        """A context for training passes over a stream's batches; it decides what BatchNorm's statistics do there."""
         return nullcontext()
 
     def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:

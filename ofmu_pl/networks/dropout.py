@@ -1,4 +1,4 @@
-"""Dropout off for good: activation checkpointing works in train mode only, where dropout would act."""
+"""Switches dropout off for good: activation checkpointing works in train mode only, where dropout would act."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import nn
 
 
 def silence_dropout(model: Any) -> dict[str, float]:
-    """Set every probability of dropping something to 0: of modules, of functions that read an attribute, of layers.
+    """Set every probability of dropping something to 0, in modules, in attributes that functions read, and in layers.
 
     Args:
-        model: Of transformers, changed in place, with its configuration.
+        model: A model of transformers, which is changed in place with its configuration.
 
     Returns:
-        What the configuration said, by field, so that what is exported can say it again.
+        What the configuration said, by field, so that an exported one can say it again.
     """
     said = _silenced(model.config)
     for module in model.modules():

@@ -11,14 +11,14 @@ from ofmu_pl.support.errors import UserError
 
 
 class _Reached(Exception):
-    """The layer has run."""
+    """Raised once the layer has run."""
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:
-    """The module of that name, also under the prefix that adapters put before it.
+    """Find the module of that name, also under the prefix that adapters put before it.
 
     Raises:
-        UserError: There is none.
+        UserError: There is no such module.
     """
     found = [module for path, module in model.named_modules() if path == name or path.endswith(f".{name}")]
     if not found:
@@ -30,12 +30,12 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
 
 
 def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
-    """(B, S, d) output of a layer; what comes after it in the network never runs.
+    """Output of a layer, (B, S, d); the part of the network after it never runs.
 
     Args:
         model: A Hugging Face causal language model.
         batch: ``input_ids`` and ``attention_mask``.
-        layer: The module's name, for example ``model.layers.7``.
+        layer: Name of the layer's module, for example ``model.layers.7``.
 
     Raises:
         UserError: There is no such layer.

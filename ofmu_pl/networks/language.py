@@ -33,11 +33,11 @@ class CausalLM(Network):
         tokenizer: Hub id or folder of the tokenizer, if it is not ``path``'s.
         attention: Attention kernel; ``None`` takes ``eager`` for exact derivatives (fused kernels have no second
             one) and torch's fused ``sdpa`` for gradients alone.
-        activation_checkpointing: Recompute activations in the backward pass (never reentrantly). It saves memory for
+        activation_checkpointing: Recompute activations in the backward pass (never reentrantly), which saves memory for
             first-order gradients only.
         trainable: Regular expression; only parameters whose name it matches are trained. ``None``: all.
         lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16, target_modules: all-linear}``): only adapters
-            are trained, the exported folder has them merged.
+            are trained, and the exported model has them merged.
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
@@ -46,7 +46,7 @@ class CausalLM(Network):
         UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
 
     Example:
-        A random Llama whose vocabulary is that of the data; ``CausalLM("FOLDER_OR_HUB_ID")`` would read one.
+        A random Llama with the data's vocabulary; ``CausalLM("FOLDER_OR_HUB_ID")`` would read a trained model.
 
         >>> from ofmu_pl import Authors
         >>> data = Authors(authors=2, forget_authors=1, batch_size=2)
@@ -89,7 +89,7 @@ class CausalLM(Network):
         self._dropout: dict[str, float] = {}
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The model with float32 parameters, in train mode without dropout only if activation checkpointing needs it.
+        """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode.
 
         Raises:
             UserError: The folder holds no model that can be read, or its weights lack a tensor of the network, hold
@@ -104,10 +104,10 @@ class CausalLM(Network):
         return self._prepared(model)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The same from config.json alone; a random network takes its vocabulary from the tokenizer.
+        """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary.
 
         Raises:
-            UserError: There is no readable config.json, or of a kind of network that is not known.
+            UserError: There is no readable config.json, or it describes a kind of network that is not known.
         """
         # Another fused kernel keeps as much memory, and needs neither a GPU nor its package here.
         attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else "sdpa"
@@ -145,7 +145,7 @@ class CausalLM(Network):
         return model.train(self.activation_checkpointing)
 
     def _tried(self, tokenizer: Any, attention: str) -> Any:
-        """A random network after a forward pass, in which alone some fields contradict each other."""
+        """Make a random network and run it once, since only that shows that some fields contradict each other."""
         model = self._random(tokenizer, attention).eval()
         with _one_sentence(), torch.no_grad():
             model(input_ids=torch.ones(1, 2, dtype=torch.long))
@@ -174,7 +174,7 @@ class CausalLM(Network):
             )
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Hugging Face's files, adapters merged, and the tokenizer's: for transformers from 4.45 on."""
+        """Write model (adapters merged) and tokenizer in Hugging Face's format, for transformers from 4.45 on."""
         model: Any = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
         model.config.update(self._dropout)
@@ -191,7 +191,7 @@ class CausalLM(Network):
         return answer_logits(module, batch)
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
-        """Micro-batches of rows of like length, each cut to its longest: less padding, the same mean."""
+        """Cut a batch into micro-batches of like length, each cut to its longest row: less padding, the same mean."""
         lengths = batch["attention_mask"].sum(1)
         order = lengths.argsort(stable=True)
         parts = order.split(size or len(order))
@@ -203,7 +203,7 @@ class CausalLM(Network):
 
     @contextmanager
     def differentiable(self, module: Any) -> Iterator[None]:
-        """Eager attention meanwhile: fused kernels have no second derivative."""
+        """Use eager attention meanwhile, since fused kernels have no second derivative."""
         kernel = module.config._attn_implementation
         module.set_attn_implementation("eager")
         try:
@@ -214,7 +214,7 @@ class CausalLM(Network):
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:
-    """Refuse fields of an architecture in one sentence, whatever it is that transformers raises.
+    """Refuse fields of an architecture in one sentence, whatever transformers raises.
 
     Raises:
         UserError: Something in the block failed.
@@ -230,7 +230,7 @@ def _one_sentence() -> Iterator[None]:
 
 
 def answer_logits(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """(B, K, V) logits and (B, K) targets of labelled answers; the prompt's logits are never made."""
+    """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
     labels = batch["labels"]
     first = int((labels != IGNORED).int().argmax(dim=1).min())
     keep = labels.shape[1] - first + 1  # the logit before the first label predicts it

@@ -1,4 +1,4 @@
-"""What transformers 4.45 to 4.57 read of an exported folder, written beside what transformers 5 reads.
+"""Writes the keys that transformers 4.45 to 4.57 read beside those that transformers 5 reads.
 
 Version 5 renamed keys of config.json and tokenizer_config.json. Version 4 refuses the new class of tokenizers, 4.45
 looks for the chat template in tokenizer_config.json alone, and all take RoPE's defaults, without a word, where its keys
@@ -20,8 +20,8 @@ def add_older_keys(folder: Path, tokenizer: Any) -> None:
     """Complete config.json and tokenizer_config.json in a folder that transformers 5 has written.
 
     Args:
-        folder: With a model and its tokenizer.
-        tokenizer: That tokenizer.
+        folder: Folder with a model and its tokenizer.
+        tokenizer: The tokenizer in the folder.
     """
     config = read_json(folder / "config.json")
     write_json(folder / "config.json", config | {"torch_dtype": config["dtype"]} | rope_keys(config))
@@ -35,7 +35,8 @@ def rope_keys(config: dict[str, Any]) -> dict[str, Any]:
     """RoPE's older keys for the ``rope_parameters`` of a config.json; none where it has none.
 
     Args:
-        config: Its fields. Parameters by layer type (Gemma 3) become those of full attention and the base frequency of
+        config: Fields of the config.json. Parameters by layer type (Gemma 3) become those of full attention and the
+            base frequency of
             sliding attention, which is all that version 4 has.
     """
     parameters = config.get("rope_parameters")

@@ -1,4 +1,4 @@
-"""How many tokens a language model can tell apart by their position, and rows that have more."""
+"""How many positions a language model has, and a refusal of rows that have more tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ofmu_pl.support.errors import UserError
 
 
 def positions_of(config: Any) -> int:
-    """Most tokens of a row by a Hugging Face configuration, ``sys.maxsize`` where it sets no bound.
+    """The most tokens that a row may have by a Hugging Face configuration; ``sys.maxsize`` where it sets no bound.
 
     Learned positions (GPT-2's ``n_positions``) end there with an ``IndexError``; rotary ones go on without a word, at
     angles that the model was never trained on.
@@ -21,11 +21,11 @@ def check_positions(config: Any, data: Any) -> None:
     """Refuse rows that the model cannot read to their end.
 
     Args:
-        config: The model's.
-        data: A ``TextDataModule`` after ``setup``; what its ``streams`` and its evaluation sets hold is looked at.
+        config: Configuration of the model.
+        data: A ``TextDataModule`` after ``setup``; the rows of its ``streams`` and evaluation sets are checked.
 
     Raises:
-        UserError: Naming how many tokens the longest has.
+        UserError: A row is too long; it says how many tokens the longest has.
     """
     positions = positions_of(config)
     seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}

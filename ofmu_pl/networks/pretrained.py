@@ -1,4 +1,4 @@
-"""Trained language models from a folder or from the hub: whole, with float32 weights, and with a reason if refused."""
+"""Loads trained language models from a folder or the hub, whole and in float32, or says why it refuses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 
 
 def load_pretrained(path: str, attention: str, load_in_4bit: bool = False, trust_remote_code: bool = False) -> Any:
-    """Return the model that lies in a folder or on the hub, with float32 parameters.
+    """Load the model in a folder or on the hub, with float32 parameters.
 
     Args:
         path: Hub id or local folder.
@@ -77,7 +77,7 @@ def _check_index(path: Path) -> None:
     """Refuse an index whose shards are not files beside it: transformers follows any path.
 
     Raises:
-        ValueError: It names another place, or is none.
+        ValueError: The index names files elsewhere, or is no index.
     """
     if not path.is_file():
         return

@@ -1,4 +1,4 @@
-"""A file of weights holds the network's tensors, all of them and no others: what is absent would stay random."""
+"""Checks that a file of weights holds all of the network's tensors and no others: an absent one would stay random."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from ofmu_pl.support.errors import UserError
 
 NAMED = 3
-"""Tensors of each kind that the sentence names; the others are counted."""
+"""Number of tensors of each kind that the error names; the others are counted."""
 
 
 def check_tensors(
@@ -17,16 +17,16 @@ def check_tensors(
     unexpected: Collection[str],
     misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
 ) -> None:
-    """Refuse weights that do not fit the network that is described beside them.
+    """Refuse weights that do not fit the network described beside them.
 
     Args:
-        source: The folder or hub id that they came from.
-        missing: Names of the network's tensors that it lacks.
-        unexpected: Names of its tensors that the network lacks.
-        misshapen: Name, shape found and shape wanted of the others that differ.
+        source: The folder or hub id that the weights came from.
+        missing: Names of the network's tensors that the weights lack.
+        unexpected: Names of tensors of the weights that the network lacks.
+        misshapen: Name, shape found and shape wanted of each other tensor that differs.
 
     Raises:
-        UserError: There are any; it names them.
+        UserError: There is such a tensor; the error names them.
     """
     shapes = [f"{name} ({_shape(found)}, not {_shape(wanted)})" for name, found, wanted in misshapen]
     faults = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))

@@ -29,9 +29,9 @@ class ImageNetwork(Network):
     """An image classifier, randomly initialised or from the folder of a trained one.
 
     Args:
-        path: Folder with config.json, model.safetensors and provenance.json, as a run leaves it; ``None``: for a
-            method that unlearns, the model that the configuration's ``original`` trains (once; kept by content), else
-            a random one.
+        path: Folder with config.json, model.safetensors and provenance.json, as a run leaves it. ``None``: a method
+            that unlearns takes the model that the configuration's ``original`` trains (once; kept by content), any
+            other method a random one.
         bn_mode: What BatchNorm does in first-order training passes. ``frozen``: it normalises by its running statistics
             and never moves them. ``retain``: on retain (and full) batches it normalises by the batch's and moves the
             running ones. ``both``: on forget batches too, as most published code does; class-wise ascent then forgets
@@ -47,14 +47,14 @@ class ImageNetwork(Network):
     @property
     @abstractmethod
     def architecture(self) -> dict[str, Any]:
-        """What fixes the shapes of the parameters, beside the data's channels and classes."""
+        """Arguments that fix the shapes of the parameters, beside the data's channels and classes."""
 
     @abstractmethod
     def body(self, channels: int, classes: int) -> nn.Module:
-        """The network after normalisation, randomly initialised."""
+        """Make the network after normalisation, randomly initialised."""
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The network in eval mode.
+        """Make the network in eval mode.
 
         Raises:
             UserError: The folder is missing or unreadable, or holds another architecture, other tensors than the
@@ -67,7 +67,7 @@ class ImageNetwork(Network):
         return module.eval()
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The network in eval mode, whatever is in its folder."""
+        """Make the network in eval mode on the meta device, whatever is in its folder."""
         with torch.device("meta"):
             body = self.body(datamodule.channels, len(datamodule.class_names))
             return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
@@ -107,16 +107,16 @@ class ImageNetwork(Network):
         return {"network": type(self).__name__, **self.architecture, **shape}
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Weights as safetensors beside what names the architecture."""
+        """Write the weights as safetensors beside what names the architecture."""
         write_json(folder / "config.json", self._config(datamodule))
         save_file({k: v.contiguous() for k, v in module.state_dict().items()}, folder / "model.safetensors")
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """One position a sample: (B, 1, C) and its class, (B, 1)."""
+        """Logits (B, 1, C), one position per sample, and its class, (B, 1)."""
         return module(batch["images"]).unsqueeze(1), batch["labels"].unsqueeze(1)
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
-        """Micro-batches in order."""
+        """Cut a batch into micro-batches in order."""
         n = len(batch["labels"])
         return [{k: v[i : i + (size or n)] for k, v in batch.items()} for i in range(0, n, size or n)]
 
@@ -127,7 +127,7 @@ class ImageNetwork(Network):
 
     @contextmanager
     def statistics(self, module: nn.Module, stream: str) -> Iterator[None]:
-        """BatchNorm by ``bn_mode``; every other module stays as it is."""
+        """Switch BatchNorm as ``bn_mode`` says; every other module stays as it is."""
         moving = self.bn_mode == "both" or (self.bn_mode == "retain" and stream != "forget")
         layers = batch_norms(module) if moving else []
         for m in layers:
@@ -161,11 +161,11 @@ class ResNet18(ImageNetwork):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """Its width."""
+        """The width."""
         return {"width": self.width}
 
     def body(self, channels: int, classes: int) -> nn.Module:
-        """See ``architectures.resnet18``."""
+        """Make ``architectures.resnet18``."""
         return resnet18(channels, classes, self.width)
 
 
@@ -174,7 +174,7 @@ class SmallCNN(ImageNetwork):
 
     Args:
         width: Channels of the first convolution.
-        norm: ``group`` (groups of 8 channels; no statistics to speak of) or ``batch``.
+        norm: ``group`` (groups of 8 channels; no running statistics) or ``batch``.
         kwargs: See ``ImageNetwork``.
 
     Example:
@@ -195,11 +195,11 @@ class SmallCNN(ImageNetwork):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """Its width and norm."""
+        """The width and the norm."""
         return {"width": self.width, "norm": self.norm}
 
     def body(self, channels: int, classes: int) -> nn.Module:
-        """See ``architectures.small_cnn``."""
+        """Make ``architectures.small_cnn``."""
         norm = nn.BatchNorm2d if self.norm == "batch" else (lambda n: nn.GroupNorm(n // 8, n))
         return small_cnn(channels, classes, self.width, norm)
 
@@ -211,11 +211,11 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
 
 @torch.no_grad()
 def predict(module: nn.Module, images: Tensor, batch_size: int = 500) -> Tensor:
-    """(N, C) float64 log-probabilities, without augmentation.
+    """Log-probabilities of the classes, (N, C) float64, without augmentation.
 
     Args:
         module: A classifier in eval mode.
-        images: (N, C, H, W) uint8.
+        images: Images, (N, C, H, W) uint8.
         batch_size: Images at a time.
     """
     device = next(module.parameters()).device
