@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Experiment, Method, Prepare, expanded
+from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Experiment, Method, Prepare, expanded, files
 from ofmu_pl.support.version import key_of
 
 CONTROL = "do_nothing"
@@ -131,7 +131,7 @@ class Grid:
         place = f"{name}/{scenario}/{method}{tag}/seed_{seed}"
         group = f"{name}/run" if number is None else f"{name}/{SEARCH}"
         folder = place if number is None else f"{SEARCH}/{place}"
-        configs = (e.base, m.overlay) if m.overlay else (e.base,)
+        configs = (*files(e.base), *([m.overlay] if m.overlay else []))
         return self._shared(Cell(folder, group, configs, options, needs))
 
     @staticmethod
@@ -149,7 +149,7 @@ class Grid:
         parts = [scenario] if "scenario" in p.each else []
         parts += [f"seed_{seed}"] if "seed" in p.each else ["once"]
         place = "/".join([PREPARED, name, prepared, *parts])
-        return self._shared(Cell(place, f"{name}/{PREPARED}", (p.base,), options, {}))
+        return self._shared(Cell(place, f"{name}/{PREPARED}", files(p.base), options, {}))
 
     def _shared(self, cell: Cell) -> Cell:
         return self._known.setdefault(cell.key, cell)

@@ -47,13 +47,13 @@ class Prepare:
     """A run whose exported model other runs need, made once for each scenario or seed or both.
 
     Attributes:
-        base: Its configuration.
+        base: Its configuration, or a list of files, each put over those before.
         options: Command-line options by key; an option of the scenario that starts with ``data.`` is heard, too.
         gives: The option of the experiment's runs that gets the model's folder.
         each: What it is made anew for.
     """
 
-    base: str
+    base: str | list[str]
     gives: str
     options: dict[str, Any] = field(default_factory=dict)
     each: list[Each] = field(default_factory=lambda: ["seed", "scenario"])
@@ -65,7 +65,7 @@ class Experiment:
 
     Attributes:
         title: What it shows, for a reader.
-        base: Configuration that all runs share.
+        base: Configuration that all runs share, or a list of files, each put over those before.
         methods: By name; ``do_nothing`` runs first, since it has the models made from scratch that others then find.
         kind: How it is shown; ``udi``, ``alignment`` and ``ablation`` compare exported models after the runs.
         paper: Labels of what it stands for in the paper.
@@ -86,7 +86,7 @@ class Experiment:
     """
 
     title: str
-    base: str
+    base: str | list[str]
     methods: dict[str, Method]
     kind: Kind = "table"
     paper: list[str] = field(default_factory=list)
@@ -117,6 +117,15 @@ class Experiment:
         return other, theirs or scenario
 
 
+def files(base: str | list[str]) -> tuple[str, ...]:
+    """The files of a base, in the order in which they are applied.
+
+    Args:
+        base: One file, or a list of them.
+    """
+    return (base,) if isinstance(base, str) else tuple(base)
+
+
 def check(experiments: dict[str, Experiment], folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
 
@@ -140,7 +149,10 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
             if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, MANIFEST):
                 raise UserError(f"'{place}' cannot name a part of a benchmark: choose another name, without '/'.")
         bases = [e.base, *(p.base for p in e.prepare.values())]
-        for path in [*bases, *(m.overlay for m in e.methods.values() if m.overlay)]:
+        if not all(bases):
+            raise UserError(f"'{name}' has an empty base: name the configuration that its runs share.")
+        overlays = [m.overlay for m in e.methods.values() if m.overlay]
+        for path in [*(path for base in bases for path in files(base)), *overlays]:
             if not Path(expanded(path)).is_file():
                 raise UserError(
                     f"The configuration '{path}' of '{name}' does not exist: run from the project's root, or mend its "

@@ -49,6 +49,21 @@ def options(words):
     return found
 
 
+def test_a_base_of_several_files_is_applied_in_order(tmp_path):
+    names = ("first.yaml", "second.yaml")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    both = [str(tmp_path / name) for name in names]
+    npo = str(CONFIGS / "methods/npo.yaml")
+    cells = [
+        Grid({"text": experiment(base=base, prepare={})}).run("text", "npo", "small", 0) for base in (both, both[::-1])
+    ]
+    assert [options(cell.words(tmp_path))["config"] for cell in cells] == [[*both, npo], [*both[::-1], npo]]
+    assert cells[0].key != cells[1].key
+    one = Grid({"text": experiment(base=both[:1], prepare={})}).run("text", "npo", "small", 0)
+    assert one.key == Grid({"text": experiment(base=both[0], prepare={})}).run("text", "npo", "small", 0).key
+
+
 def test_prepared_models_are_made_once_for_what_they_depend_on():
     grid = Grid({"text": experiment()})
     first = [cell.folder for cell in grid.first()]
@@ -131,6 +146,8 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"seeds": []}, "must be given and all differ"),
         ({"seeds": [1000]}, "must be given and all differ"),
         ({"base": "nowhere.yaml"}, "'nowhere.yaml' of 'text' does not exist"),
+        ({"base": []}, "'text' has an empty base"),
+        ({"base": [str(CONFIGS / "authors.yaml"), "nowhere.yaml"]}, "'nowhere.yaml' of 'text' does not exist"),
         ({"methods": {"m": Method("nowhere.yaml")}}, "'nowhere.yaml' of 'text' does not exist"),
         ({"methods": {"../m": Method()}}, "leads out of"),
         ({"methods": {"a/b": Method()}}, "cannot name a part"),

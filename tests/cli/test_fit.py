@@ -169,6 +169,8 @@ def test_every_shipped_config_parses(path, capsys):
     command, base = "fit", []
     if path.parent.name == "benchmarks":
         command = "benchmark"
+    elif path.parent.name == "cifar":
+        base = ["--config", str(ROOT / "configs/cifar.yaml")]
     elif path.parent.name in ("methods", "hardware"):
         base = ["--config", str(ROOT / f"configs/{'digits' if path.stem in FOR_IMAGES else 'tofu'}.yaml")]
     with pytest.raises(SystemExit) as stop:

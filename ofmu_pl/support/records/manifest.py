@@ -69,7 +69,7 @@ class ExperimentRecord:
         metrics: Columns of the table.
         ours: The method that the others are compared with.
         gradients: What a run may spend.
-        base: Configuration that all runs share.
+        base: Configuration that all runs share, or a list of files, each put over those before.
         options: Options of every run, by key.
         scenarios: Options by name.
         methods: Methods by name.
@@ -84,7 +84,7 @@ class ExperimentRecord:
     metrics: list[str]
     ours: str | None
     gradients: float | None
-    base: str | None
+    base: str | list[str] | None
     options: dict[str, Any]
     scenarios: dict[str, dict[str, Any]]
     methods: dict[str, MethodRecord]
