@@ -9,6 +9,8 @@ from ofmu_pl.support.lazy import lazy
 if TYPE_CHECKING:
     from ofmu_pl.data.authors import Authors as Authors
     from ofmu_pl.data.base import PairedDataModule as PairedDataModule
+    from ofmu_pl.data.image_datasets import ImageDatasets as ImageDatasets
+    from ofmu_pl.data.image_folders import ImageFolders as ImageFolders
     from ofmu_pl.data.images import CIFAR10 as CIFAR10
     from ofmu_pl.data.images import CIFAR100 as CIFAR100
     from ofmu_pl.data.images import Digits as Digits

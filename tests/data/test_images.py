@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ofmu_pl.data import Digits
-from ofmu_pl.data.images import augmented
+from ofmu_pl.data.image_base import augmented
 from ofmu_pl.support.errors import UserError
 
 

@@ -1,0 +1,121 @@
+"""Labelled images in memory with a split, wherever both come from: batches for methods, sets for judges."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.image_files import Images
+from ofmu_pl.data.split import Split
+
+
+class SplitImages(PairedDataModule):
+    """Labelled images, all in memory, of which some are to be forgotten.
+
+    Args:
+        batch_size: Images per batch.
+        augment: Crop (by up to 4 pixels) and flip training images at random.
+        kwargs: See ``PairedDataModule``.
+
+    Attributes:
+        splits: Positions of the ``full``, ``forget`` and ``retain`` training images.
+        evaluation_sets: Positions of the ``forget``, ``retain``, ``validation`` (training) and ``test`` images.
+        hashes: Content hash of each split and evaluation set.
+        split: The split itself.
+        class_names: Name of each class.
+    """
+
+    modality = "images"
+    mean: Sequence[float]
+    std: Sequence[float]
+    classes: Any
+    """How many classes there are."""
+    shape: tuple[int, int, int]
+    """Channels, height and width."""
+    split_seed = 0
+    """Seed of what is drawn to evaluate with."""
+    split: Split
+
+    def __init__(self, batch_size: int = 128, augment: bool = True, **kwargs: Any) -> None:
+        super().__init__(batch_size, **kwargs)
+        self.augment = augment
+
+    @abstractmethod
+    def read_split(self) -> tuple[Images, Split]:
+        """Read all images and labels, and say who of them is forgotten, retained, kept for validation and tested on."""
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the images, take their split, check and hash it; once.
+
+        Raises:
+            UserError: The files or the split that was asked for cannot be had.
+        """
+        if self.splits:
+            return
+        data, self.split = self.read_split()
+        self.images, self.labels = data.images, data.labels
+        self.test_images, self.test_labels, self.class_names = data.test_images, data.test_labels, data.names
+        self.hashes = self.split.hashes(data.hash)
+        s = self.split
+        splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
+        self.require(splits)
+        self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
+        self.splits = splits  # last: it marks a set-up that went well
+
+    def blank(self) -> None:
+        """Stand in for ``setup`` with black images of the first class."""
+        n = self.batch_size
+        self.images, self.labels = torch.zeros(n, *self.shape, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
+        self.test_images, self.test_labels = self.images, self.labels
+        self.class_names = tuple(map(str, range(self.classes)))
+        all_of_them = np.arange(n)
+        self.split = Split(all_of_them, all_of_them, all_of_them[:0], all_of_them[:0], all_of_them)
+        self.evaluation_sets = dict.fromkeys(("forget", "retain", "validation", "test"), all_of_them)
+        self.splits = dict.fromkeys(("full", "forget", "retain"), all_of_them)
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of an image."""
+        return self.images.shape[1]
+
+    def images_of(self, name: str) -> tuple[Tensor, Tensor]:
+        """(N, C, H, W) uint8 images and (N,) labels of an evaluation set."""
+        index = torch.from_numpy(self.evaluation_sets[name].copy())
+        if name == "test":
+            return self.test_images[index], self.test_labels[index]
+        return self.images[index], self.labels[index]
+
+    def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
+        """``images`` (B, C, H, W) in [0, 1], augmented; ``labels`` (B,); ``ids`` (B,), positions in the stream."""
+        rows = torch.from_numpy(self.splits[stream][index])
+        images = self.images[rows].float() / 255
+        if self.augment:
+            key = hashlib.sha256(f"{self.seed}/augment/{stream}/{number}".encode()).digest()[:8]
+            images = augmented(images, torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1))
+        return {"images": images, "labels": self.labels[rows], "ids": torch.tensor(index)}
+
+
+def augmented(images: Tensor, generator: torch.Generator, pad: int = 4) -> Tensor:
+    """Crops at random offsets of the zero-padded images, half of them mirrored; all images at once.
+
+    Args:
+        images: Images, (B, C, H, W).
+        generator: Draws offsets and mirrors.
+        pad: Pixels added on each side.
+    """
+    b, _, h, w = images.shape
+    top, left = torch.randint(0, 2 * pad + 1, (2, b, 1), generator=generator)
+    mirror = torch.rand(b, 1, generator=generator) < 0.5
+    rows = top + torch.arange(h)
+    columns = left + torch.where(mirror, torch.arange(w - 1, -1, -1), torch.arange(w))
+    padded = F.pad(images, (pad, pad, pad, pad))
+    item = torch.arange(b).view(b, 1, 1)
+    return padded[item, :, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)

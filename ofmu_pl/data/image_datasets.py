@@ -1,0 +1,136 @@
+"""Images of any data set of PyTorch's kind, of which some rows are to be forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from ofmu_pl.data.own_images import Item, OwnImages, Pictures
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines
+
+
+class ImageDatasets(OwnImages):
+    """Map-style data sets of (image, class) pairs, and the numbers of the rows to forget.
+
+    An item is an image of PIL's, an (H, W, C) uint8 array or a (C, H, W) tensor (uint8, or floating in [0, 1], not
+    normalised), and its class's number. Each is asked for once, so a random transform is drawn once. Classes are named
+    by the data set's ``classes``, as torchvision's have them, or numbered.
+
+    Args:
+        dataset: Data set that the network was trained on, a ``class_path`` in files.
+        test: Data set of images that no model has seen.
+        forget_rows: Numbers from 0 of the rows of ``dataset`` to forget, or a text file with one a line; all other rows
+            are kept.
+        validation: Data set of more images that no model has seen, by which settings are chosen; ``null``: none.
+        kwargs: See ``OwnImages``.
+
+    Example:
+        >>> import torch
+        >>> rows = [(torch.full((1, 8, 8), i / 10), i % 2) for i in range(6)]
+        >>> data = ImageDatasets(rows[:4], test=rows[4:], forget_rows=[1, 3], mean=[0.5], std=[0.25])
+        >>> data.setup()
+        >>> data.split.forgotten, data.images_of("forget")[1].tolist(), data.images_of("retain")[1].tolist()
+        ((1,), [1, 1], [0, 0])
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        test: Dataset[Any],
+        forget_rows: list[int] | str,
+        validation: Dataset[Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        given: dict[str, Any] = {"dataset": dataset, "test": test, "validation": validation}
+        self.datasets = {option: found for option, found in given.items() if found is not None}
+        self.forget_rows = forget_rows
+
+    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+        """Read every row of every data set.
+
+        Raises:
+            UserError: Row numbers are not those of the data set, or a row is no pair of an image and a class.
+        """
+        n = len(self._rows("dataset"))
+        forget = self._forget(n)
+        parts = {"forget": self._items("dataset", forget)}
+        parts["retain"] = self._items("dataset", sorted(set(range(n)) - set(forget)))
+        for option in list(self.datasets)[1:]:
+            parts[option] = self._items(option, range(len(self._rows(option))))
+        read = {part: self.pictures(items) for part, items in parts.items()}
+        return read, self._names(max((max(x.labels, default=0) for x in read.values()), default=0))
+
+    def look(self) -> tuple[int, tuple[int, int]]:
+        """Count the named classes and read the first image; where classes have no names, look at every row."""
+        rows = self._rows("dataset")
+        first = self.pictures(self._items("dataset", range(1)))
+        highest = 0 if hasattr(rows, "classes") else max(int(rows[i][1]) for i in range(len(rows)))
+        height, width = first.pixels[0].shape[1:]
+        return len(self._names(highest)), (height, width)
+
+    def _names(self, highest: int) -> tuple[str, ...]:
+        names = getattr(self.datasets["dataset"], "classes", None)
+        return tuple(map(str, range(highest + 1) if names is None else names))
+
+    def _rows(self, option: str) -> Any:
+        """Find a data set that has rows."""
+        rows = self.datasets[option]
+        try:
+            n = len(rows)
+        except TypeError as error:
+            raise UserError(
+                f"--data.{option} {type(rows).__name__} has no length: give a map-style data set."
+            ) from error
+        if not n:
+            raise UserError(f"--data.{option} {type(rows).__name__} is empty: give a data set that has rows.")
+        return rows
+
+    def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
+        rows = self.datasets[option]
+        for i in numbers:
+            place, row = f"row {i} of --data.{option}", rows[i]
+            if not isinstance(row, tuple | list) or len(row) != 2:
+                raise UserError(f"{place} is {type(row).__name__}, no pair of an image and a class: give such pairs.")
+            yield row[0], row[1], place
+
+    def _forget(self, n: int) -> list[int]:
+        """Read and check the numbers of the rows to forget; sorted."""
+        rows = self.forget_rows
+        numbers = read_row_numbers(Path(rows).expanduser()) if isinstance(rows, str) else [int(row) for row in rows]
+        outside = [row for row in numbers if not 0 <= row < n]
+        if outside:
+            raise UserError(
+                f"--data.forget_rows has {outside[0]}, but the data set has rows 0 to {n - 1}: choose among these."
+            )
+        for row, times in Counter(numbers).most_common(1):
+            if times > 1:
+                raise UserError(f"--data.forget_rows has {row} {times} times: name each row once.")
+        if not 0 < len(numbers) < n:
+            raise UserError(
+                f"--data.forget_rows names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
+            )
+        return sorted(numbers)
+
+
+def read_row_numbers(path: Path) -> list[int]:
+    """Read whole numbers from a text file, one per line.
+
+    Raises:
+        UserError: The file is missing, or a line is no whole number.
+    """
+    if not path.is_file():
+        raise UserError(f"--data.forget_rows '{path}' is no file: give one with a row number a line, or the numbers.")
+    numbers = []
+    for line, text in numbered_lines(path):
+        try:
+            numbers.append(int(text))
+        except ValueError:
+            shown = text.decode().strip()[:40]
+            raise UserError(f"Line {line} of '{path}' is '{shown}', no row number: give one a line.") from None
+    return numbers

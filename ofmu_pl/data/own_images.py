@@ -1,0 +1,232 @@
+"""Images of the user's own: any picture as pixels of one size, and what no such data may have."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms import functional
+
+from ofmu_pl.data.image_base import SplitImages
+from ofmu_pl.data.image_files import Images
+from ofmu_pl.data.split import Split
+from ofmu_pl.support.errors import UserError, check_range
+
+PARTS = ("forget", "retain", "validation", "test")
+Item = tuple[Any, Any, str]
+"""A picture, its class's number, and what a message calls it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Pictures of one part, as the network will see them.
+
+    Attributes:
+        pixels: (channels, height, width) uint8 each, all of one shape.
+        labels: Class of each picture, a number from 0.
+        places: What a message calls each picture.
+    """
+
+    pixels: list[Tensor]
+    labels: list[int]
+    places: list[str]
+
+
+class OwnImages(SplitImages):
+    """Images whose forget, retain and test parts are given, not drawn.
+
+    All images are read once and kept in memory as bytes, in the size that the network takes.
+
+    Args:
+        mean: Mean of each channel, of pixels in [0, 1], that the network's training subtracted: three numbers, or one,
+            which makes the images grey. Zeros where the network normalises by itself.
+        std: Deviation of each channel by which it divided; ones where the network normalises by itself.
+        size: Height and width that images are resized to (bilinear, antialiased, whatever their sides' ratio); one
+            number for both; ``null``: all have one size already.
+        augment: Crop (by up to 4 pixels) and flip training images at random; off, for a mirrored image may be another
+            thing.
+        kwargs: See ``SplitImages``, which has the attributes too.
+
+    Raises:
+        UserError: A number is out of range, or there are not as many of one as of the other.
+    """
+
+    name = "images"
+
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        size: int | tuple[int, int] | None = None,
+        augment: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(augment=augment, **kwargs)
+        if len(mean) != len(std) or len(mean) not in (1, 3):
+            raise UserError(
+                f"--data.mean has {len(mean)} numbers and --data.std has {len(std)}: give each three, or each one for "
+                "grey images."
+            )
+        for deviation in std:
+            check_range(0, above=True, std=deviation)
+        self.mean, self.std = tuple(mean), tuple(std)
+        self.size = (size, size) if isinstance(size, int) else size
+        for side in self.size or ():
+            check_range(1, size=side)
+
+    @abstractmethod
+    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+        """Read the pictures of ``forget``, ``retain``, ``test`` and perhaps ``validation``, and the classes' names."""
+
+    def read_split(self) -> tuple[Images, Split]:
+        """Read all pictures: what is forgotten, retained and kept for validation, in this order.
+
+        Raises:
+            UserError: A picture cannot be had, is in two parts, or has a class or a size that the others have not.
+        """
+        parts, names = self.read_parts()
+        check_parts(parts, names)
+        train = [parts[name] for name in PARTS[:3] if name in parts]
+        ends = np.cumsum([len(part.labels) for part in train])
+        forget, retain, *validation = np.split(np.arange(ends[-1]), ends[:-1])
+        gone = set(parts["forget"].labels) - set(parts["retain"].labels)
+        split = Split(
+            full=np.arange(ends[1]),
+            forget=forget,
+            retain=retain,
+            validation=np.concatenate([np.arange(0), *validation]),
+            test=np.arange(len(parts["test"].labels)),
+            forgotten=tuple(sorted(gone)),
+        )
+        return Images(*_joined(train), *_joined([parts["test"]]), names), split
+
+    def blank(self) -> None:
+        """Stand in for ``setup`` with black images, of as many classes and as large as a look at the data says."""
+        self.classes, (height, width) = self.look()
+        self.shape = (len(self.mean), height, width)
+        super().blank()
+
+    @abstractmethod
+    def look(self) -> tuple[int, tuple[int, int]]:
+        """Find how many classes there are, and the images' height and width, without reading every image."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Classes that are forgotten whole, and how images are prepared."""
+        prepared = {"mean": list(self.mean), "std": list(self.std), "size": self.size and list(self.size)}
+        return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}
+
+    def pictures(self, items: Iterable[Item]) -> Pictures:
+        """Read items one by one.
+
+        Raises:
+            UserError: One of them is no picture, has no whole number as its class, or is of another size.
+        """
+        found = Pictures([], [], [])
+        for picture, label, place in items:
+            found.pixels.append(as_pixels(picture, len(self.mean), self.size, place))
+            try:
+                found.labels.append(operator.index(label))
+            except TypeError:
+                raise UserError(f"The class of {place} is {label!r}: give whole numbers from 0.") from None
+            found.places.append(place)
+        return found
+
+
+def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
+    """Turn a picture into (channels, height, width) uint8.
+
+    Args:
+        picture: PIL's, a (H, W, C) uint8 array, or a (C, H, W) tensor, uint8 or floating in [0, 1].
+        channels: 3 (RGB) or 1 (grey).
+        size: Height and width to resize to; ``None``: as it is.
+        place: What a message calls it.
+
+    Raises:
+        UserError: It is none of these, or has been normalised already.
+    """
+    if isinstance(picture, Tensor) and picture.is_floating_point():
+        low, high = picture.aminmax() if picture.numel() else (picture.new_zeros(()),) * 2
+        if not (low >= 0 and high <= 1):  # NaN too
+            raise UserError(
+                f"The pixels of {place} lie from {float(low):.3g} to {float(high):.3g}, not in [0, 1]: leave the "
+                "normalisation out of the data set's transform, and give it as --data.mean and --data.std."
+            )
+        picture = (picture * 255).round().to(torch.uint8)
+    try:
+        image = picture if isinstance(picture, Image.Image) else functional.to_pil_image(picture)
+        image = image.convert("RGB" if channels == 3 else "L")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{place} is no image ({' '.join(str(error).split())[:100]}): give PIL's, or pixels."
+        ) from error
+    if size is not None:
+        image = functional.resize(image, list(size))
+    pixels: Tensor = functional.pil_to_tensor(image)
+    return pixels
+
+
+def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
+    """Refuse images that cannot be unlearned or judged.
+
+    Args:
+        parts: As ``OwnImages.read_parts`` has them.
+        names: Names of the classes.
+
+    Raises:
+        UserError: A part is empty, a picture has another size or no class, a class is in the test or validation images
+            alone, or a forget image is in another part too.
+    """
+    for part, pictures in parts.items():
+        if not pictures.labels:
+            raise UserError(f"There are no {part} images: point --data.{part} at some.")
+    first = parts["forget"]
+    trained = {*first.labels, *parts["retain"].labels}
+    for part, pictures in parts.items():
+        for pixels, label, place in zip(pictures.pixels, pictures.labels, pictures.places, strict=True):
+            if pixels.shape != first.pixels[0].shape:
+                sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first.pixels[0])]
+                raise UserError(
+                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set --data.size, to "
+                    "which all are resized."
+                )
+            if not 0 <= label < len(names):
+                raise UserError(f"The class of {place} is {label}: give whole numbers from 0 to {len(names) - 1}.")
+            if label not in trained:
+                raise UserError(
+                    f"The {part} images have the class '{names[label]}' ({place}), which no forget or retain image "
+                    "has: take it out, or add retain images of it."
+                )
+    _refuse_overlap(parts)
+
+
+def _refuse_overlap(parts: dict[str, Pictures]) -> None:
+    """Refuse a forget image that stays in another part, pixel by pixel."""
+    forget = {_digest(x): place for x, place in zip(parts["forget"].pixels, parts["forget"].places, strict=True)}
+    for part in PARTS[1:]:
+        pictures = parts.get(part, Pictures([], [], []))
+        pairs = zip(pictures.pixels, pictures.places, strict=True)
+        shared = {digest: place for x, place in pairs if (digest := _digest(x)) in forget}
+        if shared:
+            digest, place = next(iter(shared.items()))
+            raise UserError(
+                f"{len(shared)} of {len(forget)} forget images are among the {part} images too, the first as "
+                f"{forget[digest]} and {place}: take them out of one of the two."
+            )
+
+
+def _digest(pixels: Tensor) -> bytes:
+    return hashlib.sha256(pixels.numpy().tobytes()).digest()
+
+
+def _joined(parts: list[Pictures]) -> tuple[Tensor, Tensor]:
+    pixels = torch.stack([x for part in parts for x in part.pixels])
+    return pixels, torch.tensor([label for part in parts for label in part.labels])

@@ -1,0 +1,198 @@
+"""Images of the user's own: folders and data sets become splits, and what cannot be unlearned is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import ConcatDataset
+
+from ofmu_pl.data import ImageDatasets, ImageFolders
+from ofmu_pl.support.errors import UserError
+
+PREPARED = {"mean": [0.5] * 3, "std": [0.25] * 3}
+LAYOUT = {"forget": {"ant": 3}, "retain": {"bee": 4, "cow": 2}, "test": {"ant": 2, "bee": 2}}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Folders of 12 x 8 noise as ``LAYOUT`` says."""
+    rng = np.random.default_rng(0)
+    for part, classes in LAYOUT.items():
+        for name, count in classes.items():
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 256, (8, 12, 3), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / part / name / f"{i}.png")
+    return tmp_path
+
+
+def folders(root, **options):
+    data = ImageFolders(**{part: str(root / part) for part in LAYOUT} | PREPARED | options)
+    data.setup()
+    return data
+
+
+def rows(n, start=0):
+    """Small images, no two alike, of classes 0 and 1."""
+    return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
+
+
+def datasets(**options):
+    data = ImageDatasets(**{"dataset": rows(6), "test": rows(4, 100), "forget_rows": [4, 0]} | PREPARED | options)
+    data.setup()
+    return data
+
+
+def test_folders_become_splits(root):
+    data = folders(root, batch_size=2)
+    assert data.class_names == ("ant", "bee", "cow"), "of all folders together, in alphabetical order"
+    assert {name: len(found) for name, found in data.evaluation_sets.items()} == {
+        "forget": 3,
+        "retain": 6,
+        "validation": 0,
+        "test": 4,
+    }
+    assert data.split.forgotten == (0,), "retain has no ants"
+    assert data.images_of("test")[1].tolist() == [0, 0, 1, 1]
+    (batch,) = data.iteration(0)["retain"]
+    assert batch["images"].shape == (2, 3, 8, 12)
+    pixels = np.asarray(Image.open(root / "retain/cow/1.png"))
+    assert torch.equal(data.images_of("retain")[0][5], torch.from_numpy(pixels.transpose(2, 0, 1).copy()))
+
+
+def test_a_class_that_is_also_retained_is_not_forgotten_whole(root):
+    (root / "retain/ant").mkdir()
+    (root / "forget/ant/0.png").rename(root / "retain/ant/0.png")
+    assert folders(root).split.forgotten == ()
+
+
+def test_an_empty_sub_folder_names_a_class_and_hidden_files_are_none(root):
+    (root / "retain/bat").mkdir()
+    (root / "retain/.cache").touch()
+    (root / "retain/bat/.DS_Store").touch()
+    assert folders(root).class_names == ("ant", "bat", "bee", "cow")
+
+
+def test_size_and_channels(root):
+    data = folders(root, size=(5, 7), mean=[0.5], std=[0.25])
+    assert data.images.shape == (9, 1, 5, 7)
+    assert data.facts["size"] == [5, 7]
+
+
+def test_planning_reads_no_more_than_it_must(root):
+    (root / "retain/bee/0.png").write_bytes(b"no image, and nobody looks")
+    data = ImageFolders(**{part: str(root / part) for part in LAYOUT} | PREPARED, batch_size=2)
+    data.blank()
+    assert (data.images.shape, len(data.class_names)) == ((2, 3, 8, 12), 3)
+    data = ImageDatasets(rows(6), test=rows(2, 9), forget_rows=[0], **PREPARED, batch_size=3)
+    data.blank()
+    assert (data.images.shape, len(data.class_names)) == ((3, 3, 4, 4), 2)
+
+
+def test_a_validation_folder_is_seen_by_no_method(root):
+    (root / "more").mkdir()
+    (root / "test/ant").rename(root / "more/ant")
+    data = folders(root, validation=str(root / "more"))
+    assert len(data.evaluation_sets["validation"]) == 2
+    assert not set(data.evaluation_sets["validation"]) & set(data.splits["full"])
+
+
+def test_rows_of_a_data_set(tmp_path):
+    data = datasets()
+    assert data.images_of("forget")[0][:, 0, 0, 0].tolist() == [0, 4]
+    assert data.images_of("retain")[0][:, 0, 0, 0].tolist() == [1, 2, 3, 5]
+    (tmp_path / "rows.txt").write_text("4\n\n0\n")
+    assert datasets(forget_rows=str(tmp_path / "rows.txt")).hashes == data.hashes
+    assert datasets(forget_rows=[4, 1]).hashes["forget"] != data.hashes["forget"]
+
+
+def test_two_data_sets_are_one_with_the_first_ones_rows():
+    data = datasets(dataset=ConcatDataset([rows(2), rows(4, 50)]), forget_rows=[0, 1])
+    assert data.images_of("forget")[0][:, 0, 0, 0].tolist() == [0, 1]
+
+
+def test_every_kind_of_picture_has_the_same_pixels():
+    pixels = torch.arange(3 * 4 * 4, dtype=torch.uint8).view(3, 4, 4)
+    array = pixels.permute(1, 2, 0).numpy()
+    kinds = [pixels, pixels.float() / 255, array, Image.fromarray(array)]
+    found = datasets(test=[(kind, 0) for kind in kinds]).test_images
+    assert all(torch.equal(image, pixels) for image in found)
+
+
+def remove(*names):
+    def change(root):
+        for name in names:
+            for path in sorted((root / name).rglob("*"), reverse=True):
+                path.unlink() if path.is_file() else path.rmdir()
+
+    return change
+
+
+def put(name, content=b"no image"):
+    return lambda root: (root / name).write_bytes(content)
+
+
+def copy(source, place):
+    return lambda root: (root / place).write_bytes((root / source).read_bytes())
+
+
+def new_class(root):
+    (root / "test/dog").mkdir()
+    Image.new("RGB", (12, 8)).save(root / "test/dog/7.png")
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda root: None, {"forget": "nowhere"}, "--data.forget 'nowhere' is no folder"),
+        (remove("forget"), {}, "--data.forget '.*/forget' holds no image"),
+        (remove("retain/bee", "retain/cow"), {}, "--data.retain '.*/retain' holds no image"),
+        (put("retain/bee/9.heic"), {}, "retain/bee/9.heic' is no image that PIL can read"),
+        (put("retain/bee/9.png", b"\x89PNG\r\n\x1a\n\0\0"), {}, "retain/bee/9.png' is no image that PIL can read"),
+        (put("retain/9.png"), {}, "retain/9.png' lies in no class's sub-folder"),
+        (new_class, {}, "test images have the class 'dog' .*dog/7.png.*, which no forget or retain image has"),
+        (copy("forget/ant/1.png", "retain/bee/x.png"), {}, "1 of 3 forget .* as '.*ant/1.png' and '.*bee/x.png'"),
+        (copy("forget/ant/1.png", "test/bee/x.png"), {}, "1 of 3 forget images are among the test images too"),
+        (lambda root: Image.new("RGB", (9, 8)).save(root / "test/bee/x.png"), {}, "x.png' is 9 x 8 pixels .* 12 x 8"),
+        (lambda root: None, {"mean": [0.5]}, "--data.mean has 1 numbers and --data.std has 3"),
+        (lambda root: None, {"std": [0.5, 0.5, 0.0]}, "std=0.0 is out of range"),
+        (lambda root: None, {"size": 0}, "size=0 is out of range"),
+    ],
+)
+def test_bad_folders_are_one_sentence(root, change, options, words):
+    change(root)
+    with pytest.raises(UserError, match=words):
+        folders(root, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"forget_rows": [6]}, "has 6, but the data set has rows 0 to 5"),
+        ({"forget_rows": [-1]}, "has -1, but the data set has rows 0 to 5"),
+        ({"forget_rows": [1, 2, 1]}, "has 1 2 times: name each row once"),
+        ({"forget_rows": []}, "names 0 of 6 rows"),
+        ({"forget_rows": list(range(6))}, "names 6 of 6 rows"),
+        ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is no file"),
+        ({"dataset": []}, "--data.dataset list is empty"),
+        ({"dataset": iter(rows(6))}, "has no length: give a map-style data set"),
+        ({"dataset": [*rows(5), "x"]}, "row 5 of --data.dataset is str, no pair of an image and a class"),
+        ({"dataset": [*rows(5), ("x", 0)]}, "row 5 of --data.dataset is no image"),
+        ({"dataset": [*rows(5), (torch.zeros(3, 4, 4), 0.5)]}, "class of row 5 of --data.dataset is 0.5"),
+        ({"dataset": [*rows(5), (torch.full((3, 4, 4), -2.0), 0)]}, "from -2 to -2, not in .* leave the normalisation"),
+        ({"dataset": [*rows(5), (torch.zeros(3, 4, 4), -1)]}, "class of row 5 of --data.dataset is -1"),
+        ({"dataset": [*rows(5), rows(1)[0]]}, "1 of 2 forget images are among the retain images too"),
+        ({"test": [(torch.zeros(3, 4, 4), 2)]}, "test images have the class '2' .row 0 of --data.test."),
+    ],
+)
+def test_bad_data_sets_are_one_sentence(options, words):
+    with pytest.raises(UserError, match=words):
+        datasets(**options)
+
+
+def test_a_file_of_row_numbers_says_which_line_is_none(tmp_path):
+    (tmp_path / "rows.txt").write_text("4\nfive\n")
+    with pytest.raises(UserError, match="Line 2 of '.*rows.txt' is 'five', no row number"):
+        datasets(forget_rows=str(tmp_path / "rows.txt"))
