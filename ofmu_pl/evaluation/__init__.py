@@ -1,1 +1,1 @@
-"""What measures a model: scores of rows, suites of metrics, the retrained model, tables, samples and pictures."""
+"""Measures a model: scores of rows, suites of metrics, the retrained model, tables, samples and pictures."""

@@ -1,4 +1,4 @@
-"""Measures a run before, along and after it, against a retrained model, and writes what it found."""
+"""Measures a model before, along and after a run, against a retrained model, and writes what it found."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from ofmu_pl.training.record import peak_memory
 
 
 class Evaluation(pl.Callback, ABC):
-    """Metrics before, every so many outer iterations, and after; ``validate`` and ``test`` only measure.
+    """Metrics before, along and after a run; ``validate`` and ``test`` only measure.
 
-    A subclass says how a model is scored (set by set, item by item), what follows from scores, and what more is
-    written than ``results.json``.
+    A subclass says how a model is scored (set by set, item by item), which metrics follow from scores, and which files
+    are written beside ``results.json``.
 
     Args:
-        reference: Retrained model that forgetting is compared with; ``null``: none, and no targets.
+        reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
+            it.
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
     """
 
@@ -35,7 +36,7 @@ class Evaluation(pl.Callback, ABC):
     """The kind of data that it evaluates."""
     definition: str = "exact"
     scores_class: ClassVar[Any]
-    """Of one set's scores: has ``as_dict`` and ``from_dict``."""
+    """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
 
     def __init__(self, reference: str | None = None, every_n_steps: int | None = None) -> None:
         check_range(1, every_n_steps=every_n_steps)
@@ -49,7 +50,7 @@ class Evaluation(pl.Callback, ABC):
 
     @abstractmethod
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
-        """Scores by evaluation set; a cheap measurement may see less."""
+        """Score the evaluation sets; a cheap measurement may score fewer rows."""
 
     @abstractmethod
     def metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
@@ -61,11 +62,11 @@ class Evaluation(pl.Callback, ABC):
 
     @abstractmethod
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
-        """The retrained model's scores, refused if they belong to other data or were made otherwise."""
+        """Load the retrained model's scores; refuse them if they belong to other data or were made otherwise."""
 
     @abstractmethod
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
-        """How models are scored: what two must share, beside the rows, for their scores to be comparable."""
+        """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
 
     def write_files(
         self,
@@ -76,19 +77,19 @@ class Evaluation(pl.Callback, ABC):
         scores: dict[str, Any],
         columns: dict[str, Metrics],
     ) -> None:
-        """More files beside ``results.json``.
+        """Write more files beside ``results.json``.
 
         Args:
-            trainer: Of the run.
+            trainer: Trainer of the run.
             pl_module: The method.
-            network: Its network, whole.
-            folder: Where.
-            scores: Of the model after the run.
+            network: The method's network, whole.
+            folder: Folder of the files.
+            scores: Scores of the model after the run.
             columns: Metrics ``before``, ``after`` (or of the ``model``, where nothing was trained), ``retrained``.
         """
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse data of the other kind.
+        """Refuse data of the other modality.
 
         Raises:
             UserError: The data holds images and the evaluation is for text, or the other way round.
@@ -104,7 +105,7 @@ class Evaluation(pl.Callback, ABC):
     # Around training -------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Check the reference before any work, then measure the model that shall forget."""
+        """Check the reference before any work, then measure the target."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         self._book("training")
@@ -118,29 +119,29 @@ class Evaluation(pl.Callback, ABC):
         self._book("evaluation")
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """A cheap measurement every ``every_n_steps``, but for the last one."""
+        """Make a cheap measurement every ``every_n_steps`` iterations, except after the last one."""
         if unlearns(pl_module):
             self._measure(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Measure what came out, write everything, print the table."""
+        """Measure the model after the run, write everything, print the table."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         self._finish(trainer, pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """``validate``: measure the model as it is."""
+        """Measure the model as it is, for ``validate``."""
         if trainer.state.fn == "validate":
             self._load_reference(trainer, pl_module)
             self._finish(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """``test``: the same."""
+        """Measure the model as it is, for ``test``."""
         self._load_reference(trainer, pl_module)
         self._finish(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run cannot measure again."""
+        """The scores and times that a resumed run cannot measure again."""
         self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
         return {"before": before, "seconds": dict(self._seconds)}
@@ -159,7 +160,7 @@ class Evaluation(pl.Callback, ABC):
         self._mark = now
 
     def _measure(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """A cheap measurement, if one is due in this iteration and not made yet."""
+        """Make a cheap measurement if one is due in this iteration and not made yet."""
         step, history = trainer.global_step, pl_module.record.history
         due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
         if not due or (history and history[-1]["step"] == step):
@@ -225,7 +226,7 @@ class Evaluation(pl.Callback, ABC):
 
 
 def unlearns(pl_module: pl.LightningModule) -> bool:
-    """Whether the method makes a model forget, so that there is a before and a reference."""
+    """Whether the method makes a model forget, so that there are a model before and a reference."""
     return bool(getattr(pl_module, "unlearns", True))
 
 

@@ -1,4 +1,4 @@
-"""Scores by content: a model that has been scored on these rows, with this version of the code, is not scored again."""
+"""Scores kept by content: a model that this version of the code has scored on these rows is not scored again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def cached_scores(
     texts: bool = False,
     progress: bool = False,
 ) -> Scores:
-    """``scoring.score_rows`` on all evaluation sets of a data module, or what it gave before.
+    """Run ``scoring.score_rows`` on all evaluation sets of a data module, or read what it gave before.
 
-    Numbers are kept and texts are not: whoever wants to read what the model says has it say that again.
+    Numbers are kept and texts are not: where texts are wanted, the model generates them again.
 
     Args:
         model: A Hugging Face causal language model.
@@ -80,7 +80,7 @@ def cached_scores(
 
 
 def _read(path: Path | None) -> Scores | None:
-    """Stored scores; what the first rank finds holds for all, so that all score or none does."""
+    """Read stored scores; what the first rank finds holds for all, so that all ranks score or none does."""
     scores = None
     if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
         stored = read_kept(path)

@@ -1,4 +1,4 @@
-"""The gradient-norm membership attack: what a model has learnt by heart it has little left to learn from."""
+"""The gradient-norm membership attack: rows that a model has learnt by heart have small gradients."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def add_gradient_norms(
 
     Args:
         model: A Hugging Face causal language model; gradients that it holds are dropped.
-        encoder: Makes tokens of rows.
+        encoder: Turns rows into tokens.
         sets: Rows by evaluation set.
-        scores: Theirs, changed in place.
+        scores: Scores of these rows, changed in place.
         progress: Show a progress bar.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

@@ -1,4 +1,4 @@
-"""A picture of forgetting item by item: where each model's forget answers and truth ratios lie."""
+"""A picture of forgetting item by item: each model's probabilities and truth ratios of the forget rows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
     """Draw probabilities (left) and truth ratios (right) of the forget rows.
 
     Args:
-        path: The picture.
-        scores: On the forget set, by model: ``before`` and ``after``, or ``model``, and ``retrained`` if there is one.
-        definition: Of the truth ratio.
+        path: File of the picture.
+        scores: Scores on the forget set, by model: ``before`` and ``after``, or ``model``, and ``retrained`` if there
+            is one.
+        definition: Definition of the truth ratio.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", facecolor="white")
     values = {name: np.log10(np.maximum(probability(s.answer_loss), 1e-12)) for name, s in scores.items()}
@@ -48,7 +49,7 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
 
 
 def _histogram(axes: Any, values: dict[str, np.ndarray], label: str) -> None:
-    """Shares of items over powers of ten."""
+    """Draw shares of items over powers of ten."""
     everything = np.concatenate(list(values.values()))
     low, high = everything.min(), everything.max()
     bins = np.linspace(low, high if high > low else low + 1, 31)

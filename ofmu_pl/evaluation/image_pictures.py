@@ -1,4 +1,4 @@
-"""What happened to a classifier, to look at: bars, confidences, confusion, and the forgotten images themselves."""
+"""Pictures of what happened to a classifier: bars, confidences, confusion, and the forgotten images themselves."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SIDES = dict[str, dict[str, ImageScores]]
 """Scores by evaluation set of the models ``before``, ``after``, ``retrained``."""
 BARS = ("UA", "RA", "TA", "MIA", "forget_test_AUC")
 SHEET = (4, 8)
-"""Rows and columns of images shown."""
+"""Numbers of rows and columns of the images shown."""
 
 
 def draw_pictures(folder: Path, data: Any, sides: SIDES, columns: dict[str, Metrics]) -> None:
     """Write ``metrics.png``, ``confidence.png``, ``confusion.png`` and ``forgotten.png``.
 
     Args:
-        folder: Where.
+        folder: Folder of the pictures.
         data: An ``ImageDataModule`` after ``setup``.
         sides: Scores by model.
         columns: Metrics by model, as in the table.
@@ -45,7 +45,7 @@ def _save(path: Path, figure: Any) -> None:
 
 
 def _bars(columns: dict[str, Metrics]) -> Any:
-    """Each metric's bar beside Retrain's, in per cent."""
+    """Draw each metric's bar beside the retrained model's, in per cent."""
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained", facecolor="white")
     names = [name for name in BARS if any(name in metrics for metrics in columns.values())]
     width = 0.85 / len(columns)
@@ -65,7 +65,7 @@ def _bars(columns: dict[str, Metrics]) -> Any:
 
 
 def _confidences(sides: SIDES) -> Any:
-    """How sure each model is of the true class, forget images beside test images."""
+    """Draw each model's confidence in the true class, forget images beside test images."""
     size = (4.2 * len(sides), 3.4)
     figure, axes = plt.subplots(1, len(sides), figsize=size, layout="constrained", sharey=True, squeeze=False)
     figure.set_facecolor("white")
@@ -82,7 +82,7 @@ def _confidences(sides: SIDES) -> Any:
 
 
 def _confusions(data: Any, sides: SIDES) -> Any:
-    """Test images: rows are the true classes, columns the predicted ones."""
+    """Draw the confusion on test images: rows are the true classes, columns the predicted ones."""
     figure, axes = plt.subplots(
         1, len(sides), figsize=(4.2 * len(sides) + 0.6, 4.4), layout="constrained", squeeze=False
     )
@@ -107,7 +107,7 @@ def _confusions(data: Any, sides: SIDES) -> Any:
 
 
 def _sheet(data: Any, sides: SIDES) -> Any:
-    """Some forgotten images with what each model takes them for."""
+    """Draw some forgotten images with the class that each model predicts."""
     images, labels = data.images_of("forget")
     rows, columns = SHEET
     shown = np.linspace(0, len(labels) - 1, min(rows * columns, len(labels))).astype(int)

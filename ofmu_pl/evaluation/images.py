@@ -21,21 +21,21 @@ from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.errors import UserError
 
 RETRAIN = "retrain"
-"""As a reference: the model that the configuration's ``original`` trains without the forget images."""
+"""The word that stands, as a reference, for the model that ``original`` trains without the forget images."""
 
 
 class ImageEvaluation(Evaluation):
-    """UA, RA, TA, MIA and the gap to Retrain before, every so many outer iterations, and after.
+    """UA, RA, TA, MIA and the gap to the retrained model before, along and after a run.
 
     Args:
-        reference: Retrained model: its folder, or ``retrain`` for one trained as the configuration's ``original`` says
-            (once; kept by content); ``null``: no targets and no gap.
+        reference: Folder of the retrained model, or ``retrain`` for one trained as the configuration's ``original``
+            says (once; kept by content); ``null``: no goals and no gap.
         every_n_steps: Outer iterations between two cheap measurements (accuracies of ``interim_items`` forget, retain
             and validation images); ``null``: none.
-        interim_items: Images of each set that a cheap measurement looks at.
-        attack_samples: Members, and strangers, that each membership attack learns from (published: 10,000; 9,000
-            class-wise).
-        pictures: Draw metrics, confidences, confusion and forgotten images.
+        interim_items: Number of images of each set in a cheap measurement.
+        attack_samples: Number of members, and of strangers, that each membership attack learns from (published: 10,000;
+            9,000 class-wise).
+        pictures: Whether to draw metrics, confidences, confusion and forgotten images.
     """
 
     modality = "images"
@@ -55,7 +55,7 @@ class ImageEvaluation(Evaluation):
         self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, ImageScores]:
-        """Log-probabilities of every image of every set; a cheap measurement leaves the test images alone."""
+        """Score every image of every set; a cheap measurement leaves the test images out."""
         data = data_of(trainer)
         sets = [name for name in data.evaluation_sets if not (cheap and name == "test")]
         return score_images(
@@ -63,7 +63,7 @@ class ImageEvaluation(Evaluation):
         )
 
     def metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
-        """See ``metrics.vision_metrics``."""
+        """The metrics of ``metrics.vision_metrics``."""
         data, r = data_of(trainer), self.reference
         side = "before" if scores is self.before else "retrained" if r and scores is r.scores else None
         if side in self._known:
@@ -85,13 +85,13 @@ class ImageEvaluation(Evaluation):
         return found
 
     def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
-        """Accuracies of the sets alone."""
+        """The accuracies of the sets alone."""
         metrics = {"forget": FORGET_ACCURACY, "retain": RA, "validation": VA}
         seen = {metrics[name]: s for name, s in scores.items() if len(s.ids)}
         return {m.name: m.result(100 * float(s.correct.mean()), len(s.ids)) for m, s in seen.items()}
 
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
-        """Number format, size of the attacks, BatchNorm's policy."""
+        """Number format, size of the attacks and BatchNorm's policy."""
         recipe = getattr(trainer.lightning_module, "recipe", None)
         return {
             "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
@@ -103,7 +103,7 @@ class ImageEvaluation(Evaluation):
         """Score the retrained model.
 
         Raises:
-            UserError: It cannot be read, or was not trained on this run's retain images alone.
+            UserError: The model cannot be read, or was not trained on this run's retain images alone.
         """
         data, recipe = data_of(trainer), pl_module.recipe
         if source == RETRAIN:
@@ -127,7 +127,7 @@ class ImageEvaluation(Evaluation):
         scores: dict[str, ImageScores],
         columns: dict[str, Metrics],
     ) -> None:
-        """Pictures."""
+        """Draw the pictures."""
         if not self.pictures:
             return
         sides = {"before": self.before, "after": scores, "retrained": self.reference.scores if self.reference else {}}
@@ -137,15 +137,15 @@ class ImageEvaluation(Evaluation):
 def score_images(
     model: Any, data: Any, sets: list[str], items: int | None = None, rank: int = 0, ranks: int = 1
 ) -> dict[str, ImageScores]:
-    """Scores of evaluation sets, or of so many of their images, always the same; every rank takes its share.
+    """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share.
 
     Args:
         model: The network in eval mode.
         data: An ``ImageDataModule`` after ``setup``.
         sets: Names of the sets.
-        items: Images of each; ``None``: all.
-        rank: This process's number.
-        ranks: How many there are.
+        items: Number of images of each set; ``None``: all.
+        rank: Number of this process.
+        ranks: Number of processes.
     """
     metric = ImageUnlearning().to(next(model.parameters()).device)
     for name in sets:

@@ -1,4 +1,4 @@
-"""The model that must forget, and the one retrained without: trained from scratch once and kept by content."""
+"""Trains the target and the retrained model from scratch, once, and keeps them by content."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ofmu_pl.training.progress import IterationProgressBar
 
 @dataclass
 class Original:
-    """How image classifiers are trained from scratch: SGD with momentum, one cycle of the rate.
+    """Settings for training image classifiers from scratch: SGD with momentum, one cycle of the rate.
 
     Attributes:
-        epochs: Passes over the images (published: 182 with steps; 30 with one cycle come close).
-        lr: Highest rate.
-        momentum: Of SGD (Nesterov).
-        weight_decay: Of SGD.
-        batch_size: Images a step.
-        precision: Lightning's name; bf16-mixed halves the time on a GPU.
+        epochs: Number of passes over the images (published: 182 with a stepwise rate; 30 with one cycle come close).
+        lr: Highest learning rate.
+        momentum: Momentum of SGD (Nesterov).
+        weight_decay: Weight decay of SGD.
+        batch_size: Images per step.
+        precision: Lightning's name of the precision; bf16-mixed halves the time on a GPU.
     """
 
     epochs: int = 30
@@ -52,16 +52,16 @@ def original(
     accelerator: Any = "auto",
     progress: bool = True,
 ) -> Path:
-    """The folder of a model trained on a split, from the cache if it has been trained before.
+    """Train a model on a split, unless the cache has it already; returns its folder.
 
     Args:
-        how: The training.
-        recipe: Of the network; its path is ignored.
+        how: Settings of the training.
+        recipe: Recipe of the network; its path is ignored.
         data: An ``ImageDataModule``, set up here.
-        split: ``full`` for the model that must forget, ``retain`` for the retrained one.
-        seed: Of the initialisation (the same for both, as published) and of the order of batches.
-        folder: Where to keep it if there is no cache folder, or it takes nothing.
-        accelerator: Lightning's.
+        split: ``full`` for the target, ``retain`` for the retrained model.
+        seed: Seed of the initialisation (the same for both, as published) and of the order of batches.
+        folder: Where to keep the model if there is no cache folder, or it takes no files.
+        accelerator: Lightning's accelerator.
         progress: Show a progress bar.
     """
     data = copy.copy(data)

@@ -1,4 +1,4 @@
-"""Files of an evaluation beside ``results.json``: samples to read, and logs for open-unlearning's users."""
+"""Writes an evaluation's samples to read, and logs for open-unlearning's users."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.files import replacing, write_json
 
 SamplesName = Literal["none", "hashes", "full"]
-"""What a run's files show of the rows' texts and of what models say."""
+"""How much a run's files show of the rows' texts and of what models say."""
 
 
 def hashed(text: str) -> str:
-    """A text's SHA-256, by which whoever has the text finds it again."""
+    """The SHA-256 of a text, by which whoever has the text finds it again."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
-    """One line a question: how likely the true answer was and how much of it was said, before and after.
+    """Write a line per question: how likely the true answer was and how much of it was said, before and after.
 
     Args:
-        path: The file.
+        path: File to write.
         sets: Rows by evaluation set.
         before: Scores before the run; may be empty.
-        after: Scores after it.
+        after: Scores after the run.
         full: Show the question, the true answer and what the model said; otherwise hashes of the first two.
     """
     shown = str if full else hashed
@@ -57,14 +57,14 @@ def _value(scores: Scores, name: str, field: str, k: int) -> Any:
 
 
 def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics, samples: SamplesName) -> None:
-    """``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, as open-unlearning writes them and reads them as retain logs.
+    """Write ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json`` as open-unlearning writes and reads them.
 
     Args:
-        folder: Where.
+        folder: Folder of the files.
         data: The data module.
-        scores: What the model scored, by evaluation set.
-        metrics: Under the definition ``open_unlearning``.
-        samples: ``hashes`` takes the place of texts in the first, ``none`` leaves it out.
+        scores: The model's scores by evaluation set.
+        metrics: The metrics under the definition ``open_unlearning``.
+        samples: ``hashes`` writes hashes in place of texts into the first file; ``none`` leaves that file out.
     """
     encoder, inputs, truths = data.encoder, {}, {}
     for name, s in scores.items():

@@ -1,4 +1,4 @@
-"""Prompts read once by a causal language model, and continued: by given answers, or greedily by its own."""
+"""Has a causal language model read prompts once, and continue them by given answers or greedily by its own."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
 
 CHUNK_ELEMENTS = 2**24
-"""Logits that are cast to float32 at a time, 64 MiB: half-precision logits of a batch are never copied whole."""
+"""Number of logits cast to float32 at a time (64 MiB): half-precision logits of a batch are never copied whole."""
 
 
 @dataclass
 class Prompts:
-    """B prompts, all but their last tokens already in the model's cache.
+    """B prompts, with all but their last tokens already in the model's cache.
 
     Attributes:
         cache: Keys and values of P - 1 columns, padded on the left.
-        mask: (B, P) 1 where a column may be attended to; the last column is the last token's.
-        last: (B,) the last token.
-        position: (B,) its position.
+        mask: 1 where a column may be attended to, (B, P); the last column is the last token's.
+        last: The last token, (B,).
+        position: Position of the last token, (B,).
     """
 
     cache: Any
@@ -36,7 +36,7 @@ class Prompts:
     position: Tensor
 
     def rows(self, index: Tensor) -> Prompts:
-        """Some of them, any number of times, with a cache of their own."""
+        """Select prompts, each any number of times, with a cache of their own."""
         cache = copy(self.cache)
         cache.layers = [copy(layer) for layer in self.cache.layers]  # selecting then makes new tensors for these alone
         cache.batch_select_indices(index)
@@ -50,7 +50,7 @@ def read_prompts(
 
     Args:
         model: A Hugging Face causal language model.
-        prompts: B lists of tokens; none is empty.
+        prompts: B lists of tokens, none of them empty.
         hidden: A token that nothing may attend to (open-unlearning hides every pad token, real or not).
         skip_hidden: Positions count only tokens that are not hidden, as in ``model.generate``.
     """
@@ -78,10 +78,10 @@ class AnswerScores:
     """What a model says of B given answers of at most S tokens.
 
     Attributes:
-        nll: (B, S) minus log-probability of each token, nats; 0 on padding.
-        mean: (B, S) of log-probability under the model's own distribution at each token; ``None`` if not asked for.
-        deviation: (B, S) its standard deviation, of variance 1e-6 at least; likewise.
-        correct: (B, S) whether the token is the most likely one; likewise.
+        nll: Minus the log-probability of each token, (B, S), nats; 0 on padding.
+        mean: Mean log-probability under the model's own distribution at each token, (B, S); ``None`` if not asked for.
+        deviation: Its standard deviation, (B, S), of variance 1e-6 at least; ``None`` likewise.
+        correct: Whether the token is the most likely one, (B, S); ``None`` likewise.
     """
 
     nll: Tensor
@@ -91,12 +91,12 @@ class AnswerScores:
 
 
 def score_answers(model: Any, prompts: Prompts, answers: Sequence[list[int]], details: bool = False) -> AnswerScores:
-    """Score one answer a prompt; logits exist for answer tokens only.
+    """Score one answer per prompt; logits exist for answer tokens only.
 
     Args:
         model: The model that read the prompts.
-        prompts: B of them; their cache is spent.
-        answers: B token lists.
+        prompts: B prompts, whose cache is spent.
+        answers: B lists of tokens.
         details: Compute the distribution's moments and the most likely tokens too.
     """
     width = max(len(a) for a in answers)
@@ -132,16 +132,16 @@ def _score(logits: Tensor, labels: Tensor, details: bool) -> tuple[Tensor, ...]:
 
 
 def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_new_tokens: int) -> list[list[int]]:
-    """Most likely tokens after each prompt, without the end token.
+    """Generate the most likely tokens after each prompt, without the end token.
 
     A row that has ended leaves the batch and the cache: answers differ in length, and this halves the time of
     ``model.generate``, which carries every row to the end of the longest.
 
     Args:
         model: The model that read the prompts.
-        prompts: B of them; their cache is spent.
+        prompts: B prompts, whose cache is spent.
         stops: Tokens that end an answer.
-        max_new_tokens: Most tokens of an answer; fewer where the model's positions end.
+        max_new_tokens: Largest number of tokens of an answer; it is smaller where the model's positions end.
     """
     ends = set(stops)
     ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache

@@ -1,4 +1,4 @@
-"""The retrained model's scores: made from its folder or read from a file, and refused if they belong elsewhere."""
+"""The retrained model's scores: made from its folder or read from a file, and refused if they do not fit the run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Reference:
     """A retrained model's scores on the evaluation sets.
 
     Attributes:
-        source: Where they come from.
-        scores: By evaluation set.
-        model: Provenance of the model, ``None`` if its folder has none (then nobody can check its split).
-        evaluation: Provenance of the scores, ``None`` for another program's log.
-        values: Totals by metric that the scores do not give (of another program's log).
+        source: Where the scores come from.
+        scores: Scores by evaluation set.
+        model: Provenance of the model; ``None`` if its folder has none (then its split cannot be checked).
+        evaluation: Provenance of the scores; ``None`` for another program's log.
+        values: Totals of another program's log, by metric, that its scores do not give.
     """
 
     source: str
@@ -42,7 +42,7 @@ class Reference:
 
 
 def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
-    """How a model is scored: what two must share, beside rows and template, for their scores to be comparable."""
+    """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
     dtype = str(model.dtype).removeprefix("torch.")
     return {"dtype": dtype, "rows": items, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
 
@@ -69,14 +69,14 @@ def load_reference(
     """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
     Args:
-        source: Path of such a file, or folder or hub id of a model.
-        datamodule: Evaluation sets, encoder and hashes that the reference must share.
-        place: ``device`` and ``dtype`` of the run's model, where and in which number format to score another.
+        source: Path of such a file, or a model's folder or hub id.
+        datamodule: Data with the evaluation sets, encoder and hashes that the reference must share.
+        place: ``device`` and ``dtype`` of the run's model, with which the reference is scored, too.
         score: Scores a model as the run does.
-        facts: ``evaluation_facts`` of a model, as the run has them.
+        facts: Gives ``evaluation_facts`` of a model as the run has them.
 
     Raises:
-        UserError: It is missing or unreadable, or was made for another split, template or set of items.
+        UserError: The reference is missing or unreadable, or was made for another split, template or set of items.
     """
     path = Path(source).expanduser()
     if path.suffix == ".json":
@@ -88,10 +88,10 @@ def load_reference(
 
 
 def read_model_facts(source: str) -> dict[str, Any] | None:
-    """What ``provenance.json`` in a model's folder says; ``None`` without such a file.
+    """Read ``provenance.json`` in a model's folder; ``None`` without such a file.
 
     Raises:
-        UserError: It is no JSON object.
+        UserError: The file is no JSON object.
     """
     path = Path(source).expanduser() / "provenance.json"
     try:
@@ -104,7 +104,7 @@ def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
     """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``).
 
     Raises:
-        UserError: Naming the first field that differs.
+        UserError: A field differs; the error names the first one.
     """
     theirs = reference.evaluation
     if theirs is None:
@@ -144,7 +144,7 @@ def _read(path: Path, datamodule: Any) -> Reference:
 
 
 def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:
-    """Refuse a file whose scores are of other rows than it says."""
+    """Refuse a file whose scores are not of the rows that it names."""
     for name, rows in datamodule.evaluation_sets.items():
         if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
             raise UserError(
@@ -171,7 +171,7 @@ def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
 
 
 def _same(theirs: str, ours: str) -> bool:
-    """Whether a log's text, or its hash, is that of ours."""
+    """Whether a log's text, or its hash, is the same as ours."""
     return theirs == hashed(ours) or _squeezed(theirs) == _squeezed(ours)
 
 

@@ -1,4 +1,4 @@
-"""What a causal language model says on evaluation sets: losses of given answers, and answers of its own."""
+"""Scores a causal language model on evaluation sets: losses of given answers, and answers of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import DOCUMENTS, prefix_of
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
-"""On a CPU a batch that fits the cache is fastest (a fifth faster than 4096); a GPU wants large ones."""
+"""Tokens per batch: on a CPU a batch that fits the cache is fastest (a fifth faster than 4096), on a GPU a large
+one."""
 PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
 """Prompts in the cache at a time: their continuations run together (256: a fifth faster than 64 on a CPU)."""
 DETAILED = ("forget", "forget_paraphrased", "holdout", *DOCUMENTS)
@@ -30,9 +31,9 @@ DETAILED = ("forget", "forget_paraphrased", "holdout", *DOCUMENTS)
 
 @dataclass
 class Answer:
-    """What is known of one answer: loss in nats a token, and with details ``tokens`` to ``min_k_plus_plus``.
+    """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
 
-    A document's piece has no end token, and its loss is always a mean.
+    A piece of a document has no end token, and its loss is always a mean.
     """
 
     document: bool = False
@@ -42,7 +43,7 @@ class Answer:
 
 @dataclass
 class Question:
-    """A prompt's distinct answers, each scored once however many fields and sets ask for it."""
+    """A prompt with its distinct answers, each scored once however many fields and sets ask for it."""
 
     answers: dict[tuple[int, ...], Answer] = field(default_factory=dict)
     detailed: set[tuple[int, ...]] = field(default_factory=set)
@@ -51,7 +52,7 @@ class Question:
 
 
 Key = tuple[tuple[int, ...], tuple[int, ...]]
-"""Tokens of a prompt and of an answer to it."""
+"""Tokens of a prompt, and of an answer to it."""
 Questions = dict[tuple[int, ...], Question]
 
 
@@ -65,15 +66,15 @@ def score_rows(
     hidden: int | None = None,
     progress: bool = False,
 ) -> Scores:
-    """Score a model on evaluation sets, in one pass; with several ranks each takes a share and all get everything.
+    """Score a model on evaluation sets in one pass; each of several ranks takes a share, and all get every score.
 
     Args:
         model: A Hugging Face causal language model.
-        encoder: Makes tokens of rows.
+        encoder: Turns rows into tokens.
         sets: Rows by evaluation set (``support.sets.SETS``, probes and ``holdout``).
-        max_new_tokens: Length of generations; ``None``: generate nothing, so no ROUGE.
-        items: So many evenly spaced rows of each set, or all of fewer; ``None``: all.
-        hidden: A token of prompts that nothing may attend to, see ``read_prompts``.
+        max_new_tokens: Length of generations; ``None``: nothing is generated, so there is no ROUGE.
+        items: Number of evenly spaced rows of each set, or all where there are fewer; ``None``: all.
+        hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
         progress: Show a progress bar.
 
     Raises:
@@ -123,13 +124,13 @@ def add_generations(
     hidden: int | None = None,
     progress: bool = False,
 ) -> None:
-    """Say again what was said when these scores were made, and put it in their ``generations``; takes all ranks.
+    """Generate again what the model said when it was scored, into the scores' ``generations``; takes all ranks.
 
     Args:
         model: The model that ``score_rows`` scored.
-        encoder: See ``score_rows``, as what follows.
+        encoder: Turns rows into tokens.
         sets: Rows by evaluation set.
-        scores: Sets with ``rouge`` are completed in place.
+        scores: Scores by evaluation set; those with ``rouge`` are completed in place.
         max_new_tokens: Length of generations.
         hidden: A token of prompts that nothing may attend to.
         progress: Show a progress bar.
@@ -155,7 +156,7 @@ def add_generations(
 
 
 def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: bool) -> list[Key]:
-    """Enter a row's answers under their prompts; where to find each afterwards."""
+    """Enter a row's answers under their prompts; returns where to find each afterwards."""
     keys = []
     for encoded in encoder.encode_row(row):
         n = encoded.prompt_length
@@ -178,7 +179,7 @@ def _run(
     hidden: int | None,
     progress: bool,
 ) -> None:
-    """Fill in what the model says; prompts of like length together."""
+    """Fill in what the model says, with prompts of like length together."""
     tokenizer = encoder.tokenizer
     ends = getattr(model.generation_config, "eos_token_id", None)
     stops = sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
@@ -239,7 +240,7 @@ def _score_chunk(
 
 
 def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: np.ndarray) -> dict[str, float]:
-    """Per-answer quantities of ``SetScores`` from those of its (n,) tokens."""
+    """Quantities of ``SetScores`` of one answer, from those of its (n,) tokens."""
     wrong = np.flatnonzero(correct == 0)
     return {
         "tokens": len(nll),
@@ -253,7 +254,7 @@ def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: 
 def _collect(
     questions: Questions, keys: list[list[Key]], name: str, ids: np.ndarray, rows: Sequence[Row], generated: bool
 ) -> SetScores:
-    """Put a set's rows together from the answers."""
+    """Put a set's scores together from those of its answers."""
     table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
     right = [x[: len(x) - len(wrong_answers_of(row))] for x, row in zip(table, rows, strict=True)]
     wrong = [x[len(x) - len(wrong_answers_of(row)) :] for x, row in zip(table, rows, strict=True)]
@@ -280,7 +281,7 @@ def _collect(
 
 @contextmanager
 def _inference(model: Any) -> Iterator[None]:
-    """Eval mode and no gradients meanwhile."""
+    """A context of eval mode and no gradients."""
     training = model.training
     model.eval()
     try:

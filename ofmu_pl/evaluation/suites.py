@@ -1,4 +1,4 @@
-"""Suites of metrics: what judges the scores of a text benchmark, by the name that its data module gives."""
+"""Suites: the functions that compute the metrics of a text benchmark, by the name that its data module gives."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ofmu_pl.metrics.choice import choice_metrics
 from ofmu_pl.metrics.documents import document_metrics
 
 Suite = Callable[..., dict[str, MetricResult]]
-"""Takes the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
-``reference_values`` and ``intervals`` as ``tofu_metrics`` has them; gives every metric that the scores allow."""
+"""A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
+``reference_values`` and ``intervals`` as in ``tofu_metrics``; it gives every metric that the scores allow."""
 
 
 def documents_and_choices(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
-    """Accuracy and efficacy of multiple choice, and what is still known of documents."""
+    """Compute accuracy and efficacy of multiple choice, and what is still known of documents."""
     return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
 
 
 SUITES: dict[str, Suite] = {"questions": tofu_metrics, "documents": documents_and_choices}
-"""By the ``suite`` of a ``TextDataModule``."""
+"""Suites by the ``suite`` of a ``TextDataModule``."""

@@ -17,9 +17,10 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     """Print metrics side by side.
 
     Args:
-        title: Above the table.
-        columns: For example before, after and retrained, in this order; the last but ``retrained`` is what is judged.
-        remark: Below it.
+        title: Line above the table.
+        columns: Metrics by model, for example before, after and retrained, in this order; the last one other than
+            ``retrained`` is the measured model's.
+        remark: Line below the table.
     """
     judged = [metrics for name, metrics in columns.items() if name != "retrained"][-1]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")

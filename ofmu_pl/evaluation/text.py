@@ -1,4 +1,4 @@
-"""Language models: answers scored and generated, TOFU's suite or multiple choice on top."""
+"""Evaluation of language models: answers are scored and generated, and the data's suite computes metrics from them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ from ofmu_pl.support.sets import is_probe
 
 
 class TextEvaluation(Evaluation):
-    """TOFU's metrics before, every so many outer iterations, and after; ``validate`` and ``test`` only measure.
+    """The metrics of the data's suite before, along and after a run; ``validate`` and ``test`` only measure.
 
     Args:
         reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
             that an earlier run wrote, or open-unlearning's ``TOFU_EVAL.json``; ``null``: no forget quality and no
-            targets.
-        second_reference: One more retrained model, of another seed: its forget quality is the best to hope for.
-        definition: How metrics are computed: ``exact``, ``open_unlearning`` (its numbers, its quirks included; also
-            writes its TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (TOFU's paper's truth ratio).
+            goals.
+        second_reference: One more retrained model, of another seed, whose forget quality is the best to hope for.
+        definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
+            and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's
+            paper).
         every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios, nothing
             generated); ``null``: none.
-        interim_items: Rows of each set that a cheap measurement looks at.
-        rows: Rows of each set that every measurement looks at, evenly spaced: a quick look; ``null``: all.
+        interim_items: Number of rows of each set in a cheap measurement.
+        rows: Number of evenly spaced rows of each set in every measurement, for a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
-        gradient_norms: Run the gradnorm membership attack too; one gradient a forget and holdout row.
-        samples: What files and checkpoints hold of texts: ``hashes`` of rows in ``samples.jsonl``, beside the numbers;
-            ``full``: the rows and what the model said, to be read; ``none``: no ``samples.jsonl``
+        gradient_norms: Run the gradnorm membership attack, too, at one gradient per forget and holdout row.
+        samples: How much files and checkpoints hold of texts: ``hashes``, only hashes of rows in ``samples.jsonl``,
+            beside the numbers; ``full``, the rows and what the model said; ``none``, no ``samples.jsonl``
             (docs/privacy.md).
     """
 
@@ -77,7 +78,7 @@ class TextEvaluation(Evaluation):
         self.ceiling: Metrics = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse a second reference alone, and measurements of nothing, too."""
+        """Refuse data of the other modality, a second reference without a first, and measurements of no rows."""
         super().setup(trainer, pl_module, stage)
         if self.rows is not None and self.rows < 1:
             raise UserError(f"evaluation.rows is {self.rows}: set it to 1 or more, or to null for all rows.")
@@ -85,9 +86,9 @@ class TextEvaluation(Evaluation):
             raise UserError("A second reference needs a first: set --evaluation.reference too.")
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False, quiet: bool = False) -> Scores:
-        """Scores of a model; a cheap measurement sees some rows, no probes, and generates nothing.
+        """Score a model; a cheap measurement scores some rows, no probes, and generates nothing.
 
-        Where they are known already, what the model says is generated anew if files show it, unless ``quiet``.
+        Where scores are known already, texts are generated anew if files show them, unless ``quiet``.
         """
         data = data_of(trainer)
         settings, progress = self._settings(trainer), trainer.is_global_zero
@@ -100,22 +101,22 @@ class TextEvaluation(Evaluation):
         return cached_scores(model, data, **settings, progress=progress)
 
     def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
-        """The data's metrics, with intervals."""
+        """The metrics of the data's suite, with intervals."""
         r = self.reference
         theirs, values = (None, None) if r is None else (r.scores, r.values)
         options = {"definition": self.definition, "reference_values": values, "intervals": True}
         return SUITES[data_of(trainer).suite](scores, theirs, **options) | self.ceiling
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
-        """The same without the reference, which has other items."""
+        """The metrics of the data's suite without the reference, which has other items."""
         return SUITES[data_of(trainer).suite](scores, definition=self.definition)
 
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
-        """Number format, length of generations, hidden token."""
+        """Number format, length of generations and hidden token."""
         return scoring_facts(model, **self._settings(trainer))
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
-        """The first reference; the second leaves the ceiling that it sets."""
+        """Load the first reference, and keep the ceiling that the second one sets."""
         load = partial(
             load_reference,
             datamodule=data_of(trainer),
@@ -146,7 +147,7 @@ class TextEvaluation(Evaluation):
         scores: Scores,
         columns: dict[str, Metrics],
     ) -> None:
-        """Reference, samples, histograms, and open-unlearning's logs under its definition."""
+        """Write reference, samples, histograms, and under its definition open-unlearning's logs."""
         data, r = data_of(trainer), self.reference
         if r is not None:
             r.save(folder / "reference.json")
@@ -165,7 +166,7 @@ class TextEvaluation(Evaluation):
             draw_histograms(folder / "histograms.png", forget, self.definition)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run cannot measure again, with what the model said before if files show it."""
+        """The scores and times that a resumed run cannot measure again, with texts if files show them."""
         full = self.samples == "full"
         said = {name: s.generations.tolist() for name, s in self.before.items() if full and s.generations is not None}
         return super().state_dict() | {"said": said}
@@ -184,7 +185,7 @@ class TextEvaluation(Evaluation):
 
 
 def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:
-    """What the measured model was trained on: in this run, or as its folder says."""
+    """Facts on what the measured model was trained on, from this run or from its folder."""
     if trainer.state.fn == "fit":
         return provenance(data_of(trainer), streams=list(pl_module.streams))
     return read_model_facts(str(pl_module.recipe.path))

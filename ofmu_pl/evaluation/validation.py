@@ -1,4 +1,4 @@
-"""How a run did on rows that no reported metric looks at: what settings may be chosen by."""
+"""Measures a run on rows that no reported metric uses, so that settings may be chosen by them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ValidationRows(pl.Callback):
     of validation images.
 
     Args:
-        items: Rows of each, drawn by the data's seed.
+        items: Number of rows of each split, drawn with the data's seed.
 
     Raises:
         UserError: Every retain row is in an evaluation set.
@@ -57,7 +57,7 @@ class ValidationRows(pl.Callback):
 
     @staticmethod
     def _probability(pl_module: Any, network: Any, data: Any, split: str, index: list[int]) -> float:
-        """Mean over rows of exp(-nats a token)."""
+        """Mean over rows of exp(-nats per token)."""
         values: list[float] = []
         with torch.no_grad():
             for start in range(0, len(index), data.batch_size):
@@ -68,5 +68,5 @@ class ValidationRows(pl.Callback):
 
 
 def _shown(row: Row) -> Hashable:
-    """What a row shows a model before its answer: a question, or a piece of text as a whole."""
+    """The part of a row that a model sees before its answer: the question, or a piece of text as a whole."""
     return row["question"] if "question" in row else tuple(row["tokens"])

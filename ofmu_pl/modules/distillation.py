@@ -17,7 +17,8 @@ class UNDIAL(TwoTerms):
     Args:
         network: Recipe of the network that shall forget.
         beta: How much the true token's logit is lowered (authors: 10).
-        alpha: Weight of the retain term (open-unlearning: 0). kwargs: See ``TwoTerms``.
+        alpha: Weight of the retain term (open-unlearning: 0).
+        kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM
@@ -45,7 +46,8 @@ class CEU(TwoTerms):
         network: Recipe of the network that shall forget.
         skip: Number of labelled tokens at the start that are left alone (authors: 1); a document's first token, which
             nothing predicts, counts among them as in open-unlearning.
-        alpha: Weight of the retain term (authors: 0). kwargs: See ``TwoTerms``.
+        alpha: Weight of the retain term (authors: 0).
+        kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM

@@ -19,7 +19,8 @@ class _Preference(TwoTerms):
 
     Args:
         network: Recipe of the network that shall forget.
-        beta: Inverse temperature. kwargs: See ``TwoTerms``.
+        beta: Inverse temperature.
+        kwargs: See ``TwoTerms``.
     """
 
     def __init__(self, network: Network, beta: float = 0.1, **kwargs: Any) -> None:
@@ -42,7 +43,8 @@ class NPO(_Preference):
 
     Args:
         network: Recipe of the network that shall forget.
-        beta: Inverse temperature (authors and open-unlearning: 0.1). kwargs: See ``TwoTerms``.
+        beta: Inverse temperature (authors and open-unlearning: 0.1).
+        kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM
@@ -65,7 +67,8 @@ class SimNPO(_Preference):
     Args:
         network: Recipe of the network that shall forget.
         beta: Inverse temperature (authors, forget10: 4.5).
-        delta: Margin in nats (authors: 0). kwargs: See ``TwoTerms``.
+        delta: Margin in nats (authors: 0).
+        kwargs: See ``TwoTerms``.
 
     Example:
         >>> from ofmu_pl import CausalLM

@@ -1,1 +1,1 @@
-"""What goes on around the steps of a run: checkpoints, resuming, stopping, exporting, run folders, progress."""
+"""Everything around the steps of a run: checkpoints, resuming, stopping, exporting, run folders, progress."""

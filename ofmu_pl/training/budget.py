@@ -13,7 +13,8 @@ class GradientBudget(pl.Callback):
     """Ends training after the last whole iteration within a budget.
 
     Args:
-        gradients: Gradients of one batch's loss that may be spent (``UnlearningModule.gradient_evaluations``).
+        gradients: Number of gradients of one batch's loss that may be spent
+            (``UnlearningModule.gradient_evaluations``).
     """
 
     def __init__(self, gradients: float) -> None:
@@ -21,12 +22,12 @@ class GradientBudget(pl.Callback):
         self._spent = self._dearest = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Begin to count; a resumed run has spent something already, perhaps all that it may."""
+        """Begin to count; a resumed run has spent some of its budget already, perhaps all of it."""
         self._spent = float(pl_module.gradient_evaluations)
         self._stop_if_spent(trainer)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Stop if one more iteration, as dear as the dearest before, would not fit.
+        """Stop if one more iteration, as costly as the costliest before, would not fit.
 
         Raises:
             UserError: Not even one iteration fits.
@@ -41,7 +42,7 @@ class GradientBudget(pl.Callback):
         self._stop_if_spent(trainer)
 
     def state_dict(self) -> dict[str, float]:
-        """What the dearest iteration took, for a checkpoint."""
+        """The cost of the costliest iteration, for a checkpoint."""
         return {"dearest": self._dearest}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints that a run can be trusted to go on from: written whole or not at all, verified before they are used."""
+"""Checkpoints that a run can safely go on from: written whole or not at all, verified before they are used."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ofmu_pl.support.files import replacing
 from ofmu_pl.training.shards import check_shards, names, read_index, shapes
 
 LAST = "last"
-"""Instead of a path: the newest sound checkpoint of the method's runs."""
+"""The word that stands, in place of a path, for the newest sound checkpoint of the method's runs."""
 
 SETTINGS = "settings"
-"""Key of a checkpoint under which the run's ``settings`` stand."""
+"""Key of the run's ``settings`` in a checkpoint."""
 
 NAMES = "names"
-"""Key under which stands what the optimizers and the network are made of (``shards.names``)."""
+"""Key of the names of everything in the network and the optimizers (``shards.names``)."""
 
 ENDED = "ended"
-"""Key under which stands, if the run stopped by itself there, the ``length`` that it was asked for."""
+"""Key of the ``length`` that the run was asked for, present where the run has stopped by itself."""
 
 _MAY_DIFFER = {
     "model.init_args.micro_batch_size",  # the same result
@@ -48,7 +48,8 @@ _WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are
 
 
 class WholeFiles(TorchCheckpointIO):
-    """Writes a checkpoint beside its place, waits for the disk, then renames it; Lightning's own holds it twice."""
+    """Writes a checkpoint beside its place, waits for the disk, then renames it; Lightning's own would hold it
+    twice."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write a file whose records carry CRC-32 sums (torch's zip format)."""
@@ -57,7 +58,7 @@ class WholeFiles(TorchCheckpointIO):
 
 
 def names_in(checkpoint: dict[str, Any]) -> list[str]:
-    """The names of what Lightning writes into shards."""
+    """The names of all that Lightning writes into shards."""
     optimizers = {f"optimizer_{i}": x for i, x in enumerate(checkpoint.get("optimizer_states", []))}
     return names({"state_dict": checkpoint["state_dict"], **optimizers})
 
@@ -66,11 +67,11 @@ def require_same_data(now: dict[str, str], then: dict[str, str]) -> None:
     """Refuse to go on with other data.
 
     Args:
-        now: Hashes of the data's splits and sets.
-        then: Those of the run that a checkpoint or results are of.
+        now: Hashes of the data's splits and evaluation sets.
+        then: Hashes that the checkpoint, or the results, were made with.
 
     Raises:
-        UserError: One differs.
+        UserError: A hash differs.
     """
     for split, value in then.items():
         if now.get(split) != value:
@@ -81,29 +82,29 @@ def require_same_data(now: dict[str, str], then: dict[str, str]) -> None:
 
 
 def settings(resolved: dict[str, Any]) -> dict[str, str]:
-    """What of a resolved configuration decides where the run goes: dotted keys and JSON values.
+    """The part of a resolved configuration that decides where the run goes: dotted keys and JSON values.
 
-    What may change on the way (devices, logging, evaluation, the number of iterations) is not in it.
+    Options that may change on the way (devices, logging, evaluation, the number of iterations) are not in it.
     """
     decides = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
     return {k: _by_name(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
 
 
 def _by_name(key: str, value: str) -> str:
-    """A class of ours goes by its name alone, which stays where modules move."""
+    """The value, where a class of ours goes by its name alone, which stays when modules move."""
     ours = key.endswith("class_path") and value.startswith('"ofmu_pl.')
     return '"' + value.rpartition(".")[2] if ours else value
 
 
 def length(resolved: dict[str, Any]) -> str:
-    """What of a resolved configuration decides when a run stops, as JSON (with ``settings``, which may stop it too)."""
+    """The part of a resolved configuration that, beside ``settings``, decides when a run stops, as JSON."""
     names = ("max_steps", "max_epochs", "min_steps", "min_epochs", "max_time", "callbacks")
     trainer = resolved.get("trainer") or {}
     return json.dumps({name: trainer.get(name) for name in names}, sort_keys=True, default=str)
 
 
 def progress(path: Path | None, resolved: dict[str, Any]) -> tuple[int, bool]:
-    """The iterations done at a checkpoint (``None``: none), and whether none is left to the run that begins there."""
+    """The iterations done at a checkpoint (``None``: none), and whether a run that begins there has none left."""
     header = _header(path) if path else {}
     step, most = int(header.get("global_step", 0)), int(resolved["trainer"]["max_steps"])
     return step, 0 <= most <= step or header.get(ENDED) == length(resolved)
@@ -121,7 +122,7 @@ def require_sound(path: Path) -> None:
     """Refuse a checkpoint, file or folder of shards, that is damaged, could run code, or would change the options.
 
     Raises:
-        UserError: The first thing found, with its remedy.
+        UserError: The checkpoint is unusable; the error gives the first reason found, and its remedy.
     """
     problem = _problem(path)
     if problem:
@@ -135,15 +136,16 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
     """The checkpoint that a run goes on from.
 
     Args:
-        words: One that is sound, or ``last``.
-        method_folder: Of the method's runs.
-        now: The present ``settings``, which must be those of the checkpoint; ``None``: any will do.
+        words: Path of a sound checkpoint, or ``last``.
+        method_folder: Folder of the method's runs.
+        now: The present ``settings``, which must be those of the checkpoint; ``None``: any settings will do.
 
     Returns:
-        Its path; ``None`` for ``last`` where there is none yet, so that one command line starts and restarts a run.
+        The checkpoint's path; ``None`` for ``last`` where there is none yet, so that one command line starts and
+        restarts a run.
 
     Raises:
-        UserError: It is of a run with other settings.
+        UserError: The checkpoint is of a run with other settings.
     """
     if words == LAST:
         path = newest(method_folder)
@@ -178,7 +180,7 @@ def newest(method_folder: Path) -> Path | None:
 
 
 def most_advanced(paths: Iterable[Path], below: float) -> Path | None:
-    """Of checkpoints the sound one with the most iterations, fewer than ``below``; ``None`` if there is none."""
+    """The sound checkpoint with the most iterations, fewer than ``below``; ``None`` if there is none."""
     steps = {path: int(_header(path)["global_step"]) for path in paths if _problem(path) is None}
     return max((path for path, step in steps.items() if step < below), key=lambda path: steps[path], default=None)
 
@@ -206,7 +208,7 @@ def require_fit(path: Path, network: nn.Module) -> None:
 
 
 def moments_bytes(optimizer: Any) -> float:
-    """What an optimizer's state will take, bytes: two tensors a parameter of Adam's kin, one of momentum, else none."""
+    """Bytes of an optimizer's state: two tensors per parameter for Adam and its kin, one with momentum, else none."""
     defaults = optimizer.defaults
     tensors = 2 + bool(defaults.get("amsgrad")) if "betas" in defaults else bool(defaults.get("momentum"))
     sizes = (p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"])
@@ -214,16 +216,16 @@ def moments_bytes(optimizer: Any) -> float:
 
 
 def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: float) -> None:
-    """Refuse a run whose files will not fit the disk; checkpoints that it has already are part of them.
+    """Refuse a run whose files will not fit the disk; they include the checkpoints that it has already.
 
     Args:
-        folder: Where they go.
-        checkpoint_bytes: Of one checkpoint.
-        kept: How many stay; one more is there while it is written.
-        export_bytes: Of the exported model.
+        folder: Folder of the files.
+        checkpoint_bytes: Size of one checkpoint.
+        kept: Number of checkpoints that stay; there is one more while it is written.
+        export_bytes: Size of the exported model.
 
     Raises:
-        UserError: They take more than is free.
+        UserError: The files take more than is free.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoints = (folder / "checkpoints").rglob("*")
@@ -238,7 +240,7 @@ def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: f
 
 
 def _problem(path: Path) -> str | None:
-    """What makes a checkpoint unusable, as the end of a sentence."""
+    """The reason why a checkpoint is unusable, as the end of a sentence; ``None`` if it is sound."""
     if not path.exists():
         return "does not exist"
     try:
@@ -264,12 +266,12 @@ def _problem(path: Path) -> str | None:
 
 
 def _header(path: Path) -> dict[str, Any]:
-    """A checkpoint's content, its tensors still on the disk."""
+    """A checkpoint's content, with its tensors left on the disk."""
     return dict(torch.load(_plain(path), map_location="cpu", weights_only=True, mmap=True))
 
 
 def _plain(path: Path) -> Path:
-    """The file with everything but shards."""
+    """The file that holds everything but shards."""
     return path / "meta.pt" if path.is_dir() else path
 
 

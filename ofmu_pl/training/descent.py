@@ -1,4 +1,4 @@
-"""The outer step and its guards: numbers that no model can have never reach the weights, nor a checkpoint."""
+"""The outer step and its guards: numbers that no model can have reach neither the weights nor a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ofmu_pl.training.run import Run
 
 
 class Judge(Protocol):
-    """What descent asks of a network's recipe."""
+    """The part of a network's recipe that descent needs."""
 
     def uniform_loss(self, module: nn.Module) -> float:
-        """Loss of a uniform guess."""
+        """Loss of a uniform guess, which a retain loss must stay near."""
         ...
 
 
 class Descending(Protocol):
-    """What descent asks of a method.
+    """The part of a method that descent needs.
 
     Attributes:
         run: The run with its optimizers.
-        recovery: Scales the steps.
+        recovery: The recovery, which scales the steps.
         network: The network whose trainable parameters move.
         gradient_clip: Largest norm of the gradient; ``None``: as it is.
     """
@@ -62,10 +62,10 @@ class Descending(Protocol):
 
 
 def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
-    """An optimizer over parameters, or a scheduler over an optimizer.
+    """Make an optimizer over parameters, or a scheduler over an optimizer.
 
     Raises:
-        UserError: It refuses its options.
+        UserError: The class refuses its options.
     """
     try:
         return make(over)
@@ -75,10 +75,10 @@ def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
 
 
 def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device) -> None:
-    """Before the run.
+    """Refuse, before the run, an optimizer that cannot step there.
 
     Raises:
-        UserError: An optimizer of bitsandbytes on shards, or a paged one on a CPU, where nothing is paged.
+        UserError: It is one of bitsandbytes' on shards, or a paged one on a CPU, where nothing is paged.
     """
     name = type(optimizer).__name__
     if sharded and type(optimizer).__module__.startswith("bitsandbytes"):
@@ -94,15 +94,15 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
 
 
 def check_direction(method: Descending, gradient: Vector, scalars: dict[str, float]) -> None:
-    """Before the step: finite losses and direction, and a retain loss that a model can still have.
+    """Require, before the step, finite losses, a finite direction, and a retain loss that a model can still have.
 
     Args:
         method: The method whose direction it is.
-        gradient: Clipped in place to its ``gradient_clip``.
+        gradient: The direction, clipped in place to the method's ``gradient_clip``.
         scalars: Scalars of the iteration; the gradient's norm before clipping is added.
 
     Raises:
-        DivergedError: Something is not.
+        DivergedError: A number is not as required.
     """
     for name, value in scalars.items():
         if not math.isfinite(value):
@@ -116,11 +116,11 @@ def check_direction(method: Descending, gradient: Vector, scalars: dict[str, flo
 
 
 def descend(method: Descending, gradient: Vector) -> None:
-    """One step of the run's first optimizer and of its scheduler.
+    """Take one step of the run's first optimizer and of its scheduler.
 
     Args:
         method: The method whose weights move.
-        gradient: What to descend, one tensor a trainable parameter of ``trained``.
+        gradient: The direction to descend along, one tensor per trainable parameter of ``trained``.
 
     Raises:
         DivergedError: The norm of the weights more than doubled; the step is then not counted.
@@ -153,7 +153,7 @@ def descend(method: Descending, gradient: Vector) -> None:
 def diverged(method: Descending, what: str) -> DivergedError:
     """The error that names the present iteration and the last checkpoint before the trouble.
 
-    A checkpoint of the present weights is not trusted: they are what the trouble was seen with.
+    A checkpoint of the present weights is not trusted, as the trouble was seen with them.
     """
     k, folders = method.run.step, method.run.checkpoint_folders
     good = most_advanced((path for folder in folders for path in folder.glob("*.ckpt")), below=k - 1)

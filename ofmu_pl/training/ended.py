@@ -1,4 +1,4 @@
-"""Gives a run whose iterations are all done its beginning and its end, which Lightning would skip."""
+"""Lets a run whose iterations are all done begin and end, which Lightning would skip."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 
 class Ended(pl.Callback):
-    """Lets training begin and end without an iteration, so that callbacks measure and export what there is.
+    """Lets training begin and end without an iteration, so that callbacks measure and export the model.
 
     Lightning calls neither ``on_train_start`` nor ``on_train_end`` of a run that starts at ``max_steps``.
     """
@@ -16,11 +16,11 @@ class Ended(pl.Callback):
         self._most = 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Lift the limit, which Lightning looks at before anything else."""
+        """Lift the limit, which Lightning checks before anything else."""
         self._most, trainer.fit_loop.epoch_loop.max_steps = trainer.max_steps, -1
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Put it back, and stop."""
+        """Restore the limit, and stop."""
         trainer.fit_loop.epoch_loop.max_steps = self._most
         trainer.should_stop = True
         rank_zero_info(f"All {trainer.global_step} iterations are done: evaluation and export are what is left.")

@@ -21,7 +21,7 @@ class ModelExport(pl.Callback):
         folder: Name of the folder in the run's log folder; ``null``: no export.
 
     Raises:
-        UserError: The name leads out of that folder.
+        UserError: The name leads out of the log folder.
     """
 
     def __init__(self, folder: str | None = "hf") -> None:
@@ -42,7 +42,7 @@ class ModelExport(pl.Callback):
 
 
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
-    """Write a network and what it was trained on (and ``more`` facts of that) in one move; takes all ranks."""
+    """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
     network = pl_module.whole_network()
     if not trainer.is_global_zero:
         return

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, as schedulers send it before they take a machine away: one sentence, exit code 130 or 143."""
+"""Ctrl-C and SIGTERM (which schedulers send before they take a machine away): one sentence, exit code 130 or 143."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVICE = {
     "fit": "; the same line with --ckpt_path last goes on from the newest checkpoint, if there is one yet",
     "benchmark": "; the same line goes on: what has finished is not run again",
 }
-"""How to go on, by command."""
+"""Advice on how to go on, by command."""
 
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
@@ -23,11 +23,11 @@ RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
 class Interrupted(SystemExit):
-    """A signal ends the process. It is no error, so nothing on the way out takes it for one.
+    """Raised where a signal ends the process; it is no error, so nothing on the way out takes it for one.
 
     Args:
         signum: The signal; the exit code is 128 more.
-        then: The rest of the sentence, what the run left and how to go on; ``None``: the command's ``ADVICE``.
+        then: The rest of the sentence: what the run left and how to go on; ``None``: the command's ``ADVICE``.
     """
 
     def __init__(self, signum: int, then: str | None = None) -> None:
@@ -36,7 +36,7 @@ class Interrupted(SystemExit):
 
 
 def end(signum: int, *_: Any) -> NoReturn:
-    """End the process in an orderly way; Ctrl-C once more ends it at once.
+    """End the process in an orderly way; a second Ctrl-C ends it at once.
 
     Raises:
         Interrupted: Always.
@@ -48,7 +48,7 @@ def end(signum: int, *_: Any) -> NoReturn:
 
 @contextmanager
 def listening(handler: Callable[..., Any] = end) -> Iterator[None]:
-    """In which both signals are handled; what ignores one (``nohup``, a benchmark's workers) goes on ignoring it.
+    """A context in which both signals are handled; a process that ignores one (``nohup``, workers) still does.
 
     Args:
         handler: Takes the signal and the frame.
@@ -68,20 +68,20 @@ def listening(handler: Callable[..., Any] = end) -> Iterator[None]:
 
 
 def kill(signum: int) -> None:
-    """End the process at once by a signal, as if nobody listened."""
+    """End the process at once by a signal, as if it had no handler."""
     signal.signal(signum, signal.SIG_DFL)
     os.kill(os.getpid(), signum)
 
 
 @contextmanager
 def orderly(words: list[str]) -> Iterator[None]:
-    """In which a command that is told to end does so with one sentence, of rank 0 if there are several.
+    """A context in which a command that is told to end says so in one sentence; of several ranks rank 0 says it.
 
     Args:
-        words: Its command line.
+        words: Command line of the command.
 
     Raises:
-        Interrupted: It was told to.
+        Interrupted: The command was told to end.
     """
     try:
         with listening():

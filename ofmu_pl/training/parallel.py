@@ -19,10 +19,10 @@ from ofmu_pl.support.errors import UserError
 
 
 def ranks_of(strategy: Strategy) -> Ranks:
-    """How the processes of a strategy share batches.
+    """The ranks of a strategy, by which its processes share batches.
 
     Raises:
-        UserError: The strategy cannot run manual optimization, or cuts layers as well as batches.
+        UserError: The strategy cannot run manual optimization, or cuts layers among devices.
     """
     if isinstance(strategy, SingleDeviceStrategy):
         return Ranks()
@@ -61,7 +61,7 @@ def shard(network: nn.Module, strategy: Any) -> None:
 
 
 def scatter_(shards: Vector, whole: Vector) -> None:
-    """Write whole vectors, alike on every rank, into shards."""
+    """Write whole vectors, which are alike on every rank, into shards."""
     for s, w in zip(shards, whole, strict=True):
         s.copy_(distribute_tensor(w, s.device_mesh, s.placements, src_data_rank=None))  # type: ignore[attr-defined]
 
@@ -78,7 +78,7 @@ class Replica:
 
     @cached_property
     def network(self) -> nn.Module:
-        """The copy, however stale."""
+        """The copy, which may be stale."""
         return self.build()
 
     def of(self, sharded: nn.Module, device: torch.device) -> nn.Module:
@@ -92,7 +92,7 @@ class Replica:
         return self.network
 
     def rest(self) -> None:
-        """Leave the GPU's memory to others until the copy is asked for again."""
+        """Free the GPU's memory until the copy is asked for again."""
         if "network" in self.__dict__:
             self.network.cpu()
 
@@ -101,7 +101,7 @@ def check_rows(datamodule: Any, streams: tuple[str, ...], ranks: Ranks) -> None:
     """Refuse batches that FSDP2's ranks cannot share evenly.
 
     Raises:
-        UserError: Rows that do not divide among ranks.
+        UserError: The rows of a batch do not divide among ranks.
     """
     for stream in streams:
         rows = min(datamodule.batch_size, len(datamodule.splits[stream]))

@@ -1,4 +1,4 @@
-"""One bar over all outer iterations with the last number of each kind; Lightning's own starts anew every epoch."""
+"""One progress bar over all outer iterations; Lightning's own starts anew every epoch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tqdm import tqdm
 
 
 class IterationProgressBar(TQDMProgressBar):
-    """Shows iterations done, time left, losses, similarity, |grad Phi|, rho and seconds an iteration."""
+    """Shows iterations done, time left, losses, similarity, |grad Phi|, rho and seconds per iteration."""
 
     def __init__(self) -> None:
         super().__init__()
         self.train_progress_bar = tqdm(disable=True)  # an exception before training finds a bar to close
 
     def init_train_tqdm(self) -> tqdm:
-        """Return a bar that stands where the run stands."""
+        """Return a bar that begins at the run's present iteration."""
         return tqdm(
             total=self.trainer.max_steps if self.trainer.max_steps > 0 else None,
             initial=self.trainer.global_step,
@@ -31,7 +31,7 @@ class IterationProgressBar(TQDMProgressBar):
         )
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """Return what the module logs for the bar; the logger's version stands in the run's folder.
+        """Return what the module logs for the bar, without the logger's version, which the run's folder shows.
 
         Args:
             trainer: The run's trainer.
@@ -40,7 +40,7 @@ class IterationProgressBar(TQDMProgressBar):
         return {k: v for k, v in super().get_metrics(trainer, pl_module).items() if k != "v_num"}
 
     def on_train_start(self, *_: Any) -> None:
-        """Open no bar yet: the first evaluation comes now, and the bar's clock is the training's."""
+        """Open no bar yet: the first evaluation comes now, and the bar's clock shall count the training alone."""
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Open the bar before the first iteration; later epochs go on with it."""
@@ -48,7 +48,7 @@ class IterationProgressBar(TQDMProgressBar):
             self.train_progress_bar = self.init_train_tqdm()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Count one iteration more and show its numbers, at most as often as ``mininterval`` says.
+        """Count one more iteration and show its numbers, at most as often as ``mininterval`` says.
 
         Args:
             trainer: The run's trainer.
@@ -61,5 +61,5 @@ class IterationProgressBar(TQDMProgressBar):
         """Show nothing between iterations."""
 
     def on_exception(self, *_: Any) -> None:
-        """Leave the bar where it was."""
+        """Leave the bar as it stands."""
         self.train_progress_bar.close()

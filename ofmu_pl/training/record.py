@@ -1,4 +1,4 @@
-"""The record of a run: what it measured, and in which outer iteration."""
+"""The record of a run: what it measured, and in which iteration."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from lightning.fabric.loggers import Logger
 from lightning.pytorch.loggers import TensorBoardLogger
 
 CURVES = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "rho", "penalty", "curvature", "gradient_norm")
-"""What ``results.json`` keeps of every iteration; ``gradient_norm`` is that of the whole descent direction before it is
-clipped (of OFMU |grad F|, as far as ``penalty_clip`` and ``concave_only`` are off or idle)."""
+"""Names of the values that ``results.json`` keeps of every iteration; ``gradient_norm`` is the norm of the whole
+descent direction before it is clipped (for OFMU |grad F|, unless ``penalty_clip`` or ``concave_only`` has changed
+it)."""
 LONGEST = 1000
-"""The last iteration of the curves; the rest of a longer run is in its event file."""
+"""Last iteration of the curves; the rest of a longer run is in its event file."""
 
 Series = dict[str, dict[str, list[Any]]]
-"""By name: ``step``, the iterations in which it was measured, and ``value``."""
+"""Values by name: ``step``, the iterations in which they were measured, and ``value``."""
 
 
 class Record:
     """What a run measured, each value at the iteration that measured it and at no other.
 
-    Iterations count from 1; what is measured before the first one stands at 0. The record is part of every checkpoint,
+    Iterations count from 1; a measurement before the first one stands at 0. The record is part of every checkpoint,
     and a run that goes on writes it anew to its event file before anything else. So the files of an interrupted run are
     those of an undisturbed one, also where it was killed after its last checkpoint.
 
     Attributes:
         curves: Some values of every iteration, for figures.
-        logged: All that went to the loggers.
+        logged: All values that went to the loggers.
         history: Measurements of the model along the run: ``step`` and ``metrics``.
     """
 
@@ -46,7 +47,7 @@ class Record:
             _extend(self.curves, step, {name: values[name] for name in CURVES if name in values})
 
     def log(self, loggers: Iterable[Logger], step: int, values: Mapping[str, float]) -> None:
-        """Write values to the loggers, after those that an earlier part of the run has logged."""
+        """Write values to the loggers, after those that an earlier part of the run logged."""
         loggers = list(loggers)
         if not self._in_files:
             self._in_files = True
@@ -57,7 +58,7 @@ class Record:
             logger.log_metrics(dict(values), step=step)
 
     def back_to(self, step: int, loggers: Iterable[Logger]) -> None:
-        """Forget, in place, what was measured after an iteration: the weights it was measured of are taken back."""
+        """Drop what was measured after an iteration, since the weights that it was measured on are taken back."""
         for series in (self.curves, self.logged):
             for name, points in list(series.items()):
                 kept = sum(s <= step for s in points["step"])
@@ -74,7 +75,7 @@ class Record:
         self.curves, self.logged, self.history = state["curves"], state["logged"], state["history"]
 
     def _rewrite(self, loggers: Iterable[Logger], first: int) -> None:
-        """Void all points from an iteration on in the event files of the folder, and write those of the record."""
+        """Void all points from an iteration on in the folder's event files, and write those of the record."""
         by_step: dict[int, dict[str, float]] = {}
         for name, points in self.logged.items():
             for step, value in zip(points["step"], points["value"], strict=True):

@@ -1,4 +1,4 @@
-"""What an iteration does when it fails: a smaller step after a divergence, smaller micro-batches on a full GPU."""
+"""Makes a failed iteration again: with a smaller step after a divergence, with smaller micro-batches on a full GPU."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.run import Run
 
 KEPT = 3
-"""Iterations that can be taken back together."""
+"""Number of iterations that can be taken back together."""
 
 
 class Recoverable(Protocol):
-    """What recovery asks of a method.
+    """The part of a method that recovery needs.
 
     Attributes:
         run: The run with its optimizers.
@@ -39,7 +39,7 @@ class Recoverable(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
         ...
 
     def weights_changed(self) -> None:
@@ -54,13 +54,13 @@ class Recoverable(Protocol):
 
 @dataclass
 class Start:
-    """What an iteration began with.
+    """The state at the beginning of an iteration, to which it can be taken back.
 
     Attributes:
-        number: Of the iteration, from 1.
-        iteration: Makes it, with its batches.
+        number: Number of the iteration, from 1.
+        iteration: Makes the iteration, with its batches.
         host: Weights outside a GPU's memory.
-        state: Of optimizers, scheduler and method.
+        state: State of optimizers, scheduler and method.
     """
 
     number: int
@@ -72,15 +72,17 @@ class Start:
 class Recovery:
     """Runs iterations, and takes back those that fail.
 
-    An iteration that diverges is made again with half the steps. Where that fails too, the trouble is older than the
-    iteration: it is taken back with the one before it, then with the two before it, and all of them are made again.
+    An iteration that diverges is made again with steps of half the length. Where that fails too, the trouble is older
+    than the iteration: it is taken back with the one before it, then with the two before it, and all of them are made
+    again.
 
     Args:
-        rollbacks: How many divergences are taken back, each of which halves all further steps; then the run stops.
-            Costs ``min(rollbacks, KEPT)`` copies of the trained weights and of the optimizers' states, on a GPU's host.
+        rollbacks: Number of divergences that are taken back, each of which halves all further steps; then the run
+            stops. This costs ``min(rollbacks, KEPT)`` copies of the trained weights and of the optimizers' states, on a
+            GPU's host.
 
     Attributes:
-        step_scale: What steps are multiplied by now: 2^-(divergences taken back).
+        step_scale: Present factor of all steps, 2^-(divergences taken back).
     """
 
     def __init__(self, rollbacks: int) -> None:
@@ -92,10 +94,10 @@ class Recovery:
     def run(
         self, method: Recoverable, number: int, iteration: Callable[[], dict[str, float]]
     ) -> dict[int, dict[str, float]]:
-        """What the iteration returns, by its number, and what those return that are taken back with it.
+        """Run an iteration; returns what it and those taken back with it return, by their numbers.
 
         Raises:
-            DivergedError: It diverged once more than ``rollbacks``.
+            DivergedError: The run diverged once more than ``rollbacks``.
             UserError: Not even one sample fits the GPU's memory, or one of several ranks ran out of it.
         """
         depth = max(1, min(self.rollbacks, KEPT))
@@ -128,7 +130,7 @@ class Recovery:
 
     @contextmanager
     def step(self, optimizer: Optimizer, check: Callable[..., None]) -> Iterator[None]:
-        """In which the optimizer's rates are scaled, and a step that ``check`` raises after is not counted."""
+        """A context in which the optimizer's rates are scaled; a step after which ``check`` raises is not counted."""
         rates = [group["lr"] for group in optimizer.param_groups]
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * self.step_scale
@@ -141,7 +143,7 @@ class Recovery:
                 group["lr"] = rate
 
     def _keep(self, method: Recoverable, start: Start) -> None:
-        """Weights and states: of all optimizers for a divergence, for a full memory of those ``iterate`` steps."""
+        """Keep weights and states: all optimizers' for a divergence, those that ``iterate`` steps for a full memory."""
         kept, device, run = start.state, method.device.type, method.run
         if self.rollbacks or (device == "cuda" and method.moves_parameters):
             optimizers = run.optimizers[0 if self.rollbacks else 1 :]
@@ -185,7 +187,7 @@ def _on_host(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _smaller(method: Recoverable, error: Exception) -> str:
-    """Halve the method's micro-batches; says so."""
+    """Halve the method's micro-batches, and return a sentence that says so."""
     ranks = method.run.ranks
     size = method.micro_batch_size or -(-method.run.data.batch_size // ranks.size)
     first = str(error).split(". ")[0]

@@ -1,4 +1,4 @@
-"""Runs that can be gone on with: room for checkpoints, the settings in each, and one more when the run is stopped."""
+"""Runs that can be resumed: room for checkpoints, the settings in each, and one more when the run is stopped."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
 
 
 class Resumable(pl.Callback):
-    """Sees that a run can be interrupted, by SIGTERM (exit code 143) or Ctrl-C (130).
+    """Lets a run be interrupted by SIGTERM (exit code 143) or Ctrl-C (130), and resumed.
 
-    An iteration is finished first, and a checkpoint written from which the run goes on bit for bit. A measurement is
-    not: the one before the first iteration, those along the run (which then is made when the run goes on) and the one
-    at its end stop at once. Several ranks stop after an iteration, all together. A second Ctrl-C ends the process as
-    it stands.
+    An iteration is finished first, and a checkpoint is written from which the run goes on bit for bit. A measurement is
+    not finished: the ones before the first iteration and after the last stop at once, and so does one along the run,
+    which is made when the run goes on. Several ranks stop together, after an iteration. A second Ctrl-C ends the
+    process at once.
 
     Args:
-        settings: Kept in every checkpoint (``checkpoints.settings``).
-        length: Kept in one where the run has stopped by itself (``checkpoints.length``).
+        settings: The run's settings, kept in every checkpoint (``checkpoints.settings``).
+        length: The run's length, kept in a checkpoint where the run has stopped by itself (``checkpoints.length``).
     """
 
     def __init__(self, settings: dict[str, str], length: str) -> None:
@@ -57,37 +57,37 @@ class Resumable(pl.Callback):
         check_room(Path(log_dir), weights + moments, max(keeper.save_top_k, 1), weights)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen, in the place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""
+        """Handle signals in place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""
         self._asked, self._patient, self._iterated = 0, False, False
         self._listening.enter_context(listening(self._note))
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """From here on an iteration is finished first."""
+        """Finish the iteration first if a signal comes from here on."""
         self._patient, self._iterated = True, False
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Write and leave if any rank was asked.
+        """Write a checkpoint and leave if any rank was asked to.
 
         Raises:
-            Interrupted: After a checkpoint.
+            Interrupted: The checkpoint is written.
         """
         self._iterated = True
         self._patient = pl_module.run.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
         self._leave_if_asked(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """What is left waits for nothing: it can be had again from the last checkpoint."""
+        """End at once on a signal from here on: what is left can be made again from the last checkpoint."""
         self._leave_if_asked(trainer, pl_module)
         self._patient = self._iterated = False
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Write what a measurement along the run was interrupted after."""
+        """Write a checkpoint where a measurement along the run was interrupted."""
         self._listening.close()
         if isinstance(exception, Interrupted) and exception.then is None and self._iterated:
             exception.then = self._save(trainer)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Listen no more."""
+        """Give the signals back."""
         self._listening.close()
 
     def _leave_if_asked(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -98,7 +98,7 @@ class Resumable(pl.Callback):
             raise Interrupted(signum, self._save(trainer))
 
     def _save(self, trainer: pl.Trainer) -> str:
-        """Write a checkpoint; says how to go on."""
+        """Write a checkpoint; returns how to go on from it."""
         keeper = _keeper(trainer)
         if keeper is None:
             return f" after iteration {trainer.global_step}; there is no checkpoint callback"

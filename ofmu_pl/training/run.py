@@ -1,4 +1,4 @@
-"""What a method may know of the run that it is part of, and nothing of who makes it.
+"""What a method may know of the run that it is part of, whoever makes the run.
 
 A trainer's run is ``trainer_run.TrainerRun``; a plan makes one that never takes place (``planning.rehearsal``); and
 whoever wants single iterations makes one by hand, of data alone.
@@ -23,7 +23,7 @@ class Run:
     """A run without a trainer: one process, no autocast, no checkpoints.
 
     Attributes:
-        data: The ``PairedDataModule`` that batches come from, after ``setup`` (of a plan, after ``blank``).
+        data: The ``PairedDataModule`` that batches come from, after ``setup`` (in a plan, after ``blank``).
         ranks: The processes that share each batch.
         precision: Lightning's name of the precision.
         steps: Outer iterations in all; -1 where something else ends the run.
@@ -31,8 +31,8 @@ class Run:
         epoch_ends: Whether the present iteration is the last of its epoch.
         stopped: Whether the method has asked for the end of the run.
         checks_itself: Whether a method may spend gradients on checking its numbers; in a plan it may not.
-        optimizers: First the one whose steps are counted, then those that ``iterate`` steps by itself.
-        scheduler: The first optimizer's, stepped once an outer iteration; ``None``: its rate is constant.
+        optimizers: The optimizer whose steps are counted, then those that ``iterate`` steps by itself.
+        scheduler: Scheduler of the first optimizer, stepped once per iteration; ``None``: the rate is constant.
     """
 
     data: Any
@@ -56,7 +56,7 @@ class Run:
         self.optimizers[0].step()
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """The context of forward passes: ``autocast``, or nothing inside of ``full_precision``."""
+        """The context of forward passes: ``autocast``, or none inside of ``full_precision``."""
         return self.autocast() if self._casts else nullcontext()
 
     @contextmanager
@@ -69,15 +69,15 @@ class Run:
             self._casts = True
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """What the precision puts around forward passes."""
+        """The context that the precision puts around forward passes."""
         return nullcontext()
 
     def convert(self, network: nn.Module) -> nn.Module:
-        """A network in the precision's types."""
+        """Convert a network to the precision's types."""
         return network
 
     def shard(self, network: nn.Module) -> bool:
-        """Cut a network's parameters among the ranks if they hold shards; whether they do."""
+        """Cut a network's parameters among the ranks if they hold shards; returns whether they do."""
         return False
 
     @property

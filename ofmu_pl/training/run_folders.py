@@ -1,4 +1,4 @@
-"""The folders of a method's runs, ``version_0``, ``version_1``, ...: one a run, held by one process at a time."""
+"""The folders of a method's runs, ``version_0``, ``version_1``, ...: one per run, held by one process at a time."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ANOTHER = "or start another one without --ckpt_path"
 
 @dataclass(frozen=True)
 class Start:
-    """Where a command begins.
+    """The place where a command begins.
 
     Attributes:
-        checkpoint: What it goes on from; ``None``: from the beginning.
-        folder: The run's; ``None``: a new one.
+        checkpoint: Checkpoint that it goes on from; ``None``: it starts from the beginning.
+        folder: Folder of the run; ``None``: a new one.
         done: Whether that folder holds all that the command would make.
-        step: The iterations done there.
+        step: Number of iterations done there.
         ended: Whether no iteration is left, so that only evaluation and export remain.
         new: Whether this command made the folder.
     """
@@ -46,12 +46,12 @@ class Start:
 
 
 def choose(method_folder: Path, command: str, words: str | None, resolved: dict[str, Any]) -> Start:
-    """Where a command begins: a run goes on in its own folder until it has finished; then nothing writes there again.
+    """Choose where a command begins: a run goes on in its own folder until it has finished, and not after that.
 
     Args:
-        method_folder: Of the method's runs.
-        command: ``fit``, or one that measures only and takes a new folder for it.
-        words: A sound checkpoint, ``last`` or ``None``.
+        method_folder: Folder of the method's runs.
+        command: ``fit``, or a command that only measures and takes a new folder for it.
+        words: Path of a sound checkpoint, ``last`` or ``None``.
         resolved: The command's configuration.
 
     Raises:
@@ -80,12 +80,12 @@ def choose(method_folder: Path, command: str, words: str | None, resolved: dict[
 
 @contextmanager
 def begun(method_folder: Path, command: str, words: str | None, resolved: dict[str, Any]) -> Iterator[Start]:
-    """Where a command begins, its folder held by this process meanwhile.
+    """A context with the place where a command begins, in which this process holds the folder.
 
-    Arguments are those of ``choose``.
+    The arguments are those of ``choose``.
 
     Raises:
-        UserError: See ``choose``; or a run that would be gone on with is still at work.
+        UserError: See ``choose``; or the run to go on with is still at work.
     """
     with ExitStack() as held:
         with locked(method_folder / LOCK, wait=True):  # so that of two starts one sees what the other has chosen
@@ -116,13 +116,13 @@ def number(folder: Path) -> int | None:
 
 
 def discard(folder: Path) -> None:
-    """Remove a run's folder if the run has left nothing in it."""
+    """Remove a run's folder if the run left nothing in it."""
     if _is_vacant(folder):
         shutil.rmtree(folder)
 
 
 def point_latest(folder: Path) -> None:
-    """Let ``latest`` name a run's folder, which must hold results."""
+    """Point ``latest`` at a run's folder, which must hold results."""
     if not (folder / RESULTS).is_file():
         return
     with locked(folder.parent / LOCK, wait=True):
@@ -133,7 +133,7 @@ def point_latest(folder: Path) -> None:
 
 
 def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
-    """With a folder: the run's own, that of one that was killed before it had left anything, or a new one."""
+    """The start with a folder: the run's own, that of a run killed before it left anything, or a new one."""
     if start.folder is not None:
         return start
     known = versions(method_folder)
@@ -153,7 +153,7 @@ def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
 
 
 def _reached(folder: Path, resolved: dict[str, Any]) -> bool:
-    """Whether a run has finished with as many iterations as are asked for now, or by the same rule for when to stop.
+    """Whether a run has finished with as many iterations as are asked for now, or by the same rule for stopping.
 
     Raises:
         NewerError: A newer version of ofmu_pl wrote its results.
@@ -168,13 +168,13 @@ def _reached(folder: Path, resolved: dict[str, Any]) -> bool:
 
 
 def _is_alike(folder: Path, resolved: dict[str, Any]) -> bool:
-    """Whether a run was told what decides where it goes (its file leaves out what follows from the rest)."""
+    """Whether a run had the same settings (its file leaves out those that follow from others)."""
     then = settings(_config(folder))
     return bool(then) and then.items() <= settings(resolved).items()
 
 
 def _exported(folder: Path, resolved: dict[str, Any]) -> bool:
-    """Whether the model is there, if one is asked for."""
+    """Whether the exported model is there, if one is asked for."""
     name = resolved["export"]["folder"]
     return name is None or (folder / name).is_dir()
 
@@ -188,7 +188,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _is_vacant(folder: Path) -> bool:
-    """Whether a run has left nothing but its configuration and an event file."""
+    """Whether a run left nothing but its configuration and an event file."""
     idle = ("config.yaml", "hparams.yaml", LOCK, "events.out.tfevents.*", ".*.partial")
     return not any(p.is_file() and not any(p.match(name) for name in idle) for p in folder.rglob("*"))
 
@@ -197,7 +197,7 @@ def require_idle(folder: Path, remedy: str) -> None:
     """Refuse to touch a folder where a run is still at work.
 
     Args:
-        folder: The run's.
+        folder: Folder of the run.
         remedy: What to do besides waiting, as the end of the sentence.
 
     Raises:
@@ -210,7 +210,7 @@ def require_idle(folder: Path, remedy: str) -> None:
 
 
 def _holder(folder: Path) -> dict[str, Any] | None:
-    """What the process that holds a folder says of itself; ``None`` if none does."""
+    """What the process that holds a folder says of itself; ``None`` if no process does."""
     if not (folder / LOCK).exists():
         return None
     try:

@@ -1,6 +1,6 @@
-"""Checkpoints in shards (``save_distributed_checkpoint``): torch pickles their index, so it is read with care first.
+"""Checks checkpoints in shards (``save_distributed_checkpoint``), whose index torch pickles, before torch reads them.
 
-torch.distributed.checkpoint unpickles ``.metadata`` and every value that is no tensor without restriction.
+torch.distributed.checkpoint unpickles ``.metadata``, and every value that is no tensor, without restriction.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PLAIN |= {("torch", name) for name, value in vars(torch).items() if isinstance(
 
 
 class _Index(pickle.Unpickler):
-    """Makes descriptions of tensors and nothing that could do something."""
+    """Unpickles descriptions of tensors, and nothing that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The dataclasses that torch describes tensors with.
+        """Find one of the dataclasses with which torch describes tensors.
 
         Raises:
             UnpicklingError: Anything else is named.
@@ -47,7 +47,7 @@ class _Index(pickle.Unpickler):
 
 
 def names(state: Any, path: str = "") -> list[str]:
-    """Dotted paths to all values of nested dictionaries and lists; what a checkpoint keeps to check its index by."""
+    """Dotted paths to all values of nested dictionaries and lists, which a checkpoint keeps to check its index by."""
     inside: Any = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else None
     if inside is None or state == []:
         return [path]
@@ -55,7 +55,7 @@ def names(state: Any, path: str = "") -> list[str]:
 
 
 def shapes(folder: Path, group: str) -> dict[str, list[int]]:
-    """The shapes of the tensors in a group of a folder of shards, by name without the group's."""
+    """The shapes of the tensors in a group of a folder of shards, by name without the group's prefix."""
     described = read_index(folder).state_dict_metadata
     known = {name.removeprefix(f"{group}."): x for name, x in described.items() if name.startswith(f"{group}.")}
     return {name: list(x.size) for name, x in known.items() if not isinstance(x, BytesStorageMetadata)}
@@ -63,7 +63,7 @@ def shapes(folder: Path, group: str) -> dict[str, list[int]]:
 
 @contextmanager
 def shard_errors(folder: Path) -> Iterator[None]:
-    """In which shards that cannot be written are an ``OSError``, as one file is.
+    """A context in which shards that cannot be written raise an ``OSError``, as one file does.
 
     torch gathers what every rank raised into a ``CheckpointException``, which is no ``Exception``.
 
@@ -88,11 +88,11 @@ def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
     """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
 
     Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
-    records: the tensor of each is as long as the index says, and those of a name fill its tensor without overlap.
+    records: each holds a tensor as long as the index says, and those of one name fill its tensor without overlap.
 
     Args:
-        folder: Of the shards.
-        wanted: The ``names`` of what was written, which no record holds; ``None``: not known.
+        folder: Folder of the shards.
+        wanted: The ``names`` of what was written, which no record holds; ``None``: they are not known.
 
     Raises:
         UnpicklingError: The index or a value names something that is not plain.
@@ -129,11 +129,11 @@ def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
 
 
 def read_index(folder: Path) -> Any:
-    """The index of a folder of shards.
+    """Read the index of a folder of shards.
 
     Raises:
-        UnpicklingError: It names something that is not plain.
-        OSError: It is missing.
+        UnpicklingError: The index names something that is not plain.
+        OSError: The index is missing.
     """
     with (folder / ".metadata").open("rb") as file:
         return _Index(file).load()
@@ -145,7 +145,7 @@ def _named_alike(found: set[str], wanted: list[str]) -> bool:
 
 
 def _upwards(name: str) -> Iterator[str]:
-    """A dotted path, and all that lead to it."""
+    """A dotted path and all paths that lead to it."""
     while name:
         yield name
         name = name.rpartition(".")[0]
@@ -156,7 +156,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _fill(boxes: list[Box], shape: tuple[int, ...]) -> bool:
-    """Whether pieces make a tensor of this shape, none over another."""
+    """Whether pieces make a tensor of this shape without overlap."""
     inside = all(o + n <= whole for b in boxes for o, n, whole in zip(*b, shape, strict=True))
     apart = all(
         math.prod(b[1]) * math.prod(c[1]) == 0

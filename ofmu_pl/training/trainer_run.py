@@ -15,7 +15,7 @@ from ofmu_pl.training.run import Run
 
 
 class TrainerRun(Run):
-    """What a method may know of its trainer.
+    """The part of a trainer that a method may know of.
 
     Args:
         trainer: The trainer, once its processes are started.
@@ -42,15 +42,15 @@ class TrainerRun(Run):
             super().advance()
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """What the trainer's precision puts around forward passes."""
+        """The context that the trainer's precision puts around forward passes."""
         return self._trainer.precision_plugin.forward_context()
 
     def convert(self, network: nn.Module) -> nn.Module:
-        """A network in the types of the trainer's precision."""
+        """Convert a network to the types of the trainer's precision."""
         return self._trainer.precision_plugin.convert_module(network)
 
     def shard(self, network: nn.Module) -> bool:
-        """Cut the network by FSDP2 if that is the trainer's strategy."""
+        """Cut the network by FSDP2 if that is the trainer's strategy; returns whether it is."""
         if self.ranks.sharded:
             shard(network, self._trainer.strategy)
         return self.ranks.sharded
@@ -62,7 +62,7 @@ class TrainerRun(Run):
 
     @property
     def checkpoint_folders(self) -> set[Path]:
-        """The folders of the trainer's checkpoints: of the one to go on from, and of those that callbacks write."""
+        """The folders of the trainer's checkpoints: the one to go on from, and those that callbacks write."""
         folders = {self.resumed_from.parent} if self.resumed_from else set()
         written = (getattr(callback, "dirpath", None) for callback in self._trainer.checkpoint_callbacks)
         return folders | {Path(folder) for folder in written if folder}
