@@ -48,8 +48,7 @@ _WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are
 
 
 class WholeFiles(TorchCheckpointIO):
-    """Writes a checkpoint beside its place, waits for the disk, then renames it; Lightning's own would hold it
-    twice."""
+    """Writes a checkpoint beside its place, waits for the disk, then renames it; Lightning's own holds it twice."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write a file whose records carry CRC-32 sums (torch's zip format)."""
