@@ -28,10 +28,14 @@ def fail(sentence: str, code: int = 1) -> NoReturn:
 
 
 _OPTIONS = {
-    "attention": "model.network.attention",
-    "engine": "model.engine",
+    **{name: f"model.{name}" for name in ("engine", "layer", "rho_0")},
+    **{
+        name: f"model.network.{name}"
+        for name in ("attention", "config", "lora", "path", "tokenizer", "trust_remote_code")
+    },
+    **{name: f"data.{name}" for name in ("data", "split_seed", "validation_fraction")},
+    **{name: f"evaluation.{name}" for name in ("attack_samples", "reference")},
     "precision": "trainer.precision",
-    "rho_0": "model.rho_0",
 }
 """Where the command line has an argument that a message of the library names."""
 
@@ -45,9 +49,12 @@ def as_options(sentence: str) -> str:
     Example:
         >>> as_options("The network has kinks: set `engine=autograd`.")
         'The network has kinks: set --model.engine autograd.'
+        >>> as_options("'x' is a file: point `path` at the folder that it lies in.")
+        "'x' is a file: point --model.network.path at the folder that it lies in."
     """
     names = "|".join(_OPTIONS)
-    return re.sub(rf"`({names})=([^`]*)`", lambda found: f"--{_OPTIONS[found[1]]} {found[2]}", sentence)
+    found = rf"`({names})(?:=([^`]*))?`"
+    return re.sub(found, lambda x: f"--{_OPTIONS[x[1]]}" + (f" {x[2]}" if x[2] else ""), sentence)
 
 
 def unrecognized(message: str, options: Iterable[str]) -> str | None:

@@ -102,7 +102,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
     """
     if data is None:
         return _read_torchvision(_own_copy(classes), classes)
-    folder = local_folder(data, "--data.data")
+    folder = local_folder(data, "data")
     if folder is None:
         raise UserError(
             f"The data folder '{data}' does not exist: point --data.data at a folder with CIFAR-{classes}'s parquet "

@@ -250,7 +250,7 @@ def load_tokenizer(source: str) -> Any:
     Raises:
         UserError: There is no tokenizer.
     """
-    folder = local_folder(source, "--model.network.path (or its tokenizer)")
+    folder = local_folder(source, "path", "tokenizer")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:

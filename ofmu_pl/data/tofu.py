@@ -131,7 +131,7 @@ class TOFU(TextDataModule):
         return [{"question": row["question"], "answer": found[row["question"]]} for row in forget]
 
     def _read(self, config: str) -> list[Row]:
-        folder = local_folder(self.data, "--data.data")
+        folder = local_folder(self.data, "data")
         if folder is not None:
             return _read_lines(folder / f"{config}.json")
         if Path(self.data).is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:

@@ -132,7 +132,7 @@ def _check_same_images(scores: Mapping[str, ImageScores], reference: Mapping[str
         if not np.array_equal(ours.ids, theirs.ids) or not np.array_equal(ours.labels, theirs.labels):
             raise UserError(
                 f"The reference was scored on other {name} images ({len(theirs.ids)}) than this run's model "
-                f"({len(ours.ids)}): give --evaluation.reference a model that was retrained for this run's split."
+                f"({len(ours.ids)}): give `reference` a model that was retrained for this run's split."
             )
 
 
@@ -146,7 +146,7 @@ def _draw(
         if not 2 <= attack_samples <= len(found):  # each half of the cross-fit needs one
             raise UserError(
                 f"The membership attack cannot learn from {attack_samples} of {len(found)} {what}: set "
-                f"--evaluation.attack_samples to between 2 and {min(len(retained), len(kept))}."
+                f"`attack_samples` to between 2 and {min(len(retained), len(kept))}."
             )
     rng = np.random.default_rng(seed)
     return rng.choice(retained, attack_samples, replace=False), rng.choice(kept, attack_samples, replace=False)

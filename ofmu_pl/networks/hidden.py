@@ -24,7 +24,7 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     if not found:
         layers = [path for path, _ in model.named_modules() if path.rsplit(".", 1)[-1].isdigit()]
         shown = f"{layers[0]} ... {layers[-1]}" if layers else "no numbered layers"
-        raise UserError(f"The network has no layer '{name}': set --model.layer to one of its modules ({shown}).")
+        raise UserError(f"The network has no layer '{name}': set `layer` to one of its modules ({shown}).")
     layer: nn.Module = found[0]
     return layer
 

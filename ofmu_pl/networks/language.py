@@ -74,13 +74,11 @@ class CausalLM(Network):
     ) -> None:
         if (path is None) == (config is None):
             raise UserError(
-                "A language model needs either a path or a config: give --model.network.path FOLDER_OR_HUB_ID, "
-                "or the fields of a random one under model.network.config, not both."
+                "A language model needs either a path or a config: give `path=FOLDER_OR_HUB_ID`, or the "
+                "fields of a random one in `config`, not both."
             )
         if load_in_4bit and (lora is None or path is None):
-            raise UserError(
-                "Weights in 4 bits cannot be trained: give --model.network.path and --model.network.lora too."
-            )
+            raise UserError("Weights in 4 bits cannot be trained: give `path` and `lora` too.")
         self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
         self.trainable, self.lora, self.load_in_4bit = trainable, lora, load_in_4bit
         self.tokenizer_source = tokenizer or path
@@ -127,8 +125,8 @@ class CausalLM(Network):
             except (OSError, ValueError, KeyError, TypeError) as error:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise UserError(
-                    f"'{self.path}' has no config.json of a language model that can be read ({reason}): point "
-                    "--model.network.path at a folder with one, or at a hub id."
+                    f"'{self.path}' has no config.json of a language model that can be read ({reason}): point `path` "
+                    "at a folder with one, or at a hub id."
                 ) from error
             return self._prepared(model)
 

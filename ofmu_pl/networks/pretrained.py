@@ -34,7 +34,7 @@ def load_pretrained(path: str, attention: str, load_in_4bit: bool = False, trust
             not trusted, or its weights lack a tensor of the network, hold one that the network lacks, or one of another
             shape.
     """
-    folder = local_folder(path, "--model.network.path") or Path(path)
+    folder = local_folder(path, "path") or Path(path)
     quantized: dict[str, Any] = {}
     if load_in_4bit:
         quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
@@ -60,12 +60,12 @@ def load_pretrained(path: str, attention: str, load_in_4bit: bool = False, trust
         if "trust_remote_code" in str(error):
             raise UserError(
                 f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
-                "--model.network.trust_remote_code true, or take a model that transformers knows."
+                "`trust_remote_code=true`, or take a model that transformers knows."
             ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"'{path}' {what} ({reason}): point --model.network.path at a folder with config.json, "
+            f"'{path}' {what} ({reason}): point `path` at a folder with config.json, "
             "model.safetensors and the tokenizer's files."
         ) from error
     unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]

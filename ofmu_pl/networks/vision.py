@@ -63,7 +63,7 @@ class ImageNetwork(Network):
         channels, classes = datamodule.channels, len(datamodule.class_names)
         module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
         if self.path is not None:
-            self._load(module, local_folder(self.path, "--model.network.path") or Path(self.path), datamodule)
+            self._load(module, local_folder(self.path, "path") or Path(self.path), datamodule)
         return module.eval()
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
@@ -79,22 +79,22 @@ class ImageNetwork(Network):
             state = load_file(folder / "model.safetensors")
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise UserError(
-                f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point --model.network.path at a "
-                "folder with config.json, model.safetensors and provenance.json, or leave it out to train one."
+                f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point `path` at a folder "
+                "with config.json, model.safetensors and provenance.json, or leave it out to train one."
             ) from error
         ours = self._config(datamodule)
         for name, value in ours.items():
             if config.get(name) != value:
                 raise UserError(
                     f"The model in '{folder}' has {name} {config.get(name)}, this run's network has {value}: give "
-                    "--model.network the same architecture and the data it was trained on."
+                    "the network the same architecture and the data it was trained on."
                 )
         for split in ("full", "validation", "test"):
             if hashes.get(split) != datamodule.hashes[split]:
                 raise UserError(
                     f"The model in '{folder}' belongs to another {split} split (hash {hashes.get(split)}, "
-                    f"here {datamodule.hashes[split]}), so some forget images were never in it: set the --data options "
-                    "that it was trained with (--data.split_seed, --data.validation_fraction)."
+                    f"here {datamodule.hashes[split]}), so some forget images were never in it: give the data the "
+                    "arguments that it was trained with (`split_seed`, `validation_fraction`)."
                 )
         wanted = module.state_dict()
         shapes = [(name, state[name].shape, wanted[name].shape) for name in state.keys() & wanted.keys()]

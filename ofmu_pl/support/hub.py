@@ -32,21 +32,22 @@ def offline(timeout: float = 2.0) -> bool:
     return False
 
 
-def local_folder(source: str | None, option: str) -> Path | None:
+def local_folder(source: str | None, *arguments: str) -> Path | None:
     """The folder that a source names; ``None``: there is none, so that it may be a hub id.
 
     Args:
         source: Of a model or of data.
-        option: What gave it, for the message.
+        arguments: Names of the arguments that can give it, for the message.
 
     Raises:
         UserError: It is nothing, or a file.
     """
+    given = " or ".join(f"`{argument}`" for argument in arguments)
     if not source:
-        raise UserError(f"{option} is {source!r}: give a folder or a hub id.")
+        raise UserError(f"{given} is {source!r}: give a folder or a hub id.")
     path = Path(source).expanduser()
     if path.is_file():
-        raise UserError(f"'{source}' is a file: point {option} at the folder that it lies in.")
+        raise UserError(f"'{source}' is a file: point {given} at the folder that it lies in.")
     return path if path.is_dir() else None
 
 

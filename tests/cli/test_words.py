@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import ofmu_pl.core
+import ofmu_pl
 from ofmu_pl import __version__
 from ofmu_pl.cli.commands import COMMANDS, main
 from ofmu_pl.cli.words import as_options
@@ -171,9 +171,13 @@ def test_an_unknown_command(says):
     assert "'--config' is none" in says("right.yaml", command="--config", config=None)[1]
 
 
-def test_the_command_line_knows_every_argument_that_core_names():
-    sentences = "".join(path.read_text() for path in Path(ofmu_pl.core.__path__[0]).glob("*.py"))
-    named = re.findall(r"(?<!`)`\w+=[^`]*`(?!`)", sentences)
-    assert "`engine=finite_difference`" in named
+@pytest.mark.parametrize(
+    ("room", "known"),
+    [("core", "`engine=finite_difference`"), ("metrics", "`attack_samples`"), ("networks", "`path=FOLDER_OR_HUB_ID`")],
+)
+def test_the_command_line_knows_every_argument_that_a_room_names(room, known):
+    sentences = "".join(path.read_text() for path in (Path(ofmu_pl.__path__[0]) / room).glob("*.py"))
+    named = re.findall(r"(?<!`)`\w+(?:=[^`]*)?`(?!`)", sentences)
+    assert known in named
     assert not [words for words in named if as_options(words) == words]
     assert not re.search(r"--(model|data|trainer|evaluation)\b", sentences)

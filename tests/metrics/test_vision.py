@@ -241,7 +241,7 @@ def test_intervals_are_of_accuracies_only():
 def test_too_few_images_for_the_attack(attack_samples, forgotten, says):
     with pytest.raises(UserError, match=says) as caught:
         vision_metrics(made_up(), forgotten=forgotten, attack_samples=attack_samples)
-    _one_sentence(caught.value, "--evaluation.attack_samples")
+    _one_sentence(caught.value, "`attack_samples`")
 
 
 def _one_sentence(error: Exception, option: str) -> None:
@@ -258,7 +258,7 @@ def test_a_reference_of_other_images_is_refused(name):
     for other in (fewer, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
         with pytest.raises(UserError, match=f"other {name} images") as caught:
             vision_metrics(scores, {**scores, name: other}, attack_samples=9)
-        _one_sentence(caught.value, "--evaluation.reference")
+        _one_sentence(caught.value, "`reference`")
     with pytest.raises(UserError, match=f"other {name} images .0."):
         vision_metrics(scores, {k: v for k, v in scores.items() if k != name}, attack_samples=9)
 

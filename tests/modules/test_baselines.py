@@ -311,7 +311,7 @@ def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda f: RMU(CausalLM(path=f), layer="model.layers.9"), "no layer 'model.layers.9': set --model.layer"),
+        (lambda f: RMU(CausalLM(path=f), layer="model.layers.9"), "no layer 'model.layers.9': set `layer`"),
         (lambda f: GradDiff(CausalLM(path=f), retain_loss="embedding"), "needs a layer"),
         (lambda f: GradDiff(CausalLM(path=f), alpha=-1), "set both to 0 or more"),
         (lambda f: NPO(CausalLM(path=f), beta=0.0), "set --model.beta above 0"),
