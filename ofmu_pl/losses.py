@@ -1,4 +1,4 @@
-"""Losses as functions of network outputs: one value a sample, so that means over any split of a batch add up.
+"""Losses as functions of network outputs: one value per sample, so that means over any split of a batch add up.
 
 B samples, S positions, V tokens. ``targets`` (B, S) holds the token that each position predicts, ``IGNORED`` where
 there is no loss; a sample without any target has loss 0 and no gradient. Everything is computed in float32 at least.
@@ -31,13 +31,13 @@ def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def sample_mean(values: Tensor, targets: Tensor) -> Tensor:
-    """(B,) means of (B, S) values over the positions that have a target."""
+    """Means of (B, S) values over the positions that have a target, (B,)."""
     mask = targets != IGNORED
     return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
 def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean negative log-likelihood of each answer, in nats a token.
+    """Mean negative log-likelihood of each answer, in nats per token.
 
     ``l_i = -(1/n_i) sum_t log p(y_{i,t} | y_{i,<t})`` over the n_i labelled tokens of row i: the paper's per-sample
     loss, whose plain mean over rows is L_f or L_r (a token mean would weigh long answers more and not add up).
@@ -47,7 +47,7 @@ def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
         labels: (B, S) token ids, unshifted, ``-100`` where there is no loss.
 
     Returns:
-        (B,) float32 (float64 for float64 logits).
+        Losses, (B,) float32 (float64 for float64 logits).
     """
     targets = shifted(labels)
     return token_nll(logits, targets).sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
@@ -56,11 +56,11 @@ def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
 def ceiling(losses: Tensor, level: float | None, width: float = 0.25) -> Tensor:
     """A smooth upper bound of each sample's loss: ``level - width softplus((level - l) / width)``.
 
-    Equal to l far below ``level`` and constant far above it, so that a sample that is forgotten stops pulling; the
-    corner is rounded over ``width`` nats because Hess(Phi) needs three derivatives.
+    It equals l far below ``level`` and is constant far above it, so that a forgotten sample has no gradient; the corner
+    is rounded over ``width`` nats because Hess(Phi) needs three derivatives.
 
     Args:
-        losses: (B,) nats.
+        losses: Losses in nats, (B,).
         level: The bound in nats; ``None`` returns the losses unchanged.
         width: Half-width of the rounded corner in nats.
     """
@@ -76,8 +76,8 @@ def npo(nll: Tensor, reference_nll: Tensor, beta: float) -> Tensor:
     """Negative preference optimisation, ``(2/beta) log(1 + (p / p_ref)^beta)`` (Zhang et al. 2024, eq. 3).
 
     Args:
-        nll: (B,) *summed* negative log-likelihoods of the forget answers.
-        reference_nll: (B,) the same under the frozen reference.
+        nll: *Summed* negative log-likelihoods of the forget answers, (B,).
+        reference_nll: The same under the frozen model, (B,).
         beta: Inverse temperature; towards 0 this is gradient ascent.
     """
     return 2 / beta * F.softplus(beta * (reference_nll - nll))
@@ -87,7 +87,7 @@ def simnpo(nll: Tensor, beta: float, delta: float = 0.0) -> Tensor:
     """SimNPO, ``-(2/beta) log sigmoid(beta (l - delta))`` of *mean* losses l, no reference (Fan et al. 2024, eq. 6).
 
     Args:
-        nll: (B,) mean negative log-likelihoods.
+        nll: Mean negative log-likelihoods of the forget answers, (B,).
         beta: Inverse temperature.
         delta: Margin in nats.
     """
@@ -102,10 +102,10 @@ def dpo(
     ``-(2/beta) log sigmoid(beta (log p(a)/p_ref(a) - log p(y)/p_ref(y)))``; Rafailov et al. 2023, eq. 7, scaled as NPO.
 
     Args:
-        preferred: (B,) summed negative log-likelihoods of the preferred answers.
-        reference_preferred: (B,) under the reference.
-        forget: (B,) of the forget answers.
-        reference_forget: (B,) under the reference.
+        preferred: Summed negative log-likelihoods of the preferred answers, (B,).
+        reference_preferred: The same under the frozen model, (B,).
+        forget: Summed negative log-likelihoods of the forget answers, (B,).
+        reference_forget: The same under the frozen model, (B,).
         beta: Inverse temperature.
     """
     margin = (reference_preferred - preferred) - (reference_forget - forget)
@@ -123,15 +123,16 @@ def weighted_ascent(logits: Tensor, targets: Tensor, beta_1: float, beta_2: floa
 
 
 def undial(logits: Tensor, targets: Tensor, reference_logits: Tensor, beta: float) -> Tensor:
-    """Cross-entropy to the reference's distribution with the true token's logit lowered by ``beta`` (Dong et al. 2024).
+    """Cross-entropy to the frozen model's distribution, the true token's logit lowered by ``beta`` (Dong et al. 2024).
 
-    Over answer positions; upstream averages over prompt and padding as well, where label -100 hits token V - 100.
+    It is a mean over answer positions; upstream averages over prompt and padding as well, where label -100 hits token V
+    - 100.
 
     Args:
         logits: (B, S, V).
         targets: (B, S).
-        reference_logits: (B, S, V) of the frozen reference.
-        beta: How far the true token is pushed down, in logits.
+        reference_logits: Logits of the frozen model, (B, S, V).
+        beta: How much the true token's logit is lowered.
     """
     lowered = _precise(reference_logits) - beta * _one_hot(targets, logits.shape[2])
     return sample_mean(_cross_entropy(lowered.softmax(2), logits), targets)
@@ -143,7 +144,7 @@ def ce_u(logits: Tensor, targets: Tensor, skip: int | Tensor = 1) -> Tensor:
     Args:
         logits: (B, S, V).
         targets: (B, S).
-        skip: Targets at the start that are left alone; (B,) where rows differ.
+        skip: Number of targets at the start that are left alone; (B,) where rows differ.
     """
     own = _precise(logits.detach()).masked_fill(_one_hot(targets, logits.shape[2]).bool(), -torch.inf).softmax(2)
     early = (targets != IGNORED).cumsum(1) <= torch.as_tensor(skip, device=targets.device).unsqueeze(-1)
@@ -163,7 +164,7 @@ def logit_margin(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def kl(logits: Tensor, targets: Tensor, reference_logits: Tensor) -> Tensor:
-    """``mean_t KL(p_ref || p)`` over answer positions (upstream sums prompt and padding in)."""
+    """``mean_t KL(p_ref || p)`` over answer positions (upstream includes prompt and padding)."""
     log_p, log_q = _precise(logits).log_softmax(2), _precise(reference_logits).log_softmax(2)
     return sample_mean((log_q.exp() * (log_q - log_p)).sum(2), targets)
 
@@ -172,9 +173,9 @@ def hidden_distance(hidden: Tensor, goal: Tensor, mask: Tensor) -> Tensor:
     """``mean_t |h_t - goal_t|^2 / d`` of each sample (RMU; upstream divides by every row's count in turn: B x B).
 
     Args:
-        hidden: (B, S, d).
-        goal: (B, S, d) of the frozen model, or (d,) the control vector.
-        mask: (B, S) positions that count.
+        hidden: Hidden states, (B, S, d).
+        goal: Hidden states of the frozen model, (B, S, d), or the control vector, (d,).
+        mask: Positions that count, (B, S).
     """
     distance = (_precise(hidden) - _precise(goal)).square().mean(2)
     return (distance * mask).sum(1) / mask.sum(1).clamp(min=1)
@@ -185,11 +186,11 @@ def _precise(x: Tensor) -> Tensor:
 
 
 def _one_hot(targets: Tensor, size: int) -> Tensor:
-    """(B, S, V) zeros where there is no target."""
+    """One-hot targets, (B, S, V), with zeros where there is no target."""
     mask = targets != IGNORED
     return F.one_hot(targets.where(mask, 0), size) * mask.unsqueeze(2)
 
 
 def _cross_entropy(p: Tensor, logits: Tensor) -> Tensor:
-    """(B, S) of distributions to logits."""
+    """Cross-entropies of distributions to logits, (B, S)."""
     return -(p * _precise(logits).log_softmax(2)).sum(2)

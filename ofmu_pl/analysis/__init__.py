@@ -1,4 +1,4 @@
-"""What the paper's analyses need: per-sample gradients, unlearning difficulty, embedding alignment, correlation."""
+"""The paper's analyses: gradients of samples, unlearning difficulty, embedding alignment, correlation."""
 
 from ofmu_pl.analysis.correlation import Correlation, spearman
 from ofmu_pl.analysis.difficulty import analyse

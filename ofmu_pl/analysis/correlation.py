@@ -17,8 +17,8 @@ class Correlation:
 
     Attributes:
         value: From -1 to 1 (the paper writes tau, which usually means Kendall's; its text says Spearman).
-        n: Pairs.
-        p_value: Two-sided, of no correlation.
+        n: Number of pairs.
+        p_value: Two-sided p-value of no correlation.
         interval: 95 % percentile bootstrap interval over pairs; resamples that do not vary are left out.
     """
 
@@ -29,15 +29,15 @@ class Correlation:
 
 
 def spearman(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Correlation:
-    """Spearman's correlation of pairs, ties at their mean rank; NaN if one side does not vary.
+    """Compute Spearman's correlation, ties at their mean rank; NaN if one side does not vary.
 
     Args:
-        x: (N,).
-        y: (N,).
-        seed: Of the resamples.
+        x: One side of the pairs, (N,).
+        y: The other side, (N,).
+        seed: Seed of the resamples.
 
     Raises:
-        UserError: There are fewer than three pairs, or the numbers differ.
+        UserError: There are fewer than three pairs, or the two sides differ in length.
 
     >>> found = spearman(np.arange(9.0), np.exp(np.arange(9.0)))
     >>> found.value, found.interval

@@ -1,4 +1,4 @@
-"""Which forget samples are hard, and how near each model's embeddings of easy and hard ones are to the retrained's."""
+"""Finds hard forget samples, and how near models' embeddings of easy and hard ones are to the retrained model's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ofmu_pl.support.errors import UserError
 
 TARGET = "target"
 BATCH = 16
-"""Samples at a time, where no sample's own gradient is wanted."""
+"""Number of samples at a time, where no sample's own gradient is wanted."""
 
 
 def analyse(
@@ -34,24 +34,24 @@ def analyse(
     retain_items: int = 400,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Difficulty of every forget sample, and embedding alignment with the retrained model, easy against hard.
+    """Compute the difficulty of forget samples, and the alignment of easy and hard ones with the retrained model.
 
     The index is that of the target, where forgetting starts (see ``analysis.udi`` for what the paper leaves open); the
-    models are loaded one after another. Costs a training step a forget sample, once for any number of methods.
+    models are loaded one after another. It costs one training step per forget sample for any number of methods.
 
     Args:
         data: A ``TextDataModule`` with the models' tokenizer, or an ``ImageDataModule``; set up here if it is not.
-        target: Folder (``hf``) of the model that forgot nothing yet.
-        retrained: Of the one that never saw the forget samples.
-        unlearned: Of what methods made of the target, by name.
-        threshold: Loss at which a sample counts as forgotten, nats; ``None``: that of a blind guess, ln V or ln C.
+        target: Folder (``hf``) of the target.
+        retrained: Folder of the retrained model.
+        unlearned: Folders of the models that methods made of the target, by name.
+        threshold: Loss at which a sample counts as forgotten, nats; ``None``: the loss of a blind guess, ln V or ln C.
         standardise: See ``analysis.udi``.
-        retain_items: The retain gradient is that of so many evenly spaced retain samples at most.
-        device: Torch's name of where to compute.
+        retain_items: Largest number of evenly spaced retain samples that the retain gradient is the mean of.
+        device: Torch's name of the device to compute on.
 
     Returns:
-        Of numbers and lists only, for JSON: ``n``, ``threshold``, ``standardise``, ``retain_items``; ``samples``: one
-        entry a forget sample with ``id``, ``loss``, ``gradient_norm``, ``similarity``, ``margin``, ``udi``, ``cosine``
+        Numbers and lists for JSON: ``n``, ``threshold``, ``standardise``, ``retain_items``; ``samples``: one entry per
+        forget sample with ``id``, ``loss``, ``gradient_norm``, ``similarity``, ``margin``, ``udi``, ``cosine``
         (with the retrained model, by model: ``target`` and the methods); ``all``, ``easiest`` and ``hardest`` (a
         third each): ``n``, means ``udi`` and ``loss``, and ``cosine`` by model with ``value`` and ``interval`` (95 %).
 
@@ -113,7 +113,7 @@ def _summary(
 
 
 def _batches(data: Any, split: str, index: list[int], size: int, device: str) -> Iterator[Batch]:
-    """Samples of a split in order; of images without augmentation, which would make another sample of each."""
+    """Batches of a split in order; images are not augmented, which would make other samples of them."""
     for start in range(0, len(index), size):
         part = index[start : start + size]
         if data.modality == "images":
@@ -127,7 +127,7 @@ def _batches(data: Any, split: str, index: list[int], size: int, device: str) ->
 def _load(
     source: str | Path, data: Any, device: str, shared: tuple[str, ...] = ("forget", "retain", "template")
 ) -> tuple[Network, nn.Module]:
-    """A model as its folder says, refused if its data differs in what must be shared (as far as the folder says)."""
+    """Load a model from its folder; refuse it if the folder says that its data differs in what must be shared."""
     folder = Path(source).expanduser()
     recipe = _recipe(folder, str(source), data)
     module = recipe.build(data, exact=False).to(device)

@@ -1,4 +1,4 @@
-"""Embeddings of samples, and how alike two models' are (paper, appendix "Embedding Alignment with Retrain")."""
+"""Embeddings of samples, and their likeness between two models (paper, appendix "Embedding Alignment with Retrain")."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ofmu_pl.support.errors import UserError
 
 
 def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tensor:
-    """(N, d) float64 embeddings on the CPU.
+    """Compute embeddings of samples, (N, d) float64, on the CPU.
 
-    The paper does not say which. Of text: the last layer's hidden states (after the final norm), mean over the answer's
-    tokens, its end token included, as in the loss. Of an image: what the last linear layer reads.
+    The paper does not say which. For text it is the mean of the last layer's hidden states (after the final norm) over
+    the answer's tokens, its end token included, as in the loss; for an image it is the input of the last linear layer.
 
     Args:
         recipe: Recipe of the network; its ``modality`` says which of the two is taken.
-        module: The network; in eval mode meanwhile.
-        batches: As the network takes them, on its device.
+        module: The network, which is put into eval mode meanwhile.
+        batches: Batches as the network takes them, on its device.
 
     Raises:
         UserError: There is no sample.
@@ -39,14 +39,14 @@ def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tenso
 
 
 def cosine(first: Tensor, second: Tensor) -> np.ndarray:
-    """(N,) cosines of two models' embeddings of the same samples; 0 where one is the zero vector.
+    """Cosines of two models' embeddings of the same samples, (N,); 0 where one is the zero vector.
 
     Hidden states share a large common direction, so unrelated models of one family are far from orthogonal: read a
-    cosine beside the target model's own.
+    cosine beside the target's own.
 
     Args:
-        first: (N, d).
-        second: (N, d), of a model of the same architecture.
+        first: Embeddings of one model, (N, d).
+        second: Embeddings of another model of the same architecture, (N, d).
 
     Raises:
         UserError: The shapes differ.

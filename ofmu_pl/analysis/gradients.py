@@ -1,4 +1,4 @@
-"""Exact gradients of single samples, of which only a loss, a norm and an inner product are kept."""
+"""Exact gradients of single samples, of which only the loss, the norm and an inner product are kept."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ofmu_pl.support.errors import UserError
 
 @dataclass(frozen=True)
 class SampleGradients:
-    """What is kept of the gradients of N samples. All float64.
+    """What is kept of the gradients of N samples, all float64.
 
     Attributes:
-        losses: (N,) ``l_i``, nats (of text: a token).
-        norms: (N,) ``|g_i|``, g_i the gradient of l_i by all trainable parameters; nats per unit of parameter.
-        similarities: (N,) ``<g_i, d> / (|g_i||d|)`` with a direction d; 0 where a norm is 0.
+        losses: Losses ``l_i``, (N,), nats (for text: per token).
+        norms: Norms ``|g_i|``, (N,), of the gradients of l_i by all trainable parameters; nats per unit of parameter.
+        similarities: Cosines ``<g_i, d> / (|g_i||d|)``, (N,), with a direction d; 0 where a norm is 0.
     """
 
     losses: np.ndarray
@@ -31,12 +31,12 @@ class SampleGradients:
 
 
 def mean_gradient(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Vector:
-    """``(1/N) sum_i g_i`` over all samples of all batches, one tensor a trainable parameter.
+    """``(1/N) sum_i g_i`` over all samples of all batches, one tensor per trainable parameter.
 
     Args:
-        recipe: Of the network.
+        recipe: Recipe of the network.
         module: The network; it is put into eval mode meanwhile, so that no sample sees another's statistics.
-        batches: As the network takes them, on its device; of any sizes, every sample counts alike.
+        batches: Batches of any sizes, as the network takes them, on its device; every sample counts alike.
 
     Raises:
         UserError: There is no sample, or the mean is not finite.
@@ -60,16 +60,16 @@ def mean_gradient(recipe: Network, module: nn.Module, batches: Iterable[Batch]) 
 def sample_gradients(
     recipe: Network, module: nn.Module, batches: Iterable[Batch], direction: Vector
 ) -> SampleGradients:
-    """Losses, gradient norms and similarities with ``direction``, one sample's gradient in memory at a time.
+    """Compute losses, gradient norms and similarities with ``direction``, with one gradient in memory at a time.
 
-    One forward and one backward pass a sample: exact for every network, at the price of one training step a sample.
+    Each sample takes one forward and one backward pass: exact for every network, at the price of a training step.
     (``torch.func.vmap`` would need a copy of all weights' gradients for each sample of a batch.)
 
     Args:
-        recipe: Of the network.
+        recipe: Recipe of the network.
         module: The network; in eval mode meanwhile.
-        batches: As the network takes them, on its device; of one sample each there is no padding.
-        direction: For example ``mean_gradient`` of the retain set.
+        batches: Batches as the network takes them, on its device; batches of one sample have no padding.
+        direction: The direction, for example ``mean_gradient`` of the retain set.
     """
     parameters = _trainable(module)
     length = norm(direction)
@@ -91,7 +91,7 @@ def _trainable(module: nn.Module) -> list[nn.Parameter]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode meanwhile."""
+    """A context in which the module is in eval mode."""
     modes = [(m, m.training) for m in module.modules()]
     module.eval()
     try:

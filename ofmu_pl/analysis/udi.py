@@ -11,7 +11,7 @@ The paper leaves open, and we chose:
   compute the term as printed; the similarities are returned, so that the other reading can be had.
 * *The margin's target*: "the loss margin to the target threshold used for termination (higher margin = harder)", and no
   threshold is given. Ours is ``max(0, threshold - l(x))``: how far the loss must rise; 0 for a sample past it.
-* *At which weights*: those of the target model, before unlearning.
+* *At which weights*: those of the target, before unlearning.
 * *Units*: a norm (nats per unit of parameter), a number from 0 to 2, and nats are added as they are, so whichever
   spreads most decides the order (on the quickstart's target the norm: standard deviations 0.36, 0.02 and 0.02).
   ``standardise`` makes each term's mean 0 and its standard deviation 1 over the samples first.
@@ -32,7 +32,7 @@ from ofmu_pl.support.errors import UserError
 
 @dataclass(frozen=True)
 class UDI:
-    """The index of N samples and its terms, before weights. All float64, (N,).
+    """The index of N samples and its terms before weighting, all float64, (N,).
 
     Attributes:
         value: The index; higher is harder.
@@ -57,12 +57,12 @@ def unlearning_difficulty(
     gamma: float = 1.0,
     standardise: bool = False,
 ) -> UDI:
-    """The index of each sample, see above.
+    """Compute the index of each sample.
 
     Args:
-        norms: (N,) of the samples' loss gradients.
-        similarities: (N,) cosines of these with the gradient of the retain loss.
-        losses: (N,) nats.
+        norms: Norms of the samples' loss gradients, (N,).
+        similarities: Cosines of these gradients with that of the retain loss, (N,).
+        losses: Losses of the samples, (N,), nats.
         threshold: Loss at which a sample counts as forgotten, nats; ``ln V``, a blind guess, is what this library's
             ``forget_ceiling: uniform`` takes.
         alpha: Weight of the gradient norm.
@@ -92,12 +92,12 @@ def unlearning_difficulty(
 
 
 def easiest_and_hardest(value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the third of lowest and of highest index, in order; of ties the first is the easier.
+    """Positions of the thirds with the lowest and with the highest index, in order; of ties the first is easier.
 
     The paper does not say where easy ends and hard begins; the middle third is left out.
 
     Args:
-        value: (N,); thirds are rounded down, to one sample at least.
+        value: The index, (N,); thirds are rounded down, to one sample at least.
 
     >>> easy, hard = easiest_and_hardest(np.array([3.0, 1.0, 2.0, 9.0, 0.0, 5.0]))
     >>> easy.tolist(), hard.tolist()

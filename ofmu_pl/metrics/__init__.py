@@ -1,6 +1,6 @@
 """Unlearning metrics: pure functions, and their state across ranks. Needs neither lightning nor transformers.
 
-A name is imported when it is asked for, so that one metric does not wait for what the others need (torch, sklearn).
+A name is imported when it is asked for, so that one metric does not import what others need (torch, sklearn).
 """
 
 from __future__ import annotations

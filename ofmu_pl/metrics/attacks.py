@@ -1,7 +1,7 @@
 r"""MIA-Efficacy of image classifiers (Jia et al. 2023, arXiv 2304.04934; SalUn, Fan et al. 2024, arXiv 2310.12508).
 
 A support vector machine learns to tell retain samples (members) from test samples (strangers) by a feature of the
-*unlearned* model's own output and then judges the forget samples: the share it takes for strangers is the efficacy.
+*unlearned* model's own output and is then run on the forget samples: the share it takes for strangers is the efficacy.
 The decision is often a single threshold that moves with the number of samples (the same forget scores gave 30 to 56 %
 with 2 x 2,000 to 2 x 10,000), and where members look like strangers the number is noise. Hence ``attack_quality``, and
 no efficacy without its numbers of samples beside it.
@@ -21,7 +21,7 @@ Array = np.ndarray
 
 
 def correctness(log_probs: Array, labels: Array) -> Array:
-    """(N,) 1 where the likeliest class is the label, else 0.
+    """1 where the likeliest class is the label, else 0, (N,).
 
     Args:
         log_probs: (N, C) natural logarithms.
@@ -35,7 +35,7 @@ def correctness(log_probs: Array, labels: Array) -> Array:
 
 
 def confidence(log_probs: Array, labels: Array) -> Array:
-    """(N,) ``p_y``, the softmax probability of the label.
+    """``p_y``, the softmax probability of the label, (N,).
 
     Args:
         log_probs: (N, C) natural logarithms.
@@ -48,7 +48,7 @@ def confidence(log_probs: Array, labels: Array) -> Array:
 
 
 def entropy(log_probs: Array, labels: Array) -> Array:
-    """(N,) ``-sum_i p_i log p_i`` in nats, with ``0 log 0 = 0``.
+    """``-sum_i p_i log p_i`` in nats, (N,), with ``0 log 0 = 0``.
 
     Args:
         log_probs: (N, C) natural logarithms.
@@ -86,7 +86,7 @@ def modified_entropy(log_probs: Array, labels: Array) -> Array:
 
 
 def probability(log_probs: Array, labels: Array) -> Array:
-    """(N, C) all class probabilities.
+    """All class probabilities, (N, C).
 
     Args:
         log_probs: (N, C) natural logarithms.
@@ -102,7 +102,7 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
     "modified_entropy": modified_entropy,
     "probability": probability,
 }
-"""By name, what an attack looks at; Jia et al. and SalUn report ``confidence``."""
+"""Features that an attack learns from, by name; Jia et al. and SalUn report ``confidence``."""
 
 
 def _expectation(log_p: Array, values: Array) -> Array:
@@ -112,7 +112,7 @@ def _expectation(log_p: Array, values: Array) -> Array:
 
 
 def _log_of_the_rest(log_p: Array, top: Array) -> Array:
-    """(N, C) ``log(1 - p_i)``, to full precision at ``p_i = 1`` too."""
+    """``log(1 - p_i)``, (N, C), to full precision at ``p_i = 1``, too."""
     rows = np.arange(len(log_p))
     others = log_p.copy()
     others[rows, top] = -np.inf
@@ -125,16 +125,16 @@ def _log_of_the_rest(log_p: Array, top: Array) -> Array:
 def mia_efficacy(feature_member: Array, feature_stranger: Array, feature_forget: Array) -> float:
     """``100 * |{forget samples taken for strangers}| / |forget|``, per cent.
 
-    Where all members and strangers have one and the same feature, the attack takes every sample for what the larger
-    side is, for members if both are equally large: all classified right gives correctness an efficacy of 0.
+    Where all members and strangers have one and the same feature, the attack assigns every sample to the larger side,
+    to members if both are equally large: with all images classified right, correctness has an efficacy of 0.
 
     Args:
-        feature_member: (N,) or (N, C), of samples that the model was trained on and shall keep.
-        feature_stranger: (M,) or (M, C), of samples that no model has seen.
-        feature_forget: (K,) or (K, C), of samples that shall look like strangers.
+        feature_member: Feature of samples that the model was trained on and shall keep, (N,) or (N, C).
+        feature_stranger: Feature of samples that no model has seen, (M,) or (M, C).
+        feature_forget: Feature of samples that shall look like strangers, (K,) or (K, C).
 
     Returns:
-        NaN if a feature is not finite or a side is empty.
+        The efficacy; NaN if a feature is not finite or a side is empty.
 
     >>> sure, unsure = np.linspace(0.9, 1, 20), np.linspace(0.2, 0.3, 20)
     >>> mia_efficacy(sure, unsure, np.array([0.25, 0.95, 0.95, 0.95]))
@@ -148,15 +148,16 @@ def mia_efficacy(feature_member: Array, feature_stranger: Array, feature_forget:
 
 
 def attack_quality(feature_member: Array, feature_stranger: Array, seed: int) -> tuple[float, float]:
-    """How well the attack tells members from strangers, where it has seen neither: 2-fold stratified cross-fitting.
+    """How well the attack tells unseen members from unseen strangers, by 2-fold stratified cross-fitting.
 
     Args:
-        feature_member: (N,) or (N, C).
-        feature_stranger: (M,) or (M, C).
-        seed: Of the halves.
+        feature_member: Feature of members, (N,) or (N, C).
+        feature_stranger: Feature of strangers, (M,) or (M, C).
+        seed: Seed of the halves.
 
     Returns:
-        Balanced accuracy in per cent and AUC (0 to 1). 50 and 0.5: nothing can be told, the efficacy is noise. NaN if
+        Balanced accuracy in per cent and AUC (0 to 1). At 50 and 0.5 the attack learns nothing, and the efficacy is
+        noise. NaN if
         a feature is not finite or a side has fewer than two samples.
 
     >>> attack_quality(np.linspace(0.9, 1, 20), np.linspace(0.2, 0.3, 20), seed=0)
@@ -187,7 +188,7 @@ def _sides(member: Array, stranger: Array) -> Array:
 
 
 def _decide(x: Array, y: Array, judged: Array) -> Array:
-    """(K,) decisions of a machine trained on ``x``: a member from 0 on, as ``SVC.predict`` has it."""
+    """Decisions of a machine trained on ``x``, (K,): a member from 0 on, as in ``SVC.predict``."""
     from sklearn.svm import SVC
 
     if (x == x[0]).all():  # its side would be up to rounding

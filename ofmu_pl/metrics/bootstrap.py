@@ -1,4 +1,4 @@
-"""How much a metric would move with other items of the same kind: percentile intervals by resampling items."""
+"""Percentile intervals by resampling items: how much a metric would vary with other items of the same kind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ COVERAGE = 0.95
 def interval(
     groups: Sequence[Array], statistic: Callable[..., Array] = lambda means: means[..., 0], seed: int = 0
 ) -> tuple[float, float]:
-    """Interval of a function of means, over resampled items.
+    """Compute the interval of a function of means over resampled items.
 
     Args:
-        groups: Each (N, P) or (N,): P values of N items. Items of a group are drawn together, groups independently.
-        statistic: From the (R, sum P) means of R resamples to (R,) values; by default the first mean.
-        seed: Of the draws.
+        groups: Arrays of P values of N items, (N, P) or (N,). A group's values are drawn together, groups
+            independently.
+        statistic: Maps the (R, sum P) means of R resamples to (R,) values; by default the first mean.
+        seed: Seed of the draws.
 
     Returns:
         The ends of the 95 % interval; NaN if a value is. One item alone gives an interval of width 0.

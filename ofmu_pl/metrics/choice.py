@@ -1,4 +1,4 @@
-"""Multiple choice: accuracy of the likeliest letter, WMDP's efficacy, MMLU as utility."""
+"""Metrics of multiple choice: accuracy of the likeliest letter, WMDP's efficacy, MMLU as utility."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UTILITY = Metric("accuracy", higher_is_better=True, group="choices", column=1)
 
 
 def correct_choices(s: SetScores) -> np.ndarray:
-    """(N,) 1 where the right answer is likelier than every other; a tie is wrong.
+    """1 where the right answer is likelier than every other, else 0, (N,); a tie is wrong.
 
     >>> s = SetScores(np.arange(2), np.array([0.1, 0.9]), wrong_losses=np.array([[1.0, 2.0, 3.0], [0.5, 2.0, 3.0]]))
     >>> correct_choices(s).tolist()
@@ -35,11 +35,12 @@ def choice_metrics(
 ) -> dict[str, MetricResult]:
     """Accuracy of each set; for sets ``wmdp_*`` also ``efficacy = 1 - accuracy``, at most 0.75 for a guesser.
 
-    Below chance is no better forgetting: a model that avoids the right answer knows it.
+    An accuracy below chance is no better forgetting: a model that avoids the right answer knows it.
 
     Args:
-        scores: By evaluation set: ``wmdp_bio``, ``wmdp_cyber``, ``wmdp_chem``, ``mmlu``; documents are passed over.
-        reference: Of another model; unused, its columns stand beside.
+        scores: Scores by evaluation set: ``wmdp_bio``, ``wmdp_cyber``, ``wmdp_chem``, ``mmlu``; documents are passed
+            over.
+        reference: Scores of another model, which these metrics do not need.
         intervals: Compute bootstrap intervals.
     """
     results: dict[str, MetricResult] = {}

@@ -1,4 +1,4 @@
-"""Where two codes give different numbers for one metric: named, and written beside every number."""
+"""Definitions, by which codes that give different numbers for one metric differ; one is written beside every number."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Definition:
     """How metrics are computed from losses.
 
     Attributes:
-        name: Its name in every output.
-        epsilon: Added to the denominators of ratios of probabilities.
-        wrong_mean: Mean over the wrong answers in truth ratios.
+        name: The definition's name in every output.
+        epsilon: A number added to the denominators of ratios of probabilities.
+        wrong_mean: Kind of mean over the wrong answers in truth ratios.
         extraction_floor: Least number of extracted tokens.
-        hides_padding_tokens: The attention mask hides every token of the prompt that equals the pad token, also a
-            real one (end tokens of earlier turns, where a model pads with its end token).
-        assumed_auc: Min-k AUC of the retrained model where none is given; ``None``: no privacy leakage then.
+        hides_padding_tokens: Whether the attention mask hides every token of the prompt that equals the pad token, even
+            a real one (end tokens of earlier turns, where a model pads with its end token).
+        assumed_auc: Min-k AUC of the retrained model where none is given; ``None``: there is no privacy leakage then.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Texts without questions: what a model still knows of the documents themselves, token by token."""
+"""Metrics of texts without questions: what a model still knows of the documents themselves, token by token."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def document_metrics(
 ) -> dict[str, MetricResult]:
     """Loss, probability, extraction strength and exact memorisation of the ``forget_doc`` and ``retain_doc`` sets.
 
-    As TOFU's of the same names, with the whole piece of text but its first token in the place of the answer: what of it
-    greedy decoding would complete, and how many of its tokens are the likeliest ones after the true ones.
+    They are TOFU's metrics of the same names, with the whole piece of text but its first token in the place of the
+    answer: how much of it greedy decoding would complete, and how many of its tokens are the likeliest ones after the
+    true ones.
 
     Args:
-        scores: By evaluation set.
-        reference: Of the retrained model on the same pieces: its values are the targets on the forget side.
+        scores: Scores by evaluation set.
+        reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side.
         definition: A key of ``DEFINITIONS``.
         intervals: Compute bootstrap intervals over pieces.
     """
@@ -59,7 +60,7 @@ def document_metrics(
 
 
 def _values(s: SetScores, d: Definition) -> dict[str, np.ndarray]:
-    """Per-piece values, (N,) each; the loss in nats a token."""
+    """Values of each piece, (N,) each; the loss in nats per token."""
     values = {"loss": s.answer_loss, "Prob": F.probability(s.answer_loss)}
     if s.tokens is not None and s.suffix is not None and s.correct is not None:
         values["extraction_strength"] = F.extraction_strength(s.suffix, s.tokens, d.extraction_floor)

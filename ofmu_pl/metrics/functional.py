@@ -1,6 +1,6 @@
 r"""TOFU's quantities as pure functions, in log space.
 
-Losses are mean negative log-likelihoods of an answer in nats a token, over all its tokens and the end token.
+Losses are mean negative log-likelihoods of an answer in nats per token, over all its tokens and the end token.
 ``epsilon`` is what open-unlearning adds to denominators in probability space; it takes over once losses pass about 23
 nats, since exp(-23) = 1e-10. The default adds nothing.
 """
@@ -36,7 +36,7 @@ def _log(epsilon: float) -> float:
 
 
 def _plus(log_x: Array, epsilon: float) -> Array:
-    """``log(x + epsilon)``; NaN stays NaN without a word."""
+    """``log(x + epsilon)``; NaN stays NaN without a warning."""
     with np.errstate(invalid="ignore"):
         return np.logaddexp(log_x, _log(epsilon))
 
@@ -45,7 +45,7 @@ def probability(loss: Array) -> Array:
     """``p(y|x)^(1/n) = exp(-loss)``, the geometric mean of an answer's token probabilities.
 
     Args:
-        loss: Any shape, nats a token.
+        loss: Losses of any shape, nats per token.
 
     >>> probability(np.array([0.0, np.log(4.0)])).tolist()
     [1.0, 0.25]
@@ -65,10 +65,10 @@ def log_truth_ratio(
     of TOFU's and open-unlearning's evaluation code, the arithmetic one that of TOFU's paper and training code.
 
     Args:
-        correct_loss: (N,) of the paraphrased answer, or of the answer where there is no paraphrase.
-        wrong_losses: (N, K) of the perturbed answers.
-        mean: Over the wrong answers' probabilities.
-        epsilon: Added to the denominator.
+        correct_loss: Loss of the paraphrased answer, or of the answer where there is no paraphrase, (N,).
+        wrong_losses: Losses of the perturbed answers, (N, K).
+        mean: Kind of mean over the wrong answers' probabilities.
+        epsilon: A number added to the denominator.
 
     >>> correct, wrong = np.array([np.log(2)]), np.array([[np.log(2), np.log(8)]])
     >>> np.exp(log_truth_ratio(correct, wrong)).round(3).tolist()
@@ -102,9 +102,9 @@ def normalised_probability(correct_loss: Array, wrong_losses: Array, epsilon: fl
     """``p / (p + sum_k p_k + epsilon)`` of length-normalised probabilities: a softmax over minus the losses.
 
     Args:
-        correct_loss: (N,).
-        wrong_losses: (N, K).
-        epsilon: Added to the denominator.
+        correct_loss: Loss of the right answer, (N,).
+        wrong_losses: Losses of the wrong answers, (N, K).
+        epsilon: A number added to the denominator.
 
     >>> normalised_probability(np.array([900.0]), np.array([[900.0, 900.0, 900.0]])).tolist()
     [0.25]
@@ -114,7 +114,7 @@ def normalised_probability(correct_loss: Array, wrong_losses: Array, epsilon: fl
 
 
 def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Array:
-    """ROUGE-L recall with stemming, by Google's rouge-score; 0 for an empty reference or generation.
+    """ROUGE-L recall with stemming by Google's rouge-score, 0 for an empty reference or generation.
 
     >>> rouge_l_recall(["the cat sat"], ["a cat sat down"]).round(3).tolist()
     [0.667]
@@ -132,9 +132,10 @@ def extraction_strength(suffix: Array, tokens: Array, floor: int = 0) -> Array:
     ``1 - k/n`` with k the least prefix after which every token is the most likely one (Carlini et al. 2021).
 
     Args:
-        suffix: (N,) tokens at the end that are all right.
-        tokens: (N,) all tokens; 0 gives 0.
-        floor: 1 as in open-unlearning, where an answer whose last token is wrong gets 1/n.
+        suffix: Number of tokens at the end that are all right, (N,).
+        tokens: Number of all tokens, (N,); 0 gives 0.
+        floor: Least number of extracted tokens; 1 in open-unlearning, where an answer whose last token is wrong gets
+            1/n.
 
     >>> extraction_strength(np.array([3.0, 0.0]), np.array([4.0, 4.0])).tolist()
     [0.75, 0.0]
@@ -146,8 +147,9 @@ def forget_quality(log_ratio: Array, reference_log_ratio: Array) -> tuple[float,
     """Two-sided Kolmogorov-Smirnov test of the truth ratios of two models.
 
     Args:
-        log_ratio: (N,) of the unlearned model; any strictly monotone function of TR gives the same test.
-        reference_log_ratio: (M,) of the retrained one.
+        log_ratio: Log truth ratios of the unlearned model, (N,); any strictly monotone function of TR gives the same
+            test.
+        reference_log_ratio: Those of the retrained model, (M,).
 
     Returns:
         The p-value (TOFU's forget quality) and the distance D; NaN if a ratio is.
@@ -159,14 +161,14 @@ def forget_quality(log_ratio: Array, reference_log_ratio: Array) -> tuple[float,
 
 
 def forget_quality_distance(p: float, n: int) -> float:
-    """The distance D that gives forget quality p between n and n items: what another program's total stands for.
+    """The distance D that gives forget quality p between n and n items, for another program's total.
 
-    D is a multiple of 1 / n, and p falls as it grows, so that the inverse is found by bisection (of D = 0 and 1 / n,
+    D is a multiple of 1 / n, and p falls as D grows, so that bisection finds the inverse (of D = 0 and 1 / n,
     which both give 1, the first).
 
     Args:
-        p: Of the two-sample Kolmogorov-Smirnov test.
-        n: Items of each side.
+        p: The p-value of the two-sample Kolmogorov-Smirnov test.
+        n: Number of items of each side.
     """
     items = np.arange(n)
     steps = bisect_left(items, -p * (1 + 1e-6), key=lambda k: -stats.ks_2samp(items, items + k - 0.5 * (k > 0)).pvalue)
@@ -174,7 +176,7 @@ def forget_quality_distance(p: float, n: int) -> float:
 
 
 def harmonic_mean(parts: Sequence[float]) -> float:
-    """``n / sum_i 1/x_i``; 0 if one is 0, NaN if one is NaN. Model utility is that of nine parts.
+    """``n / sum_i 1/x_i``; 0 if a part is 0, NaN if one is NaN. Model utility is that of nine parts.
 
     >>> round(harmonic_mean([1.0, 0.5]), 4)
     0.6667
@@ -185,10 +187,11 @@ def harmonic_mean(parts: Sequence[float]) -> float:
 def overall_score(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The paper's overall score: the mean over metrics of each method's value over the best method's (appendix).
 
-    It depends on the set of methods that are compared, and takes every metric as the higher the better.
+    It depends on the set of methods compared, and takes a higher value of every metric as better.
 
     Args:
-        metrics: By method, its metrics by name (TOFU: forget quality, model utility, forget truth ratio), all >= 0.
+        metrics: For each method its metrics by name (TOFU: forget quality, model utility, forget truth ratio), all >=
+            0.
 
     >>> overall_score({"a": {"FQ": 0.5, "MU": 0.6}, "b": {"FQ": 0.1, "MU": 0.3}})
     {'a': 1.0, 'b': 0.35}

@@ -1,4 +1,4 @@
-"""What one model says about a set of images: all that metrics of classifiers need, and all that is stored."""
+"""Scores of one model on a set of images: all that metrics of classifiers need, and all that is stored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class ImageScores:
-    """What one model says about one set of images.
+    """Scores of one model on one set of images.
 
     Attributes:
-        ids: (N,) int64 numbers of the images; kept in ascending order, a repeated one is counted once.
-        labels: (N,) int64 true classes.
-        log_probs: (N, C) float32 or float64, natural logarithms of the softmax.
+        ids: Numbers of the images, (N,) int64, kept in ascending order; a repeated one is counted once.
+        labels: True classes, (N,) int64.
+        log_probs: Natural logarithms of the softmax, (N, C) float32 or float64.
     """
 
     ids: np.ndarray
@@ -40,27 +40,27 @@ class ImageScores:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, torch.Tensor]) -> ImageScores:
-        """What ``as_dict`` gave."""
+        """Restore what ``as_dict`` gave."""
         return cls(**{name: value.numpy() for name, value in fields.items()})
 
     @property
     def predictions(self) -> np.ndarray:
-        """(N,) the likeliest class; -1, which is none, where a log-probability is NaN."""
+        """The likeliest class, (N,); -1, which is no class, where a log-probability is NaN."""
         return np.where(np.isnan(self.log_probs).any(axis=1), -1, self.log_probs.argmax(axis=1))
 
     @property
     def correct(self) -> np.ndarray:
-        """(N,) bool; NaN is wrong."""
+        """Whether each prediction is right, (N,) bool; NaN is wrong."""
         return self.predictions == self.labels
 
     @property
     def losses(self) -> np.ndarray:
-        """(N,) float64 cross-entropy, nats."""
+        """Cross-entropies, (N,) float64, nats."""
         return -self.log_probs[np.arange(len(self.labels)), self.labels].astype(np.float64)
 
 
 def confusion(scores: ImageScores, classes: int) -> np.ndarray:
-    """(C, C) int counts, rows the true and columns the predicted class; NaN predictions are left out.
+    """Counts of true (rows) and predicted (columns) classes, (C, C) int; NaN predictions are left out.
 
     >>> says_1 = ImageScores(np.arange(3), np.array([0, 1, 1]), np.log([[0.2, 0.8]] * 3))
     >>> confusion(says_1, 2).tolist()

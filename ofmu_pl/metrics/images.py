@@ -1,4 +1,4 @@
-"""Image classification's suite as a torchmetrics metric: fed batch by batch, gathered from all ranks."""
+"""The suite of image classification as a torchmetrics metric: fed batch by batch, gathered from all ranks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ImageUnlearning(Metric):
     """UA, RA, TA, MIA-Efficacy and the rest of ``vision_metrics`` of one model.
 
     Args:
-        forgotten: Classes that are forgotten as a whole; none for a random forget set.
-        attack_samples: Members, and strangers, that a membership attack learns from.
-        seed: Of their draw.
-        kwargs: Of ``torchmetrics.Metric``.
+        forgotten: Classes that are forgotten as a whole; empty for a random forget set.
+        attack_samples: Number of members, and of strangers, that a membership attack learns from.
+        seed: Seed of their draw.
+        kwargs: See ``torchmetrics.Metric``.
 
     >>> metric = ImageUnlearning(attack_samples=2)
     >>> sure = torch.tensor([[9.0, 0.0]])
@@ -49,17 +49,17 @@ class ImageUnlearning(Metric):
         """Add images.
 
         Args:
-            name: Their set: forget, retain, validation or test.
-            ids: (B,) their numbers, so that none counts twice.
-            labels: (B,) true classes.
-            logits: (B, C), or log-probabilities.
+            name: Set of the images: forget, retain, validation or test.
+            ids: Numbers of the images, (B,), so that none counts twice.
+            labels: True classes, (B,).
+            logits: Logits or log-probabilities, (B, C).
         """
         getattr(self, f"{name}_ids").append(ids.double())  # exact up to 2^53, and one dtype for all states
         getattr(self, f"{name}_labels").append(labels.double())
         getattr(self, f"{name}_log_probs").append(logits.double().log_softmax(1))
 
     def scores(self) -> dict[str, ImageScores]:
-        """By set, what all ranks have seen (within ``sync_context``) or this one."""
+        """Scores by set, of all ranks (within ``sync_context``) or of this one."""
         found = {}
         for name in SETS:
             states = [getattr(self, f"{name}_{field}") for field in ("ids", "labels", "log_probs")]

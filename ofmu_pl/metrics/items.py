@@ -34,14 +34,14 @@ class ItemMean(Metric):
         """Add items.
 
         Args:
-            ids: (B,) integers, the rows' numbers in their data set.
-            values: (B,).
+            ids: Numbers of the rows in their data set, (B,) integers.
+            values: Values of the rows, (B,).
         """
         self.ids.append(ids.flatten().double())  # exact up to 2^53, and one dtype for all states
         self.values.append(values.flatten().double())
 
     def items(self) -> tuple[Tensor, Tensor]:
-        """(N,) ids in order and their (N,) values, first come first kept (lower ranks come first)."""
+        """The ids in order and their values, (N,) each; of repeated ids the first counts (lower ranks come first)."""
         if isinstance(self.ids, list) and not self.ids:  # no rank had any
             return torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
         ids, values = dim_zero_cat(self.ids), dim_zero_cat(self.values)  # lists, or tensors after a sync
@@ -52,5 +52,5 @@ class ItemMean(Metric):
         return ids[first].long(), values[first]
 
     def compute(self) -> Tensor:
-        """The mean, float64; NaN of nothing."""
+        """The mean, float64; NaN without items."""
         return self.items()[1].mean()

@@ -12,8 +12,8 @@ def min_k(log_probabilities: Array, share: float = 0.4) -> float:
     """Minus the mean of the lowest ``share`` of token scores, of one token at least (Shi et al. 2024).
 
     Args:
-        log_probabilities: (n,) of an answer's tokens: log p, or standardised for min-k++ (Zhang et al. 2024).
-        share: open-unlearning takes 0.4. An answer without tokens scores 0, as there.
+        log_probabilities: Log-probabilities of an answer's tokens, (n,), standardised for min-k++ (Zhang et al. 2024).
+        share: Share of the tokens (open-unlearning: 0.4). An answer without tokens scores 0, as there.
 
     >>> min_k(np.array([-1.0, -4.0, -2.0, 0.0, -3.0]))
     3.5
@@ -25,11 +25,11 @@ def min_k(log_probabilities: Array, share: float = 0.4) -> float:
 
 
 def auc(member: Array, stranger: Array) -> float:
-    """``P(stranger > member) + P(equal) / 2``: 1 if members always score lower, 0.5 if nothing can be told.
+    """``P(stranger > member) + P(equal) / 2``: 1 if members always score lower, 0.5 if the scores tell nothing.
 
     Args:
-        member: (N,) scores of forgotten rows (losses and the like: low for what is known).
-        stranger: (M,) of rows that no model has seen.
+        member: Scores of forgotten rows, (N,) (losses and the like, which are low for known rows).
+        stranger: Scores of rows that no model has seen, (M,).
 
     >>> auc(np.array([0.1, 0.2]), np.array([0.2, 0.9]))
     0.875
@@ -42,7 +42,7 @@ def auc(member: Array, stranger: Array) -> float:
 def privacy_leakage(auc_: float, reference: float, epsilon: float = 0.0) -> float:
     """Per cent by which ``1 - AUC`` differs from a retrained model's (MUSE's privleak); 0 is ideal.
 
-    About -100: untouched, the attack still finds the members. Above 0: over-unlearned, they stand out as unknown.
+    At about -100 nothing is unlearned, and the attack still finds the members; above 0 they stand out as unknown.
 
     >>> round(privacy_leakage(0.9, 0.5), 6)
     -80.0
@@ -55,7 +55,7 @@ def privacy_leakage(auc_: float, reference: float, epsilon: float = 0.0) -> floa
 def membership_closeness(auc_: float, reference: float) -> float:
     """``1 - |AUC - AUC_ref| / max(AUC_ref, 1 - AUC_ref)``: 1 where an attack learns what it learns after retraining.
 
-    The parts of the privacy score that open-unlearning's report (arXiv 2506.12618) has and its code has not; the
+    These are the parts of the privacy score in open-unlearning's report (arXiv 2506.12618), which its code lacks; the
     report's own normalisation could not be checked here, so compare such scores with ours only.
     """
     return 1 - abs(auc_ - reference) / max(reference, 1 - reference)

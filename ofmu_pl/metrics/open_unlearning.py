@@ -1,6 +1,6 @@
-"""open-unlearning's logs, read and written: ``TOFU_EVAL.json`` per item, ``TOFU_SUMMARY.json`` in total.
+"""Reads and writes open-unlearning's logs: ``TOFU_EVAL.json`` with items, ``TOFU_SUMMARY.json`` with totals.
 
-Layout as of locuslab/open-unlearning d3d7cf9: metric -> {agg_value, value_by_index: {index: {...}}}.
+The layout is that of locuslab/open-unlearning d3d7cf9: metric -> {agg_value, value_by_index: {index: {...}}}.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ SUMMARY = (
     "model_utility",
     "privleak",
 )
-"""Its default suite."""
+"""Metrics of open-unlearning's default suite."""
 
 
 def read_eval(log: Mapping[str, Any]) -> tuple[Scores, dict[str, float]]:
-    """Scores of a ``TOFU_EVAL.json``, and the totals that cannot be computed from them.
+    """Read the scores of a ``TOFU_EVAL.json``, and the totals that cannot be computed from them.
 
     Args:
         log: The parsed file.
 
     Raises:
-        KeyError: It lacks the forget set's losses or generations, or some of another set's losses.
+        KeyError: The log lacks the forget set's losses or generations, or some of another set's losses.
     """
     scores: Scores = {}
     for name, p in SETS.items():
@@ -65,11 +65,11 @@ def write_eval(
     inputs: Mapping[str, Sequence[str]],
     truths: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The contents of ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``.
+    """Make the contents of ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``.
 
     Args:
-        scores: Of the model, with open-unlearning's attention mask.
-        metrics: Under the definition ``open_unlearning``.
+        scores: The model's scores, with open-unlearning's attention mask.
+        metrics: The metrics under the definition ``open_unlearning``.
         inputs: Prompts as text without special tokens, by evaluation set.
         truths: Answers, by evaluation set.
     """

@@ -1,4 +1,4 @@
-"""What a metric is, declared once beside its computation, and one number of it with what is needed to read it.
+"""The declaration of a metric, once beside its computation, and a result: a number with what is needed to read it.
 
 A new metric is a declaration and a result, in one file:
 
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance"]
 GROUPS = ("forgotten", "kept", "attacks", "probes", "choices")
-"""What stands together in the printed table, in order; metrics of other groups come last."""
+"""Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Metric:
 
     Attributes:
         name: The metric's name in every output.
-        higher_is_better: Direction, where there is no target. With a target nearer is better, and the direction says
-            on which side of it values usually lie.
-        unit: What the value is measured in.
+        higher_is_better: Direction, where there is no goal. With a goal nearer is better, and the direction says on
+            which side of it values usually lie.
+        unit: Unit of the value.
         group: Metrics that it is printed with, one of ``GROUPS`` or one of a suite's own.
-        column: Its place among the columns of a report where nobody has chosen any; ``None``: it is no column there.
-        tested_as: Name of the metric that takes its place in tests, ranks and distances: of a p-value, which is
+        column: Place among the columns of a report where no columns are chosen; ``None``: it is no column there.
+        tested_as: Name of the metric that takes its place in tests, ranks and distances: for a p-value, which is
             crowded at both ends, its distance.
-        family: The part of the name that a suite has put before the metric's own, for example the name of a probe.
+        family: The part of the name that a suite puts before the metric's own, for example the name of a probe.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Metric:
 
         Args:
             prefix: What the new name begins with.
-            instead_of: A beginning of the old name that the prefix takes the place of.
+            instead_of: The beginning of the old name that the prefix replaces.
             declared: Attributes that differ.
 
         >>> Metric("forget_ROUGE", False).of("probe_x_forget", instead_of="forget", group="probes").name
@@ -66,14 +66,14 @@ class Metric:
         definition: str = "exact",
         interval: tuple[float, float] | None = None,
     ) -> MetricResult:
-        """One number of this metric.
+        """Make a result of this metric.
 
         Args:
-            value: See ``MetricResult``, as the others.
-            n: Items.
-            target: Where the value should be.
+            value: The number.
+            n: Number of items that it is computed from.
+            target: The goal of the value.
             definition: Name of the definition.
-            interval: Interval of the value, over items.
+            interval: Interval of the value over items.
 
         >>> Metric("UA", True, "%").result(50.0, n=4).unit
         '%'
@@ -89,7 +89,7 @@ class MetricResult:
         metric: The declaration.
         value: The number.
         n: Number of items that it is computed from.
-        target: Where it should be, often the retrained model's value; ``None``: no target but the direction.
+        target: The goal, often the retrained model's value; ``None``: there is none but the direction.
         definition: Name of the definition.
         interval: 95 % bootstrap interval over items; ``None`` where items have no values of their own (tests).
     """
@@ -103,12 +103,12 @@ class MetricResult:
 
     @property
     def higher_is_better(self) -> bool:
-        """Direction, where there is no target."""
+        """Direction, where there is no goal."""
         return self.metric.higher_is_better
 
     @property
     def unit(self) -> Unit:
-        """What the value is measured in."""
+        """Unit of the value."""
         return self.metric.unit
 
     @property
@@ -117,7 +117,7 @@ class MetricResult:
         return self.metric.group
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry in ``results.json``: all of it but the name, and of the declaration only what is declared."""
+        """The entry in ``results.json``: all fields but the name, and those of the declaration that are declared."""
         declared = {name: x for name, x in vars(self.metric).items() if name != "name" and x is not None}
         return {name: x for name, x in asdict(self).items() if name != "metric"} | declared
 

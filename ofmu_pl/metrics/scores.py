@@ -1,4 +1,4 @@
-"""What one model does on the evaluation sets, item by item: all that metrics need, and all that is stored."""
+"""Scores of one model on the evaluation sets, item by item: all that metrics need, and all that is stored."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import numpy as np
 
 @dataclass
 class SetScores:
-    """One evaluation set. Arrays are float64 unless said otherwise; ``None`` where a set has no such thing.
+    """Scores on one evaluation set. Arrays are float64 unless said otherwise; ``None`` where a set has no such score.
 
     Attributes:
-        ids: (N,) int row numbers; a repeated one is counted once.
-        answer_loss: (N,) loss of the answer, nats a token, the end token included (of multiple choice: nats in all).
+        ids: Row numbers, (N,) int; a repeated one is counted once.
+        answer_loss: Loss of the answer, (N,), nats per token, the end token included (for multiple choice: nats in
+            all).
             The answer of a document is all of its piece but the first token; it has no end token.
-        paraphrase_loss: (N,) of the paraphrased answer (of the answer in a row that has none).
-        wrong_losses: (N, K) of the perturbed answers.
-        rouge: (N,) ROUGE-L recall of the greedy generation.
-        generations: (N,) str.
-        tokens: (N,) the answer's tokens without the end token, which the next four leave out as well.
-        correct: (N,) how many of them are the most likely one after the true tokens before them.
-        suffix: (N,) how many at the answer's end are so without a gap.
-        min_k: (N,) minus the mean of the lowest 40 % of their log-probabilities, nats.
-        min_k_plus_plus: (N,) the same of log-probabilities standardised over the vocabulary.
-        zlib_bytes: (N,) length of the answer's text, compressed.
-        gradient_norm: (N,) mean over parameter tensors of the norm of the loss's gradient.
+        paraphrase_loss: Loss of the paraphrased answer, (N,) (of the answer in a row that has no paraphrase).
+        wrong_losses: Losses of the perturbed answers, (N, K).
+        rouge: ROUGE-L recall of the greedy generation, (N,).
+        generations: Greedy generations, (N,) str.
+        tokens: Number of the answer's tokens without the end token, (N,), which the next four leave out as well.
+        correct: Number of them that are the most likely one after the true tokens before, (N,).
+        suffix: Number of such tokens at the answer's end without a gap, (N,).
+        min_k: Minus the mean of the lowest 40 % of their log-probabilities, (N,), nats.
+        min_k_plus_plus: The same of log-probabilities standardised over the vocabulary, (N,).
+        zlib_bytes: Length of the answer's compressed text, (N,).
+        gradient_norm: Mean over parameter tensors of the norm of the loss's gradient, (N,).
     """
 
     ids: np.ndarray
@@ -54,12 +55,12 @@ class SetScores:
 
     @property
     def correct_loss(self) -> np.ndarray:
-        """(N,) of the right answer in truth ratios: the paraphrase where there is one."""
+        """Loss of the right answer in truth ratios, (N,): the paraphrase where there is one."""
         return self.answer_loss if self.paraphrase_loss is None else self.paraphrase_loss
 
     @classmethod
     def merge(cls, parts: Sequence[SetScores]) -> SetScores:
-        """The items of several (of all ranks)."""
+        """Put the items of several parts together, for example those of all ranks."""
         joined: dict[str, Any] = {}
         for name in vars(parts[0]):
             # A part without items has one-dimensional arrays only; a field that no part has stays None.
@@ -68,13 +69,13 @@ class SetScores:
         return cls(**joined)
 
     def as_dict(self) -> dict[str, Any]:
-        """Lists by field, for JSON, but no texts: what a model said may be what it shall forget."""
+        """Lists by field, for JSON, without texts: what a model said may be what it shall forget."""
         numbers = {name: value for name, value in vars(self).items() if name != "generations"}
         return {name: None if value is None else value.tolist() for name, value in numbers.items()}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> SetScores:
-        """What ``as_dict`` gave, or the same with ``generations``.
+        """Restore what ``as_dict`` gave, or the same with ``generations``.
 
         Raises:
             TypeError: A field is unknown or missing, or has a null among its values.
@@ -93,11 +94,11 @@ class SetScores:
 
 
 Scores = dict[str, SetScores]
-"""By evaluation set."""
+"""Scores by evaluation set."""
 
 
 def broken_items(scores: Scores) -> dict[str, int]:
-    """How many items of each set have a loss that is NaN or infinite; sets without such items are left out."""
+    """Count the items of each set with a loss that is NaN or infinite; sets without such items are left out."""
     counts = {}
     for name, s in scores.items():
         losses = [s.answer_loss, s.correct_loss, *([] if s.wrong_losses is None else s.wrong_losses.T)]

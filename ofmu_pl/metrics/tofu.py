@@ -1,4 +1,4 @@
-"""TOFU's suite: from per-item scores of one model (and of a retrained one) to named metrics with targets."""
+"""TOFU's suite: from scores of one model (and of a retrained one) to named metrics with goals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ UTILITY_PARTS = {
     "real_authors": _BY_CHOICE,
     "world_facts": _BY_CHOICE,
 }
-"""What model utility is the harmonic mean of, by evaluation set."""
+"""Metrics whose harmonic mean is model utility, by evaluation set."""
 PRIVACY_ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 
 
@@ -61,13 +61,15 @@ def tofu_metrics(
     reference_values: Mapping[str, float] | None = None,
     intervals: bool = False,
 ) -> dict[str, MetricResult]:
-    """All metrics that the scores allow, under open-unlearning's names.
+    """Compute all metrics that the scores allow, under open-unlearning's names.
 
     Args:
-        scores: By evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``, ``holdout``, probes.
-        reference: Of the retrained model on the same items; gives forget quality, and targets on the forget side.
+        scores: Scores by evaluation set: ``forget``, ``retain``, ``real_authors``, ``world_facts``, ``holdout``,
+            probes.
+        reference: Scores of the retrained model on the same items, which give forget quality and goals on the forget
+            side.
         definition: A key of ``DEFINITIONS``.
-        reference_values: The retrained model's totals by metric, where its scores do not give them.
+        reference_values: Totals of the retrained model by metric, where its scores do not give them.
         intervals: Compute bootstrap intervals.
     """
     d = DEFINITIONS[definition]
@@ -91,7 +93,7 @@ def tofu_metrics(
 
 
 def _sides(scores: Scores) -> list[tuple[str, str, str]]:
-    """The probe (empty: the benchmark itself), its forget set and its retain set."""
+    """Names of each probe (empty: the benchmark itself), its forget set and its retain set."""
     probes = dict.fromkeys(name.rpartition("_")[0] for name in scores if is_probe(name))
     return [("", "forget", "retain"), *((probe, f"{probe}_forget", f"{probe}_retain") for probe in probes)]
 
@@ -103,7 +105,7 @@ def _of_probe(metric: Metric, probe: str) -> Metric:
 def _forget_quality(
     probe: str, name: str, scores: Scores, reference: Scores, results: dict[str, MetricResult], d: Definition
 ) -> dict[str, MetricResult]:
-    """The test against the retrained model, and how far the forget truth ratio is from its own."""
+    """The test against the retrained model, and the distance of the two forget truth ratios."""
     ratios = [log_truth_ratio(s[name], d) if name in s else None for s in (scores, reference)]
     if ratios[0] is None or ratios[1] is None:
         return {}
@@ -121,7 +123,7 @@ def _forget_quality(
 
 
 def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") -> dict[str, MetricResult]:
-    """Forget quality between two retrained models: what another seed alone leaves of it, so the best to hope for."""
+    """Forget quality between two retrained models of different seeds: the best to hope for."""
     d = DEFINITIONS[definition]
     ratios = [log_truth_ratio(s["forget"], d) for s in (second, first) if "forget" in s]
     if len(ratios) < 2 or ratios[0] is None or ratios[1] is None:
@@ -134,7 +136,7 @@ def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") ->
 def _model_utility(
     probe: str, retain: str, items: dict[str, dict[Metric, np.ndarray]], d: Definition, intervals: bool
 ) -> dict[str, MetricResult]:
-    """Harmonic mean of the nine parts, those of ``retain`` from that set; items of one set are resampled together."""
+    """The harmonic mean of the nine parts, with those of the given retain set; a set's items are resampled together."""
     groups = []
     for side, parts in UTILITY_PARTS.items():
         name = retain if side == "retain" else side
@@ -151,7 +153,7 @@ def _model_utility(
 def _membership(
     scores: Scores, reference: Scores, reference_auc: dict[str, float], d: Definition
 ) -> dict[str, MetricResult]:
-    """AUC of each attack on forget against holdout rows; where an AUC should be is where retraining puts it."""
+    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC."""
     found = attacks(scores, reference)
     reference_auc = attacks(reference, reference) | reference_auc
     if "mia_min_k" not in reference_auc and d.assumed_auc is not None:
@@ -170,11 +172,11 @@ def _membership(
 
 
 def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]:
-    """AUC by attack, of those that the scores allow.
+    """AUC of each attack that the scores allow, by name.
 
     Args:
-        scores: With ``forget`` and ``holdout``.
-        reference: Of another model on the same rows, for ``mia_reference`` (loss minus that model's loss).
+        scores: Scores with ``forget`` and ``holdout``.
+        reference: Scores of another model on the same rows, for ``mia_reference`` (loss minus that model's loss).
     """
     if "forget" not in scores or "holdout" not in scores:
         return {}
@@ -193,7 +195,7 @@ def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]
 
 
 def _composites(results: dict[str, MetricResult], d: Definition) -> dict[str, MetricResult]:
-    """Memorisation and privacy scores after open-unlearning's report (arXiv 2506.12618), which has no code of them.
+    """Memorisation and privacy scores after open-unlearning's report (arXiv 2506.12618), whose code lacks them.
 
     ``memorization_score = HM(1 - ES, 1 - EM, 1 - paraphrase probability, 1 - p(right) / (p(right) + p(wrong)))`` and
     ``privacy_score = HM(1 - |AUC - AUC_ref| / max(AUC_ref, 1 - AUC_ref))`` over four attacks. Its utility score is the

@@ -1,4 +1,4 @@
-"""TOFU's quantities item by item: what each evaluation set gives, and the metrics that are means of it."""
+"""TOFU's quantities item by item, and the metrics that are means of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT_TRUTH_RATIO = _kept("retain_Truth_Ratio")
 
 
 def of_set(metric: Metric, name: str) -> Metric:
-    """A metric of the forget or retain side as it is declared for an evaluation set of that side.
+    """Declare a metric of the forget or retain side for an evaluation set of that side.
 
     >>> of_set(KEPT_ROUGE, "real_authors").name, of_set(ROUGE, "probe_x_forget").name
     ('ra_Q_A_ROUGE', 'probe_x_forget_Q_A_ROUGE')
@@ -43,7 +43,7 @@ def of_set(metric: Metric, name: str) -> Metric:
 
 
 def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndarray]]:
-    """Per-item values by evaluation set and metric: what means, intervals and open-unlearning's logs are made of."""
+    """Values by evaluation set and metric, item by item, from which means, intervals and logs are made."""
     judged = [name for name in SETS if name in scores] + [name for name in scores if is_probe(name)]
     found = {}
     for name in judged:
@@ -53,7 +53,7 @@ def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndar
 
 
 def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
-    """(N,), ``None`` for a set without wrong answers."""
+    """Log truth ratios, (N,); ``None`` for a set without wrong answers."""
     return (
         None if s.wrong_losses is None else F.log_truth_ratio(s.correct_loss, s.wrong_losses, d.wrong_mean, d.epsilon)
     )

@@ -1,4 +1,4 @@
-"""TOFU's own evaluation logs (locuslab/tofu, ``eval_log_aggregated.json``), read."""
+"""Reads TOFU's own evaluation logs (locuslab/tofu, ``eval_log_aggregated.json``)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BLOCKS = {
 
 
 def read_log(log: Mapping[str, Any]) -> Scores:
-    """Scores of an aggregated log.
+    """Read the scores of an aggregated log.
 
     Args:
-        log: The parsed file: by block and field, values by row number.
+        log: The parsed file: values by block, field and row number.
 
     Raises:
-        KeyError: It lacks a block or a field.
+        KeyError: The log lacks a block or a field.
     """
 
     def column(block: str, field: str) -> np.ndarray:

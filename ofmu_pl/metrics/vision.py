@@ -1,4 +1,4 @@
-r"""Image classification's suite: UA, RA, TA, MIA-Efficacy and their gap to retraining.
+r"""The suite of image classification: UA, RA, TA, MIA-Efficacy and their gap to the retrained model.
 
 As in Jia et al. 2023 (arXiv 2304.04934) and SalUn (Fan et al. 2024, arXiv 2310.12508): accuracies in per cent, and a
 number is good where it is near the retrained model's, not where it is high.
@@ -32,14 +32,14 @@ VA = _better("VA", group="kept")
 TA_ALL = _worse("TA_all", group="kept")
 TA_FORGOTTEN = _worse("TA_forgotten", group="kept")
 MIA = _better("MIA", group="attacks", column=5)
-"""Of the confidence attack, the one that papers report."""
+"""Efficacy of the confidence attack, the one that papers report."""
 ATTACKS = {"confidence": MIA} | {f: _better(f"MIA_{f}", group="attacks") for f in FEATURES if f != "confidence"}
-"""Efficacies by the feature that the attack looks at."""
+"""Efficacies by the feature that the attack learns from."""
 ATTACK_ACCURACY = _better("MIA_attack_accuracy", group="attacks")
 ATTACK_AUC = Metric("MIA_attack_AUC", higher_is_better=True, group="attacks")
 
 MAIN_METRICS = ("UA", "RA", "TA", "MIA")
-"""What the average gap and the overall score are made of."""
+"""Metrics that the average gap and the overall score are made of."""
 
 
 def vision_metrics(
@@ -60,22 +60,22 @@ def vision_metrics(
     - ``MIA``: efficacy of the confidence attack (``attacks.mia_efficacy``); ``MIA_correctness``, ``MIA_entropy``,
       ``MIA_modified_entropy``, ``MIA_probability``: of the others. ``MIA_attack_accuracy`` (%) and ``MIA_attack_AUC``:
       how well the confidence attack does its own work on held-out samples; the higher, the more ``MIA`` says.
-    - ``forget_test_AUC``: whether losses tell forget from test images of the same classes (1: forget images always
-      have the lower loss); target 0.5.
+    - ``forget_test_AUC``: whether losses tell forget from test images of the same classes (1: forget images always have
+    the lower loss); the goal is 0.5.
     - ``avg_gap``, with a reference: mean over UA, RA, TA and MIA of ``|value - retrained model's value|``, SalUn's Avg.
       Gap.
 
-    NaN predictions are wrong ones; what attacks a model with NaN is NaN itself.
+    NaN predictions are wrong ones; attacks on a model with NaN give NaN.
 
     Args:
-        scores: By set: ``forget``, ``retain``, ``test``, and ``validation`` where there is one.
-        reference: Of the retrained model on the same images; gives targets and the gap.
-        forgotten: Classes that are forgotten as a whole; none for a random forget set.
-        attack_samples: Members, drawn from retain, and strangers, drawn from the test images of the classes that are
-            kept, that an attack learns from: so many of each. Efficacies with other numbers do not compare.
-        seed: Of these draws, the same for both models, and of the attack's halves.
+        scores: Scores by set: ``forget``, ``retain``, ``test``, and ``validation`` where there is one.
+        reference: Scores of the retrained model on the same images, which give goals and the gap.
+        forgotten: Classes that are forgotten as a whole; empty for a random forget set.
+        attack_samples: Number of members, drawn from retain, and of strangers, drawn from the test images of the
+            classes that are kept, that an attack learns from. Efficacies with different numbers do not compare.
+        seed: Seed of these draws, the same for both models, and of the attack's halves.
         intervals: Compute bootstrap intervals of accuracies (not of ``VA``).
-        targets: The retrained model's values, where they are known already (the attacks on CIFAR take half a minute).
+        targets: The retrained model's values where they are known already (the attacks on CIFAR take half a minute).
 
     Raises:
         UserError: There are too few images for the attack, or the reference has others.
@@ -109,12 +109,13 @@ def vision_metrics(
 def overall_scores(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The OFMU paper's overall score: mean over UA, RA, TA and MIA of a method's value over the largest one.
 
-    It takes all four as the higher the better, so it rewards forgetting a random set beyond what retraining does. The
+    It takes a higher value of all four as better, so it rewards forgetting a random set beyond what retraining does.
+    The
     paper does not say whether the retrained model takes part in the maximum; here it does if it is in the table. A
     method with a NaN scores NaN and does not touch the others.
 
     Args:
-        table: By method, at least the four metrics.
+        table: At least the four metrics of each method.
 
     >>> a, b = {"UA": 80, "RA": 90, "TA": 90, "MIA": 50}, {"UA": 40, "RA": 90, "TA": 45, "MIA": 25}
     >>> overall_scores({"a": a, "b": b})
@@ -139,7 +140,7 @@ def _check_same_images(scores: Mapping[str, ImageScores], reference: Mapping[str
 def _draw(
     scores: Mapping[str, ImageScores], forgotten: tuple[int, ...], attack_samples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of members in retain and of strangers in test."""
+    """Draw positions of members in retain and of strangers in test."""
     kept = np.flatnonzero(~np.isin(scores["test"].labels, forgotten))
     retained = np.arange(len(scores["retain"].ids))
     for what, found in (("retain images", retained), ("test images outside the forgotten classes", kept)):
@@ -153,7 +154,7 @@ def _draw(
 
 
 def _accuracies(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -> dict[Metric, np.ndarray]:
-    """By metric, 100 or 0 for each of its images; metrics without images are left out."""
+    """100 or 0 for each image of a metric, by metric; metrics without images are left out."""
     right = {name: 100.0 * s.correct for name, s in scores.items()}
     gone = {name: np.isin(s.labels, forgotten) for name, s in scores.items()}
     hits = {UA: 100 - right["forget"], FORGET_ACCURACY: right["forget"], RA: right["retain"]}
@@ -168,7 +169,7 @@ def _accuracies(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -
 def _targets(
     reference: Mapping[str, ImageScores], forgotten: tuple[int, ...], members: np.ndarray, strangers: np.ndarray
 ) -> dict[str, float]:
-    """The retrained model's accuracies and efficacies by metric's name."""
+    """The retrained model's accuracies and efficacies by the metric's name."""
     found = {metric: float(hits.mean()) for metric, hits in _accuracies(reference, forgotten).items()}
     return {metric.name: x for metric, x in (found | _efficacies(reference, members, strangers)).items()}
 
@@ -176,13 +177,13 @@ def _targets(
 def _features(
     feature: str, scores: Mapping[str, ImageScores], members: np.ndarray, strangers: np.ndarray
 ) -> list[np.ndarray]:
-    """Of members, strangers and forget samples."""
+    """A feature of members, strangers and forget samples."""
     chosen = {"retain": members, "test": strangers, "forget": np.arange(len(scores["forget"].ids))}
     return [FEATURES[feature](scores[name].log_probs[at], scores[name].labels[at]) for name, at in chosen.items()]
 
 
 def _efficacies(scores: Mapping[str, ImageScores], members: np.ndarray, strangers: np.ndarray) -> dict[Metric, float]:
-    """By metric."""
+    """Efficacies by metric."""
     return {m: mia_efficacy(*_features(feature, scores, members, strangers)) for feature, m in ATTACKS.items()}
 
 

@@ -1,1 +1,1 @@
-"""What every room uses: errors, files, the hub, what is kept by content, provenance and the results' version."""
+"""Shared by every room: errors, files, the hub, results kept by content, provenance, records and versions."""

@@ -1,11 +1,11 @@
-"""Errors that are the user's to mend: one sentence each, printed without a traceback by the command line."""
+"""Errors that a user can mend: one sentence each, which the command line prints without a traceback."""
 
 from __future__ import annotations
 
 from math import inf
 
 MAX_SEED = 2**32 - 1
-"""NumPy's largest."""
+"""NumPy's largest seed."""
 
 
 class UserError(ValueError):
@@ -23,10 +23,10 @@ def check_range(low: float, high: float = inf, *, above: bool = False, **values:
         low: Least value.
         high: Largest value.
         above: Whether ``low`` itself is refused too.
-        values: By option; ``None`` is always in range, since it switches an option off.
+        values: Values by option; ``None`` is always in range, since it switches an option off.
 
     Raises:
-        UserError: The first that is not, also where it is not a number.
+        UserError: A value is out of range or not a number; the error names the first one.
     """
     for name, value in values.items():
         if value is None or (low <= value <= high and not (above and value == low)):

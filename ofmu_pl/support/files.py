@@ -18,22 +18,23 @@ from typing import IO, Any
 from ofmu_pl.support.errors import UserError
 
 _NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
-"""How torch and safetensors say that a file could not be written to its end."""
+"""Messages by which torch and safetensors say that a file could not be written to its end."""
 
 LARGEST_JSON = 2**28
-"""Bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of that."""
+"""Largest size in bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of
+it."""
 
 LARGEST_LINE = 2**24
-"""Bytes; the longest documents of corpora have a tenth of that."""
+"""Largest size in bytes; the longest documents of corpora have a tenth of it."""
 
 
 def below(folder: Path, name: str, option: str) -> Path:
     """The path of a name below a folder.
 
     Args:
-        folder: Where it must stay.
-        name: From a configuration or a file; may have several parts.
-        option: What gave the name, for the message.
+        folder: Folder that the path must stay in.
+        name: A name from a configuration or a file, which may have several parts.
+        option: The option that gave the name, for the message.
 
     Raises:
         UserError: The name is empty, begins at a root or climbs by ``..``.
@@ -45,11 +46,11 @@ def below(folder: Path, name: str, option: str) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file that somebody else may have written.
+    """Read a JSON file that somebody else may have written.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is no JSON, too large, or nested too deeply.
+        OSError: The file cannot be read.
+        ValueError: The file is no JSON, too large, or nested too deeply.
     """
     if path.stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST_JSON}")
@@ -63,11 +64,11 @@ def read_json(path: Path) -> Any:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path``, file or folder, that takes its place if the block succeeds.
 
-    What it holds is on the disk before the name points at it, so a power cut leaves the old content or the new.
+    Its content is on the disk before the name points at it, so a power cut leaves the old content or the new.
 
     Raises:
-        OSError: It cannot be written; the error names ``path``, also where a library says in words of its own that the
-            disk takes no more.
+        OSError: The path cannot be written; the error names it, also where a library says in words of its own that the
+            disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -95,7 +96,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def no_room(error: BaseException) -> bool:
-    """Whether torch or safetensors says in its own words that the disk took no more."""
+    """Whether torch or safetensors says in its own words that the disk is full."""
     return _NO_ROOM.search(str(error)) is not None
 
 
@@ -103,14 +104,14 @@ def no_room(error: BaseException) -> bool:
 def locked(path: Path, wait: bool = False) -> Iterator[IO[str]]:
     """Hold a file's lock, which the system frees when the process ends, however it ends.
 
-    Where the disk knows no locks (some network disks), a warning is all that there is.
+    Where the disk has no locks (some network disks), there is only a warning.
 
     Args:
-        path: The file, made if it is not there; it stays.
-        wait: Until another process frees it.
+        path: The file, which is made if it is not there, and stays.
+        wait: Whether to wait until another process frees the lock.
 
     Raises:
-        BlockingIOError: Another process holds it, and ``wait`` is off.
+        BlockingIOError: Another process holds the lock, and ``wait`` is off.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -155,7 +156,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_utf8(path: Path, number: int, line: bytes) -> None:
-    """Name another encoding.
+    """Refuse a line in another encoding, which the error names if it can be told.
 
     Raises:
         UserError: The line is not in UTF-8.
@@ -180,7 +181,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def finite(x: Any) -> Any:
-    """What JSON can hold of lists and dictionaries: NaN and infinities become ``None``, tuples lists."""
+    """Make lists and dictionaries fit for JSON: NaN and infinities become ``None``, tuples lists."""
     if isinstance(x, dict):
         return {str(k): finite(v) for k, v in x.items()}
     if isinstance(x, list | tuple):

@@ -1,4 +1,4 @@
-"""The model hub, asked so that a machine without a network fails in seconds, not minutes."""
+"""Requests to the model hub, so that a machine without a network fails in seconds, not minutes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ofmu_pl.support.errors import UserError
 def offline(timeout: float = 2.0) -> bool:
     """Whether loading by hub id can only come from the local cache.
 
-    True if the user says so (HF_HUB_OFFLINE) or the hub's host does not answer (each of its addresses gets
-    ``timeout`` seconds); behind a proxy nobody can tell, so then it counts as reachable.
+    It is true if the user says so (HF_HUB_OFFLINE) or the hub's host does not answer (each of its addresses gets
+    ``timeout`` seconds); behind a proxy this cannot be told, so the hub counts as reachable.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         return True
@@ -33,14 +33,14 @@ def offline(timeout: float = 2.0) -> bool:
 
 
 def local_folder(source: str | None, *arguments: str) -> Path | None:
-    """The folder that a source names; ``None``: there is none, so that it may be a hub id.
+    """The folder that a source names; ``None`` if there is none, so that it may be a hub id.
 
     Args:
-        source: Of a model or of data.
+        source: Name of a model or of data.
         arguments: Names of the arguments that can give it, for the message.
 
     Raises:
-        UserError: It is nothing, or a file.
+        UserError: The source is empty or a file.
     """
     given = " or ".join(f"`{argument}`" for argument in arguments)
     if not source:
@@ -52,7 +52,7 @@ def local_folder(source: str | None, *arguments: str) -> Path | None:
 
 
 def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str, Any]]:
-    """Rows of a data set on the hub, or in the hub's cache.
+    """Load the rows of a data set on the hub, or in the hub's cache.
 
     Raises:
         OSError: The hub does not answer (at once: datasets would try for half a minute) or refuses.

@@ -1,4 +1,4 @@
-"""Results kept by content: named by what they follow from, checked by their sums, made anew where they are damaged."""
+"""Keeps results by content: named by the facts they follow from, checked by their sums, made anew if damaged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def content_path(folder: Path, kind: str, facts: Any) -> Path:
 
 
 def read_kept(path: Path) -> Any:
-    """What ``keep`` stored; ``None`` if there is nothing, or (with a warning) if it is damaged."""
+    """Read what ``keep`` stored; ``None`` if there is nothing, or (with a warning) if it is damaged."""
     try:
         stored = read_json(path)
         if stored["sha256"] == _sum_of(stored["content"]):
@@ -51,12 +51,12 @@ def read_kept(path: Path) -> Any:
 
 
 def warn_damaged(path: Path, problem: str) -> None:
-    """Say that something kept is made anew."""
+    """Warn that something kept is damaged and is made anew."""
     rank_zero_warn(f"'{path}' {problem}: it is made anew.")
 
 
 def keep(path: Path, content: Any) -> None:
-    """Store what JSON can hold with its sum; where that cannot be, the run goes on with a warning."""
+    """Store what JSON can hold, with its sum; if that fails, the run goes on with a warning."""
     content = finite(content)
     try:
         sweep(path.parent)
@@ -67,7 +67,7 @@ def keep(path: Path, content: Any) -> None:
 
 
 def warn_not_kept(folder: Path, error: OSError) -> None:
-    """Say that a folder takes nothing: it is full, or may only be read."""
+    """Warn that a folder takes no files: it is full, or may only be read."""
     rank_zero_warn(
         f"Nothing can be kept in '{folder}' ({error.strerror}), so the next run computes it again: free some space "
         "there, or name another folder by OFMU_CACHE."
@@ -81,7 +81,7 @@ def write_sums(folder: Path) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that ``write_sums`` has seen, as the end of a sentence; ``None``: nothing."""
+    """What is wrong with a folder whose sums ``write_sums`` wrote, as the end of a sentence; ``None``: nothing."""
     try:
         lines = (folder / SUMS).read_text().splitlines()
         for line in lines:

@@ -1,4 +1,4 @@
-"""Where a result comes from: code, data, versions. Written beside every output, compared before numbers are."""
+"""Where a result comes from: code, data and versions, written beside every output, and compared before numbers are."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PACKAGES = ("torch", "lightning", "transformers", "torchmetrics", "datasets", "s
 
 
 def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
-    """What produced a result.
+    """Collect what produced a result.
 
     Args:
-        datamodule: Its ``name``, split ``hashes`` and ``facts`` are kept.
+        datamodule: The data, whose ``name``, ``hashes`` and ``facts`` are kept.
         more: Facts of the run (method, seed, what the weights were trained on).
     """
     return {

@@ -12,8 +12,8 @@ SETS = {
 """Evaluation sets and the prefixes of their metrics' names; one more set, ``holdout``, serves membership attacks."""
 
 PROBE = "probe_"
-"""Beginning of the names of probe sets, ``probe_NAME_forget`` and ``probe_NAME_retain``: the facts of these two sides
-asked for otherwise. Their names are their prefixes."""
+"""Beginning of the names of probe sets, ``probe_NAME_forget`` and ``probe_NAME_retain``, which ask otherwise for the
+facts of these two sides. Their names are the prefixes of their metrics."""
 
 DOCUMENTS = ("forget_doc", "retain_doc")
 """Evaluation sets of pieces of text without questions; their names are the prefixes of their metrics."""
@@ -30,5 +30,5 @@ def forgets(name: str) -> bool:
 
 
 def prefix_of(name: str) -> str | None:
-    """Of the metrics of an evaluation set; ``None`` for a set that has none of its own (``holdout``)."""
+    """Prefix of the metrics of an evaluation set; ``None`` for a set that has none of its own (``holdout``)."""
     return name if is_probe(name) else SETS.get(name)

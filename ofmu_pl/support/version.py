@@ -1,4 +1,4 @@
-"""Which results are of the same code: one number, in the key of everything that is kept, and in provenance."""
+"""The version of results, which changes with the numbers; it is in the key of everything kept and in provenance."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ RESULTS_VERSION = 5
 """Add 1 in every commit after which the same inputs give other numbers.
 
 That is every change of a value in ``core``, ``losses``, ``modules`` (a method's step, its default settings), ``data``
-(splits, batches, prompts, tokens, the generated corpora), ``networks`` (how rows are scored, how models are built),
-``metrics`` or ``experiments`` (how a setting is chosen), and every change of what the kept files hold. A refactoring,
-a message or a faster way to the same numbers leaves it as it is. Whatever was kept under another number is made again.
+(splits, batches, prompts, tokens, the generated corpora), ``networks`` (how models are built), ``evaluation`` (how rows
+are scored), ``metrics`` or ``benchmark`` (how a setting is chosen), and every change of the contents of kept files. A
+refactoring, a message or a faster way to the same numbers leaves it as it is. Results kept under another number are
+made again.
 """
 
 
@@ -20,7 +21,7 @@ def key_of(facts: Any) -> str:
     """The name of what follows from ``facts`` and this version of the code: 32 hexadecimal digits.
 
     Args:
-        facts: What JSON can hold; the order of its keys does not matter.
+        facts: Facts that JSON can hold; the order of keys does not matter.
     """
     words = json.dumps([RESULTS_VERSION, facts], sort_keys=True)
     return hashlib.sha256(words.encode()).hexdigest()[:32]

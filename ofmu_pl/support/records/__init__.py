@@ -1,6 +1,6 @@
-"""The schema of ``results.json`` and ``benchmark.json``: who writes them and who reads them share these classes.
+"""The schema of ``results.json`` and ``benchmark.json``: writers and readers share these classes.
 
-A file says its ``schema``. One that says none was written before there were schemas, and what it lacks is filled in.
+A file has its ``schema``. One that has none was written before there were schemas; what it lacks is filled in.
 """
 
 from ofmu_pl.support.records.manifest import (

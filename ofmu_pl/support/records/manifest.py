@@ -11,7 +11,7 @@ from ofmu_pl.support.records.reading import SCHEMA, Entries, entries, items, rea
 
 MANIFEST = "benchmark.json"
 Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
-"""How an experiment is shown; ``udi``, ``alignment`` and ``ablation`` compare exported models after the runs."""
+"""Kinds of experiments, which are shown differently; ``udi``, ``alignment``, ``ablation`` compare exported models."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -20,12 +20,12 @@ class CellRecord:
     """One run of an experiment.
 
     Attributes:
-        scenario: What is forgotten.
+        scenario: Name of what is forgotten.
         method: Name of its method.
         seed: Seed of target, split and run.
-        folder: Its folder below the benchmark's, with ``latest`` in it; two cells may share one.
+        folder: Folder of the run below the benchmark's, with ``latest`` in it; two cells may share one.
         status: ``finished``, ``failed`` or ``unfinished``.
-        error: Why it failed, one sentence.
+        error: Why the run failed, in one sentence.
     """
 
     scenario: str
@@ -47,9 +47,9 @@ class MethodRecord:
     """One method of an experiment.
 
     Attributes:
-        overlay: Its configuration, put over the base.
+        overlay: Configuration of the method, put over the base.
         options: Command-line options by key.
-        searched: By scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's.
+        searched: For each scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's.
     """
 
     overlay: str | None = None
@@ -64,11 +64,11 @@ class ExperimentRecord:
     Attributes:
         title: A line for people.
         kind: One of ``KINDS``.
-        paper: Labels of what it stands for in the paper.
-        note: What differs from the paper.
+        paper: Labels in the paper of the tables and figures that it stands for.
+        note: How it differs from the paper.
         metrics: Columns of the table.
         ours: The method that the others are compared with.
-        gradients: What a run may spend.
+        gradients: Budget of a run.
         base: Configuration that all runs share, or a list of files, each put over those before.
         options: Options of every run, by key.
         scenarios: Options by name.
@@ -122,7 +122,7 @@ class BenchmarkRecord:
         name: Name of the benchmark; empty where the file has none.
         version: Version of ofmu_pl that wrote it.
         results_version: ``support.version.RESULTS_VERSION`` of that version.
-        date: When it was written.
+        date: Date at which it was written.
         experiments: Experiments by name.
         broken: Why an experiment of the file cannot be read, by name; the others are kept. It is never written.
     """

@@ -1,6 +1,6 @@
-"""What reading any record has in common: its schema, and the shapes of its parts.
+"""Reads records: checks their schema and the shapes of their parts.
 
-A reader finds a dictionary where it expects one. The numbers inside are not looked at: metrics are entries as
+A reader finds a dictionary where it expects one. The numbers inside are not checked: metrics are entries as
 ``MetricResult.as_dict`` gives them, and a report names those that are missing or not finite.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class NewerError(UserError):
-    """A file was written by a later version of ofmu_pl, which may mean something else by it."""
+    """A file was written by a later version of ofmu_pl, in which it may mean something else."""
 
 
 def read_record(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
@@ -30,13 +30,12 @@ def read_record(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
 
     Args:
         path: The file.
-        of: Makes the record of the file's content, and raises what indexing and converting raise if it is of another
-            shape.
+        of: Makes the record of the file's content; raises what indexing and converting raise if that has another shape.
 
     Raises:
         OSError: The file is missing or cannot be read.
         NewerError: The file has a newer schema.
-        UserError: The file is none that ofmu_pl wrote.
+        UserError: ofmu_pl did not write the file.
     """
     try:
         content = read_json(path)
@@ -61,10 +60,10 @@ def why(error: Exception) -> str:
 
 
 def section(x: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object of the file; empty where it lacks one, or has ``null``.
+    """An object of the file; empty where it is missing or ``null``.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: The entry is something else.
     """
     part = x.get(name) or {}
     if not isinstance(part, dict):
@@ -73,10 +72,10 @@ def section(x: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def items(x: dict[str, Any], name: str) -> list[Any]:
-    """A list of the file; empty where it lacks one, or has ``null``.
+    """A list of the file; empty where it is missing or ``null``.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: The entry is something else.
     """
     part = x.get(name) or []
     if not isinstance(part, list):
@@ -85,10 +84,10 @@ def items(x: dict[str, Any], name: str) -> list[Any]:
 
 
 def entries(x: dict[str, Any], name: str) -> Entries:
-    """An object of objects, such as metrics by name; empty where the file lacks one, or has ``null``.
+    """An object of objects, such as metrics by name; empty where it is missing or ``null``.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: The entry is something else.
     """
     part = section(x, name)
     if not all(isinstance(entry, dict) for entry in part.values()):

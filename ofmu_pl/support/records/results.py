@@ -10,7 +10,7 @@ from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records.reading import SCHEMA, Entries, entries, items, read_record, section
 
 RESULTS = "results.json"
-"""The last file that a run writes: where it is, the run has finished."""
+"""The last file that a run writes: a run that has it has finished."""
 
 
 @dataclass
@@ -18,10 +18,10 @@ class ReferenceRecord:
     """The retrained model that a run was compared with.
 
     Attributes:
-        source: Where its scores come from.
+        source: Source of its scores.
         model: Provenance of the model, ``None`` if it is not known.
         evaluation: Provenance of the scores, ``None`` if it is not known.
-        metrics: What the model reaches.
+        metrics: Metrics of the model.
     """
 
     source: str
@@ -39,8 +39,8 @@ class Interim:
     """A measurement along the run.
 
     Attributes:
-        step: The iterations done by then.
-        metrics: What was measured.
+        step: Number of iterations done by then.
+        metrics: Metrics that were measured.
     """
 
     step: int
@@ -49,13 +49,13 @@ class Interim:
 
 @dataclass
 class Cost:
-    """What a run spent; ``None`` is not known.
+    """The cost of a run; ``None`` where it is not known.
 
     Attributes:
         training_seconds: Time of the iterations.
         evaluation_seconds: Time of all measurements.
-        gradient_evaluations: Gradients of one batch's loss.
-        peak_memory_bytes: Most memory of the device at once.
+        gradient_evaluations: Number of gradients of one batch's loss.
+        peak_memory_bytes: Peak memory of the device.
     """
 
     training_seconds: float | None = None
@@ -76,7 +76,7 @@ class Results:
         history: Measurements along the run.
         curves: Values of every iteration by name: ``step`` and ``value``, or in older files a list of values.
         data: Rows that were cut or left out, by set.
-        provenance: What produced the numbers: code, versions, hashes of the data, method, seed, steps, weights.
+        provenance: Where the numbers come from: code, versions, hashes of the data, method, seed, steps, weights.
         cost: What the run spent.
     """
 
