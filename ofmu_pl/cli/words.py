@@ -31,10 +31,13 @@ _OPTIONS = {
     **{name: f"model.{name}" for name in ("engine", "layer", "rho_0")},
     **{
         name: f"model.network.{name}"
-        for name in ("attention", "config", "lora", "path", "tokenizer", "trust_remote_code")
+        for name in ("attention", "config", "lora", "module", "path", "tokenizer", "trust_remote_code")
     },
     **{name: f"data.{name}" for name in ("data", "split_seed", "validation_fraction")},
+    **{name: f"data.{name}" for name in ("forget", "retain", "validation", "test", "dataset", "forget_rows")},
+    **{name: f"data.{name}" for name in ("size", "mean", "std")},
     **{name: f"evaluation.{name}" for name in ("attack_samples", "reference")},
+    "network": "model.network",
     "precision": "trainer.precision",
 }
 """Where the command line has an argument that a message of the library names."""

@@ -84,17 +84,15 @@ class ImageDatasets(OwnImages):
         try:
             n = len(rows)
         except TypeError as error:
-            raise UserError(
-                f"--data.{option} {type(rows).__name__} has no length: give a map-style data set."
-            ) from error
+            raise UserError(f"`{option}` {type(rows).__name__} has no length: give a map-style data set.") from error
         if not n:
-            raise UserError(f"--data.{option} {type(rows).__name__} is empty: give a data set that has rows.")
+            raise UserError(f"`{option}` {type(rows).__name__} is empty: give a data set that has rows.")
         return rows
 
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]
         for i in numbers:
-            place, row = f"row {i} of --data.{option}", rows[i]
+            place, row = f"row {i} of `{option}`", rows[i]
             if not isinstance(row, tuple | list) or len(row) != 2:
                 raise UserError(f"{place} is {type(row).__name__}, no pair of an image and a class: give such pairs.")
             yield row[0], row[1], place
@@ -106,14 +104,14 @@ class ImageDatasets(OwnImages):
         outside = [row for row in numbers if not 0 <= row < n]
         if outside:
             raise UserError(
-                f"--data.forget_rows has {outside[0]}, but the data set has rows 0 to {n - 1}: choose among these."
+                f"`forget_rows` has {outside[0]}, but the data set has rows 0 to {n - 1}: choose among these."
             )
         for row, times in Counter(numbers).most_common(1):
             if times > 1:
-                raise UserError(f"--data.forget_rows has {row} {times} times: name each row once.")
+                raise UserError(f"`forget_rows` has {row} {times} times: name each row once.")
         if not 0 < len(numbers) < n:
             raise UserError(
-                f"--data.forget_rows names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
+                f"`forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
             )
         return sorted(numbers)
 
@@ -125,7 +123,7 @@ def read_row_numbers(path: Path) -> list[int]:
         UserError: The file is missing, or a line is no whole number.
     """
     if not path.is_file():
-        raise UserError(f"--data.forget_rows '{path}' is no file: give one with a row number a line, or the numbers.")
+        raise UserError(f"`forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
     numbers = []
     for line, text in numbered_lines(path):
         try:

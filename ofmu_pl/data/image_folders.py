@@ -70,7 +70,7 @@ class ImageFolders(OwnImages):
         for part, folder in self.folders.items():
             if not folder.is_dir():
                 raise UserError(
-                    f"--data.{part} '{folder}' is no folder: point it at one that has a sub-folder of images a class."
+                    f"`{part}` '{folder}' is no folder: point it at one that has a sub-folder of images a class."
                 )
             for entry in filter(_visible, folder.iterdir()):
                 if not entry.is_dir():
@@ -85,9 +85,7 @@ class ImageFolders(OwnImages):
             ImageFolder.make_dataset(str(folder), numbers, is_valid_file=_visible, allow_empty=True) if names else []
         )
         if not files:
-            raise UserError(
-                f"--data.{part} '{folder}' holds no image: put images there, in a sub-folder for each class."
-            )
+            raise UserError(f"`{part}` '{folder}' holds no image: put images there, in a sub-folder for each class.")
         for path, number in files:
             yield read_image(Path(path)), number, f"'{path}'"
 

@@ -72,7 +72,7 @@ class OwnImages(SplitImages):
         super().__init__(augment=augment, **kwargs)
         if len(mean) != len(std) or len(mean) not in (1, 3):
             raise UserError(
-                f"--data.mean has {len(mean)} numbers and --data.std has {len(std)}: give each three, or each one for "
+                f"`mean` has {len(mean)} numbers and `std` has {len(std)}: give each three, or each one for "
                 "grey images."
             )
         for deviation in std:
@@ -158,7 +158,7 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         if not (low >= 0 and high <= 1):  # NaN too
             raise UserError(
                 f"The pixels of {place} lie from {float(low):.3g} to {float(high):.3g}, not in [0, 1]: leave the "
-                "normalisation out of the data set's transform, and give it as --data.mean and --data.std."
+                "normalisation out of the data set's transform, and give it as `mean` and `std`."
             )
         picture = (picture * 255).round().to(torch.uint8)
     try:
@@ -187,7 +187,7 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
     """
     for part, pictures in parts.items():
         if not pictures.labels:
-            raise UserError(f"There are no {part} images: point --data.{part} at some.")
+            raise UserError(f"There are no {part} images: point `{part}` at some.")
     first = parts["forget"]
     trained = {*first.labels, *parts["retain"].labels}
     for part, pictures in parts.items():
@@ -195,7 +195,7 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
             if pixels.shape != first.pixels[0].shape:
                 sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first.pixels[0])]
                 raise UserError(
-                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set --data.size, to "
+                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set `size`, to "
                     "which all are resized."
                 )
             if not 0 <= label < len(names):

@@ -113,7 +113,7 @@ class ImageEvaluation(Evaluation):
             )
         facts = read_model_facts(source)
         check_model(source, facts, data)
-        retrained: ImageNetwork = type(recipe)(**recipe.architecture, path=source)
+        retrained: ImageNetwork = recipe.at(source)
         dtype = next(pl_module.network.parameters()).dtype
         model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
         return Reference(source, self._timed_score(trainer, model), facts, self.scoring_facts(trainer, model))

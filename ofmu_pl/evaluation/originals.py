@@ -68,12 +68,12 @@ def original(
     data.trainer = None
     data.setup()
     data.streams, data.num_batches, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
-    recipe = copy.copy(recipe)
-    recipe.path, recipe.bn_mode = None, "retain"
+    recipe = recipe.untrained()
+    recipe.bn_mode = "retain"
     kept = ("full", "validation", "test")  # what loading it will ask for
     facts = {
         "how": asdict(how),
-        "network": [type(recipe).__name__, recipe.architecture],
+        "network": recipe.identity,
         "hashes": {name: data.hashes[name] for name in {split, *kept}},
         "augment": data.augment,
         "seed": seed,

@@ -16,6 +16,7 @@ def check_tensors(
     missing: Collection[str],
     unexpected: Collection[str],
     misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
+    described: str = "its config.json",
 ) -> None:
     """Refuse weights that do not fit the network described beside them.
 
@@ -24,6 +25,7 @@ def check_tensors(
         missing: Names of the network's tensors that the weights lack.
         unexpected: Names of tensors of the weights that the network lacks.
         misshapen: Name, shape found and shape wanted of each other tensor that differs.
+        described: What describes the network.
 
     Raises:
         UserError: There is such a tensor; the error names them.
@@ -33,8 +35,8 @@ def check_tensors(
     found = "; ".join(f"{fault}: {_listed(names)}" for fault, names in faults if names)
     if found:
         raise UserError(
-            f"The weights in '{source}' are not those of the network that its config.json describes ({found}): get or "
-            "export the model anew, or correct its config.json."
+            f"The weights in '{source}' are not those of the network that {described} describes ({found}): get or "
+            f"export the model anew, or correct {described}."
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from safetensors import SafetensorError
@@ -17,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.hub import local_folder
@@ -29,9 +30,10 @@ class ImageNetwork(Network):
     """An image classifier, randomly initialised or from the folder of a trained one.
 
     Args:
-        path: Folder with config.json, model.safetensors and provenance.json, as a run leaves it. ``None``: a method
-            that unlearns takes the model that the configuration's ``original`` trains (once; kept by content), any
-            other method a random one.
+        path: Folder with config.json, model.safetensors and provenance.json, as a run leaves it; or a file of weights
+            that another program saved (safetensors, or a state dict by torch.save). ``None``: a method that unlearns
+            takes the model that the configuration's ``original`` trains (once; kept by content), any other method a
+            random one.
         bn_mode: What BatchNorm does in first-order training passes. ``frozen``: it normalises by its running statistics
             and never moves them. ``retain``: on retain (and full) batches it normalises by the batch's and moves the
             running ones. ``both``: on forget batches too, as most published code does; class-wise ascent then forgets
@@ -53,16 +55,33 @@ class ImageNetwork(Network):
     def body(self, channels: int, classes: int) -> nn.Module:
         """Make the network after normalisation, randomly initialised."""
 
+    @property
+    def identity(self) -> list[Any]:
+        """What a trained model is kept by, beside its data and its training."""
+        return [type(self).__name__, self.architecture]
+
+    def at(self, path: str | None) -> Self:
+        """Copy the recipe, with weights from another place."""
+        recipe = copy.copy(self)
+        recipe.path = path
+        return recipe
+
+    def untrained(self) -> Self:
+        """Copy the recipe without weights."""
+        return self.at(None)
+
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network in eval mode.
 
         Raises:
-            UserError: The folder is missing or unreadable, or holds another architecture, other tensors than the
-                network's, or a model that was trained on other images than this run's.
+            UserError: The folder or file is missing or unreadable, or holds another architecture, other tensors than
+                the network's, or a model that was trained on other images than this run's.
         """
         channels, classes = datamodule.channels, len(datamodule.class_names)
         module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
-        if self.path is not None:
+        if self.path is not None and (path := Path(self.path).expanduser()).is_file():
+            fill(module[1], read_state(path, module[1].state_dict().keys()), path, "`network`")
+        elif self.path is not None:
             self._load(module, local_folder(self.path, "path") or Path(self.path), datamodule)
         return module.eval()
 
@@ -80,7 +99,8 @@ class ImageNetwork(Network):
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise UserError(
                 f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point `path` at a folder "
-                "with config.json, model.safetensors and provenance.json, or leave it out to train one."
+                "with config.json, model.safetensors and provenance.json, at a file of weights (.safetensors, .pt, "
+                ".pth), or leave it out to train one."
             ) from error
         ours = self._config(datamodule)
         for name, value in ours.items():
@@ -96,11 +116,7 @@ class ImageNetwork(Network):
                     f"here {datamodule.hashes[split]}), so some forget images were never in it: give the data the "
                     "arguments that it was trained with (`split_seed`, `validation_fraction`)."
                 )
-        wanted = module.state_dict()
-        shapes = [(name, state[name].shape, wanted[name].shape) for name in state.keys() & wanted.keys()]
-        misshapen = [(name, found, shape) for name, found, shape in shapes if found != shape]
-        check_tensors(folder, wanted.keys() - state.keys(), state.keys() - wanted.keys(), misshapen)
-        module.load_state_dict(state)
+        fill(module, state, folder, "its config.json")
 
     def _config(self, datamodule: Any) -> dict[str, Any]:
         shape = {"channels": datamodule.channels, "classes": len(datamodule.class_names)}
@@ -109,7 +125,7 @@ class ImageNetwork(Network):
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Write the weights as safetensors beside what names the architecture."""
         write_json(folder / "config.json", self._config(datamodule))
-        save_file({k: v.contiguous() for k, v in module.state_dict().items()}, folder / "model.safetensors")
+        save_file({k: v.clone().contiguous() for k, v in module.state_dict().items()}, folder / "model.safetensors")
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (B, 1, C), one position per sample, and its class, (B, 1)."""

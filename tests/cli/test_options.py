@@ -12,13 +12,13 @@ from ofmu_pl import data, modules
 from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.evaluation.text import TextEvaluation
-from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
+from ofmu_pl.networks import CausalLM, Classifier, ResNet18, SmallCNN
 from ofmu_pl.training.export import ModelExport
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {
     "data": [getattr(data, name) for name in data.__all__],
-    "model.network": [CausalLM, ResNet18, SmallCNN],
+    "model.network": [CausalLM, Classifier, ResNet18, SmallCNN],
     "model": [getattr(modules, name) for name in modules.__all__],
     "evaluation": [TextEvaluation, ImageEvaluation],
     "original": [Original],

@@ -51,7 +51,7 @@ def says(tmp_path, capsys):
         (["--model", "ofmu_pl.modules.one_shot.OneShot"], "--model takes no 'ofmu_pl.modules.one_shot.OneShot' but "),
         (["--data", "TextDataModule"], "--data takes no 'TextDataModule' but one of Authors, CIFAR10, "),
         (["--data", "PairedDataModule"], "--data takes no 'PairedDataModule' but one of Authors, CIFAR10, "),
-        (["--model.network", "Digits"], "--model.network takes no 'Digits' but one of CausalLM, ResNet18, SmallCNN"),
+        (["--model.network", "Digits"], "--model.network takes no 'Digits' but one of CausalLM, Classifier, ResNet18"),
         (["--model.optimizer", "AdamZ"], "--model.optimizer takes no 'AdamZ' (did you mean torch.optim.Adam?)"),
         (["--model.inner_steps", "three"], "--model.inner_steps takes a whole number, not 'three' "),
         (["--model.gradient_clip", "x"], "--model.gradient_clip takes a number or null, not 'x' "),

@@ -1,0 +1,161 @@
+"""Any image classifier as a network to unlearn: a class of the user's own, an object, or a name of torchvision's."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import math
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from ofmu_pl.networks.architectures import Normalize
+from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.support.errors import UserError
+
+
+class Classifier(ImageNetwork):
+    """Any module that gives one row of logits an image, (B, classes) for (B, channels, height, width).
+
+    Images come normalised by the data's ``mean`` and ``std``. The network stays in eval mode, as every network here,
+    but for BatchNorm's statistics where ``bn_mode`` says so.
+
+    Args:
+        module: Class of the network with its arguments (``class_path`` and ``init_args`` in files), or a name of a
+            classifier of torchvision's, such as ``resnet18``, made with as many outputs as the data has classes. In
+            Python also any function without arguments that makes a network, or a network itself, which is copied.
+        kwargs: See ``ImageNetwork``; ``path`` may be a file of the weights that another program saved.
+
+    Raises:
+        UserError: Torchvision has no classifier of that name, and it is no class.
+
+    Example:
+        >>> from ofmu_pl import Digits
+        >>> data = Digits(forget_classes=[3])
+        >>> data.setup()
+        >>> own = Classifier(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+        >>> model = own.build(data, exact=True)
+        >>> own.sample_losses(model, data.iteration(0)["forget"][0]).shape
+        torch.Size([64])
+    """
+
+    def __init__(self, module: Callable[[], nn.Module] | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if isinstance(module, str) and module not in torchvision.models.list_models(torchvision.models):
+            raise UserError(
+                f"`module` '{module}' is neither a torch.nn.Module that can be imported from here nor a "
+                "classifier of torchvision's: give the class as FILE.CLASS and run where the file lies, or a name such "
+                "as resnet18."
+            )
+        self.module = module
+        self._classes = 0
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Name of the class, and a digest of its layers and arguments; of torchvision's networks the name alone."""
+        if isinstance(self.module, str):
+            return {"module": self.module}
+        made = self._digested()
+        kind = type(made)
+        arguments = self.module.keywords if isinstance(self.module, partial) else {}
+        shapes = {name: tuple(x.shape) for name, x in made.state_dict().items()}
+        text = re.sub(r" at 0x[0-9a-f]+", "", f"{made} {sorted(arguments.items())} {shapes}")
+        return {"module": f"{kind.__module__}.{kind.__qualname__}", "layers": _digest(text)}
+
+    @property
+    def identity(self) -> list[Any]:
+        """What a trained model is kept by: the source of the class too, since the layers do not tell all."""
+        if isinstance(self.module, str):
+            return super().identity
+        try:
+            source = inspect.getsource(type(self._digested()))
+        except (OSError, TypeError):  # typed into a shell
+            source = ""
+        return [*super().identity, _digest(source)]
+
+    def untrained(self) -> Self:
+        """Copy the recipe without any weights.
+
+        Raises:
+            UserError: The recipe has a network that is there already, trained or not.
+        """
+        if isinstance(self.module, nn.Module):
+            raise UserError(
+                "A network that is there already cannot be trained from scratch: give Classifier its class, so that "
+                "the retrained model begins anew, or give the retrained model as the reference."
+            )
+        return super().untrained()
+
+    def body(self, channels: int, classes: int) -> nn.Module:
+        """Make the network; whoever wrote it says how it is initialised."""
+        self._classes = classes
+        if isinstance(self.module, str):
+            return torchvision.models.get_model(self.module, num_classes=classes)
+        if isinstance(self.module, nn.Module):
+            return copy.deepcopy(self.module).float().cpu()
+        made = self.module()
+        if not isinstance(made, nn.Module):
+            raise UserError(f"`module` makes a {type(made).__name__}, no torch.nn.Module: give a network's class.")
+        return made.float()
+
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Make the network in eval mode, and try it on an image.
+
+        Raises:
+            UserError: The weights are not the network's, or it takes other images or knows other classes than the data.
+        """
+        network = super().build(datamodule, exact=exact)
+        self._try(network, datamodule)
+        return network
+
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Make the network on the meta device, by way of the CPU: not every class can be made there at once."""
+        body = self.body(datamodule.channels, len(datamodule.class_names))
+        return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval().to("meta")
+
+    def uniform_loss(self, module: nn.Module) -> float:
+        """Compute ln C of the data's C classes: the last layer may be of any kind."""
+        return math.log(self._classes)
+
+    def _digested(self) -> nn.Module:
+        """A network that is only looked at; making it draws no random number."""
+        if isinstance(self.module, nn.Module):
+            return self.module
+        with torch.random.fork_rng(devices=[]):
+            return self.body(3, 2)
+
+    def _try(self, network: nn.Module, datamodule: Any) -> None:
+        """Refuse what gives no logits of the data's classes for one of its images."""
+        like = next(network.parameters())
+        image = datamodule.images[:1].to(like.device).to(like.dtype) / 255
+        shape, name = " x ".join(map(str, image.shape[1:])), type(list(network.children())[1]).__name__
+        try:
+            with torch.no_grad():
+                logits = network(image)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            reason = " ".join(str(error).split())[:120]
+            raise UserError(
+                f"{name} cannot take images of {shape} ({reason}): set `size` to what it was trained on."
+            ) from error
+        found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        classes = len(datamodule.class_names)
+        if found == (1, classes):
+            return
+        if isinstance(found, tuple) and len(found) == 2:
+            raise UserError(
+                f"{name} has {found[1]} outputs, and '{datamodule.name}' has {classes} classes: give the network as "
+                "many outputs, or the data an empty sub-folder for each class that has no images."
+            )
+        raise UserError(
+            f"{name} gives {found} for one image, not (1, {classes}) logits: wrap it so that it gives these."
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,88 @@
+"""Weights that another program saved: a state dict in a file, read without running anything that it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.support.errors import UserError
+
+KEYS = ("state_dict", "model_state_dict")
+"""Where checkpoints keep the state dict, beside optimizers and epochs."""
+WRAPPED = "module."
+"""What ``DataParallel`` and ``DistributedDataParallel`` put in front of every name."""
+_CODE = re.compile(r"GLOBAL ([\w.]+)")
+"""How torch says that a pickle names something other than tensors and plain values."""
+
+
+def read_state(path: Path, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Read a state dict from safetensors or from what ``torch.save`` wrote.
+
+    A checkpoint may hold it as ``state_dict`` or ``model_state_dict``, and its names may begin with ``module.``.
+
+    Args:
+        path: File of the weights.
+        wanted: Names of the network's tensors, by which it is seen whether ``module.`` is a wrapper's.
+
+    Raises:
+        UserError: The file is unreadable, holds pickled code, or no state dict.
+    """
+    content = _read(path)
+    for key in KEYS:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not content or not all(isinstance(x, Tensor) for x in content.values()):
+        raise UserError(
+            f"'{path}' holds no state dict: save one by torch.save(model.state_dict(), FILE), alone or in a dictionary "
+            f"as {' or '.join(KEYS)}."
+        )
+    state = {str(name): x for name, x in content.items()}
+    if all(name.startswith(WRAPPED) for name in state) and not any(name.startswith(WRAPPED) for name in wanted):
+        state = {name.removeprefix(WRAPPED): x for name, x in state.items()}
+    return state
+
+
+def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, described: str) -> None:
+    """Load a state dict, all of it and nothing else.
+
+    Args:
+        module: Network to fill, in place.
+        state: Tensors by name.
+        source: What they come from, for messages.
+        described: What describes the network, for messages.
+
+    Raises:
+        UserError: A tensor is missing, unexpected or of another shape; the error names it.
+    """
+    wanted = module.state_dict()
+    shapes = [(name, state[name].shape, wanted[name].shape) for name in state.keys() & wanted.keys()]
+    misshapen = [(name, found, shape) for name, found, shape in shapes if found != shape]
+    check_tensors(source, wanted.keys() - state.keys(), state.keys() - wanted.keys(), misshapen, described)
+    module.load_state_dict(state)
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, ValueError, RuntimeError, EOFError, LookupError, SafetensorError, UnpicklingError) as error:
+        code = _CODE.search(str(error))
+        if isinstance(error, UnpicklingError) and code:
+            raise UserError(
+                f"'{path}' holds pickled code ({code[1]}) beside tensors, and none is run: "
+                "save the weights alone, by torch.save(model.state_dict(), FILE)."
+            ) from error
+        raise UserError(
+            f"'{path}' is no readable file of weights ({str(error).splitlines()[0][:100]}): give safetensors, or what "
+            "torch.save wrote of a state dict."
+        ) from error
