@@ -18,9 +18,8 @@ from jsonargparse import ArgumentParser
 from ofmu_pl.analysis import analyse, spearman
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.support.files import write_json
-from ofmu_pl.support.records import RESULTS, Results
+from ofmu_pl.support.records import ANALYSIS, RESULTS, Results
 
-RESULT = "analysis.json"
 FEWEST = 3
 """Points of a correlation."""
 
@@ -37,7 +36,7 @@ def compare_models(target: str, retrained: str, unlearned: dict[str, str], confi
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found = analyse(data_of_run(Path(config), target), target, retrained, unlearned, device=device)
-    write_json(Path(place) / RESULT, found)
+    write_json(Path(place) / ANALYSIS, found)
 
 
 def data_of_run(config: Path, tokenizer: str) -> PairedDataModule:

@@ -12,7 +12,7 @@ from typing import Any
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Cell, Grid, model_folder
 from ofmu_pl.benchmark.manifest import Manifest, Place
-from ofmu_pl.benchmark.pool import FINISHED, Job, Pool
+from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.search import chosen
 from ofmu_pl.benchmark.specs import PREPARED, Experiment, check
@@ -20,7 +20,7 @@ from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, locked
 from ofmu_pl.support.kept import damage, warn_damaged
-from ofmu_pl.support.records import MANIFEST, RESULTS
+from ofmu_pl.support.records import FINISHED, MANIFEST, RESULTS
 
 Fit = Callable[[list[str]], None]
 """Does a run of ``fit`` in this process, by the words of its command line."""

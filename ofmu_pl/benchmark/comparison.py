@@ -6,14 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.analysis import RESULT, compare_models, difficulty_and_drop, utility_drop
+from ofmu_pl.benchmark.analysis import compare_models, difficulty_and_drop, utility_drop
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell, model_folder
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
-from ofmu_pl.benchmark.specs import ANALYSIS, Experiment, expanded
+from ofmu_pl.benchmark.specs import ANALYSIS as FOLDER
+from ofmu_pl.benchmark.specs import Experiment, expanded
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json, write_json
-from ofmu_pl.support.records import Kind
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.records import ANALYSIS, AnalysisRecord, Kind
 from ofmu_pl.support.version import key_of
 
 TARGET, RETRAINED = "model.network.path", "evaluation.reference"
@@ -74,7 +75,7 @@ class Comparisons:
         """
         e = self.experiments[name]
         jobs = self.jobs(name, cells).items()
-        found = {group: read_json(job.place / RESULT) for group, job in jobs if job.record is not None}
+        found = {group: read_json(job.place / ANALYSIS) for group, job in jobs if job.record is not None}
         if not found:
             return
         if e.kind == "udi":
@@ -91,22 +92,22 @@ class Comparisons:
                 }
                 for (scenario, seed), result in found.items()
             ]
-            content = difficulty_and_drop(draws)
+            content = AnalysisRecord(**difficulty_and_drop(draws))
         elif len(e.scenarios) == 1:
-            content = {"seeds": {str(seed): result for (_, seed), result in found.items()}}
+            content = AnalysisRecord({str(seed): result for (_, seed), result in found.items()})
         else:
-            content = {"seeds": {f"{scenario}/{seed}": result for (scenario, seed), result in found.items()}}
-        write_json(self.folder / name / RESULT, content)
+            content = AnalysisRecord({f"{scenario}/{seed}": result for (scenario, seed), result in found.items()})
+        content.write(self.folder / name / ANALYSIS)
 
     def _job(self, name: str, scenario: str, seed: int, methods: dict[str, Cell]) -> Job:
         one = next(iter(methods.values()))
         target, retrained = self._model(one, TARGET), self._model(one, RETRAINED)
         unlearned = {m: str(model_folder(self.folder, cell)) for m, cell in methods.items()}
-        place = self.folder / ANALYSIS / name / scenario / f"seed_{seed}"
+        place = self.folder / FOLDER / name / scenario / f"seed_{seed}"
         config = str(self.folder / one.folder / "latest/config.yaml")
         key = key_of({m: cell.key for m, cell in methods.items()})[:16]
         call = partial(compare_models, target, retrained, unlearned, config, str(place))
-        return Job(place, ANALYSIS, key, call, result=RESULT)
+        return Job(place, FOLDER, key, call, result=ANALYSIS)
 
     def _model(self, cell: Cell, option: str) -> str:
         value: Any = cell.options[option]

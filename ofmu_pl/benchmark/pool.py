@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.support.errors import DivergedError, UserError
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.records import FAILED, FINISHED, FailureRecord, JobRecord
 
-FINISHED, FAILED = "cell.json", "failed.json"
+Left = TypeVar("Left", JobRecord, FailureRecord)
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Job:
     result: str | None = None
 
     @property
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> JobRecord | None:
         """What it left, if it has finished; ``None`` too for files of another key, and where its result is missing."""
-        return self._read(FINISHED) if self.made else None
+        return self._mine(JobRecord, FINISHED) if self.made else None
 
     @property
     def made(self) -> bool:
@@ -56,16 +56,16 @@ class Job:
         return self.result is None or (self.place / self.result).is_file()
 
     @property
-    def failure(self) -> dict[str, Any] | None:
+    def failure(self) -> FailureRecord | None:
         """What it left, if it has failed."""
-        return self._read(FAILED)
+        return self._mine(FailureRecord, FAILED)
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _mine(self, kind: type[Left], name: str) -> Left | None:
         try:
-            content = read_json(self.place / name)
-            return dict(content) if content["key"] == self.key else None
-        except (OSError, ValueError, KeyError, TypeError):
+            found = kind.read(self.place / name)
+        except (OSError, UserError):
             return None
+        return found if found.key == self.key else None
 
 
 Ended = Callable[[Job, str | None, bool], None]
@@ -101,9 +101,9 @@ class Pool:
         for job in jobs:
             record, failure = job.record, job.failure
             if record is not None:
-                self._end(job, float(record["seconds"]), None, False, ended)
-            elif failure is not None and failure["final"]:
-                self._end(job, None, str(failure["error"]), False, ended)
+                self._end(job, record.seconds, None, False, ended)
+            elif failure is not None and failure.final:
+                self._end(job, None, failure.error, False, ended)
             else:
                 waiting.append(job)
         free = list(range(self.workers))[::-1]
@@ -121,10 +121,10 @@ class Pool:
                     free.append(slot)
                     record, failure = job.record, job.failure
                     if record is not None:
-                        self._end(job, float(record["seconds"]), None, True, ended)
+                        self._end(job, record.seconds, None, True, ended)
                     else:
                         killed = f"its process ended with exit code {process.exitcode} (negative: the signal's number)"
-                        self._end(job, None, str(failure["error"]) if failure else killed, True, ended)
+                        self._end(job, None, failure.error if failure else killed, True, ended)
         finally:
             for process, _, _ in running.values():
                 process.kill()
@@ -165,15 +165,16 @@ def _work(job: Job, device: str | None) -> None:
                 import traceback
 
                 traceback.print_exc()
-    record = {"key": job.key, "words": job.words, "seconds": time.perf_counter() - started}
-    record["cpu_seconds"] = time.process_time() - busy  # what it takes on a core of its own
+    # CPU time is what it takes on a core of its own.
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
     if problem is None:
-        write_json(job.place / FINISHED, record)
+        JobRecord(job.key, job.words, seconds, cpu_seconds).write(job.place / FINISHED)
         return
     cause = problem.__context__ if isinstance(problem, SystemExit) else problem
     # A divergence follows from the key, and would come again; other failures may be the machine's.
     final = isinstance(cause, DivergedError)
-    write_json(job.place / FAILED, {**record, "error": _sentence(job.place / "log.txt", cause), "final": final})
+    sentence = _sentence(job.place / "log.txt", cause)
+    FailureRecord(job.key, job.words, sentence, final, seconds, cpu_seconds).write(job.place / FAILED)
 
 
 def _sentence(log: Path, cause: BaseException | None) -> str:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ofmu_pl.metrics.functional import forget_quality_distance
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, read_json
-from ofmu_pl.support.records import KINDS, MANIFEST, RESULTS, BenchmarkRecord, CellRecord, ExperimentRecord, Results
+from ofmu_pl.support.records import (
+    ANALYSIS,
+    FINISHED,
+    KINDS,
+    MANIFEST,
+    RESULTS,
+    AnalysisRecord,
+    BenchmarkRecord,
+    CellRecord,
+    ExperimentRecord,
+    JobRecord,
+    MethodRecord,
+    Results,
+)
+
+Left = TypeVar("Left", JobRecord, AnalysisRecord)
 
 DEPTH = 4
 """Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""
@@ -97,27 +112,17 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
         problems.append(f"The experiment '{name}' is of an unknown kind '{kind}': its tables are shown, no figures.")
     runs = [_run(folder, cell, problems) for cell in entry.cells]
     results = [r.results for r in runs if r.results is not None]
-    analysis = below(folder, name, "The experiment") / "analysis.json"
-    content = _read(analysis, problems) if analysis.is_file() else None
-    return Experiment(
-        name=name,
-        title=entry.title,
-        kind=kind,
-        paper=entry.paper,
-        note=entry.note,
-        metrics=entry.metrics or ([] if kind == "cost" else default_metrics(results)),
-        ours=entry.ours,
-        gradients=number(entry.gradients),
-        scenarios=entry.scenarios,
-        methods={name: asdict(method) for name, method in entry.methods.items()},
-        runs=runs,
-        options=entry.options,
-        analysis=content if isinstance(content, dict) else None,
+    path = below(folder, name, "The experiment") / ANALYSIS
+    found = Experiment(
+        **vars(entry), name=name, runs=runs, analysis=_read(AnalysisRecord, path, problems) or AnalysisRecord()
     )
+    found.metrics = entry.metrics or ([] if kind == "cost" else default_metrics(results))
+    found.gradients = number(entry.gradients)
+    return found
 
 
 def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
-    run = Run(**asdict(cell))
+    run = Run(**vars(cell))
     try:
         place = below(folder, run.folder, "The run")
     except UserError as error:
@@ -136,8 +141,8 @@ def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
     seed = run.fact("seed")
     if seed is not None and seed != run.seed:
         problems.append(f"{run.folder} is listed as seed {run.seed} but its results say seed {seed}.")
-    words = _read(place / "cell.json", problems) if (place / "cell.json").is_file() else {}
-    run.words = [str(w) for w in words.get("words", [])] if isinstance(words, dict) else []
+    job = _read(JobRecord, place / FINISHED, problems)
+    run.words = job.words if job else []
     return run
 
 
@@ -183,8 +188,12 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         metrics=default_metrics([r.results for r in runs if r.results]),
         ours="ofmu" if "ofmu" in methods else next(iter(is_ofmu), None),
         gradients=None,
+        base=None,
+        options={},
         scenarios={r.scenario: {} for r in runs},
-        methods={m: {} for m in methods},
+        methods={m: MethodRecord() for m in methods},
+        seeds=sorted({r.seed for r in runs}),
+        cells=[],
         runs=runs,
     )
 
@@ -198,7 +207,16 @@ def _results(path: Path, problems: list[str]) -> Results | None:
         return None
 
 
-def _read(path: Path, problems: list[str]) -> Any:
+def _read(kind: type[Left], path: Path, problems: list[str]) -> Left | None:
+    """A record, if there is one that can be read."""
+    try:
+        return kind.read(path) if path.is_file() else None
+    except (OSError, UserError) as error:
+        problems.append(f"What {path.name} says is left out: {error}")
+        return None
+
+
+def _json(path: Path, problems: list[str]) -> Any:
     try:
         return read_json(path)
     except (OSError, ValueError) as error:
@@ -210,7 +228,7 @@ def _foreign(path: Path, problems: list[str]) -> tuple[str, tuple[str, dict[str,
     """A row by its folder's name: totals of ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, and D, which neither has."""
     values: dict[str, float] = {}
     for name in ("TOFU_EVAL.json", "TOFU_SUMMARY.json"):
-        content = _read(path / name, problems) if (path / name).is_file() else None
+        content = _json(path / name, problems) if (path / name).is_file() else None
         if not isinstance(content, dict):
             continue
         totals = {k: number(v.get("agg_value") if isinstance(v, dict) else v) for k, v in content.items()}

@@ -45,7 +45,7 @@ def costs(experiment: Experiment, scenarios: list[str], method: str) -> dict[str
 def alignment(experiment: Experiment) -> dict[str, dict[str, dict[str, float]]]:
     """Cosines with the retrained model's embeddings: by third (``easiest``, ``hardest``), model and seed."""
     found: dict[str, dict[str, dict[str, float]]] = {"easiest": {}, "hardest": {}}
-    for seed, analysis in _items((experiment.analysis or {}).get("seeds")):
+    for seed, analysis in _items(experiment.analysis.seeds):
         for third, by_model in found.items():
             for model, entry in _items(_at(analysis, third, "cosine")):
                 value = number(_at(entry, "value"))
@@ -57,15 +57,14 @@ def alignment(experiment: Experiment) -> dict[str, dict[str, dict[str, float]]]:
 def difficulty(experiment: Experiment) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
     """Of the UDI analysis: points (index, drop in utility) and Spearman's rho, low, high, p, n, both by method."""
     points: dict[str, list[tuple[float, float]]] = {}
-    draws = (experiment.analysis or {}).get("draws")
-    for draw in draws if isinstance(draws, list) else []:
+    for draw in experiment.analysis.draws:
         x = number(_at(draw, "udi_mean"))
         for method, drop in _items(_at(draw, "utility_drop")):
             y = number(drop)
             if x is not None and y is not None:
                 points.setdefault(method, []).append((x, y))
     found = {}
-    for method, entry in _items((experiment.analysis or {}).get("spearman")):
+    for method, entry in _items(experiment.analysis.spearman):
         values = {k: number(v) for k, v in _items(entry)}
         if values.get("rho") is not None:
             found[method] = {k: v for k, v in values.items() if v is not None}
@@ -77,7 +76,7 @@ def grid(experiment: Experiment) -> dict[tuple[str, str], tuple[float | None, fl
     found = {}
     for scenario, own in experiment.scenarios.items():
         for method, spec in experiment.methods.items():
-            options = {**experiment.options, **own, **(spec.get("options") or {})}
+            options = {**experiment.options, **own, **spec.options}
             t, rho = number(options.get("model.inner_steps")), number(options.get("model.rho_0"))
             if t is not None or rho is not None:
                 found[scenario, method] = (t, rho)

@@ -88,13 +88,13 @@ def our_method(experiment: Experiment, name: str, setting: str = "") -> str | No
 
 
 def _with(experiment: Experiment, option: str, value: float) -> str | None:
-    found = (m for m, spec in experiment.methods.items() if (spec.get("options") or {}).get(option) == value)
+    found = (m for m, spec in experiment.methods.items() if spec.options.get(option) == value)
     return next(found, None)
 
 
 def without(experiment: Experiment, option: str) -> str | None:
     """The variant in which an option is 0, and ours is not."""
-    variants = [m for m, spec in experiment.methods.items() if (spec.get("options") or {}).get(option) == 0]
+    variants = [m for m, spec in experiment.methods.items() if spec.options.get(option) == 0]
     return next((m for m in variants if m != experiment.ours), None)
 
 

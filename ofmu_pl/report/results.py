@@ -40,7 +40,7 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
     placed = ranks(experiment, scenarios, columns).mean
     rows = [m for m in (BEFORE, RETRAINED) if any(experiment.values(scenarios, m, c) for c in columns)]
     rows += [m for m in experiment.methods if any(r.method == m and r.scenario in scenarios for r in experiment.runs)]
-    choices = {m: ((experiment.methods[m].get("searched") or {}).get(name) or {}).get("choice") for m in rows[2:]}
+    choices = {m: experiment.methods[m].searched.get(name, {}).get("choice") for m in rows[2:]}
     searched = any(c is not None for c in choices.values())
     gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
     over = "draws" if len(scenarios) > 1 else "seeds"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report.declared import declaration
-from ofmu_pl.support.records import Entries, Interim, Results
+from ofmu_pl.support.records import AnalysisRecord, CellRecord, Entries, ExperimentRecord, Interim, Results
 
 RETRAINED, BEFORE = "retrained", "before"
 """Two models beside the methods: the goal, and the one that forgetting starts from."""
@@ -17,26 +17,14 @@ Replicate = tuple[str, int]
 
 
 @dataclass
-class Run:
-    """One cell of an experiment.
+class Run(CellRecord):
+    """One cell of an experiment, with what it left.
 
     Attributes:
-        scenario: What is forgotten.
-        method: Name of its method.
-        seed: Of target, split and run.
-        folder: Below the benchmark's folder, with ``latest`` in it.
-        status: ``finished``, ``failed`` or ``unfinished``.
-        error: Why it failed, one sentence.
         results: ``results.json``; ``None`` where there is none that can be read.
         words: Its command line, where it is known.
     """
 
-    scenario: str
-    method: str
-    seed: int
-    folder: str
-    status: str
-    error: str | None = None
     results: Results | None = None
     words: list[str] = field(default_factory=list)
 
@@ -75,43 +63,23 @@ class Run:
         return number(getattr(self.results.cost, name)) if self.results else None
 
 
-@dataclass
-class Experiment:
-    """Methods in scenarios with seeds, as ``benchmark.json`` describes it.
+@dataclass(kw_only=True)
+class Experiment(ExperimentRecord):
+    """Methods in scenarios with seeds, as ``benchmark.json`` describes them, with their runs.
 
     Attributes:
-        name: Its folder.
-        title: A line for people.
-        kind: One of ``records.KINDS``.
-        paper: Labels in the paper that it stands for.
-        note: How it differs from the paper; empty: not at all.
-        metrics: Columns.
-        ours: The method that the others are compared with; ``None`` where there is none.
-        gradients: What a run may spend.
-        options: Of all runs.
-        scenarios: Options by name.
-        methods: Overlay, options and searched settings by name.
+        name: Name of its folder.
         runs: All cells that belong together.
         apart: Runs under another definition, which compare with nothing.
         foreign: Totals of other programs' evaluations: definition and values by name.
-        analysis: ``analysis.json``.
+        analysis: ``analysis.json``; empty where there is none that can be read.
     """
 
     name: str
-    title: str
-    kind: str
-    paper: list[str]
-    note: str
-    metrics: list[str]
-    ours: str | None
-    gradients: float | None
-    scenarios: dict[str, dict[str, Any]]
-    methods: dict[str, dict[str, Any]]
     runs: list[Run]
-    options: dict[str, Any] = field(default_factory=dict)
     apart: list[Run] = field(default_factory=list)
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
-    analysis: dict[str, Any] | None = None
+    analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
 
     @property
     def finished(self) -> list[Run]:

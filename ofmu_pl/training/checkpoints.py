@@ -99,14 +99,19 @@ def length(resolved: dict[str, Any]) -> str:
     """The part of a resolved configuration that, beside ``settings``, decides when a run stops, as JSON."""
     names = ("max_steps", "max_epochs", "min_steps", "min_epochs", "max_time", "callbacks")
     trainer = resolved.get("trainer") or {}
-    return json.dumps({name: trainer.get(name) for name in names}, sort_keys=True, default=str)
+    return _short(json.dumps({name: trainer.get(name) for name in names}, sort_keys=True, default=str))
+
+
+def _short(asked: str) -> str:
+    """A ``length`` whose classes of ours go by their names alone, as in ``settings``."""
+    return re.sub(r'("class_path": ")ofmu_pl\.(?:\w+\.)*', r"\1", asked)
 
 
 def progress(path: Path | None, resolved: dict[str, Any]) -> tuple[int, bool]:
     """The iterations done at a checkpoint (``None``: none), and whether a run that begins there has none left."""
     header = _header(path) if path else {}
     step, most = int(header.get("global_step", 0)), int(resolved["trainer"]["max_steps"])
-    return step, 0 <= most <= step or header.get(ENDED) == length(resolved)
+    return step, 0 <= most <= step or _short(header.get(ENDED, "")) == length(resolved)
 
 
 def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -243,15 +248,15 @@ def _problem(path: Path) -> str | None:
     if not path.exists():
         return "does not exist"
     try:
-        if path.is_dir():
-            read_index(path)  # first: what could run code is said before any damage
+        # First: what could run code is said before any damage.
+        index = read_index(path) if path.is_dir() else None
         with zipfile.ZipFile(_plain(path)) as archive:
             damaged = archive.testzip()
         if damaged:
             return f"is damaged (its record '{damaged}' does not match its checksum)"
         header = _header(path)
-        if path.is_dir():
-            check_shards(path, header.get(NAMES))
+        if index is not None:
+            check_shards(path, index, header.get(NAMES))
         if "hyper_parameters" in header:
             return "brings options of its own (hyper_parameters), which would take the place of yours"
         lacking = sorted((_OURS | (set() if path.is_dir() else _WEIGHTS)) - header.keys())

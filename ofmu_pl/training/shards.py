@@ -84,7 +84,7 @@ def shard_errors(folder: Path) -> Iterator[None]:
         raise
 
 
-def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
+def check_shards(folder: Path, index: Any, wanted: list[str] | None = None) -> None:
     """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
 
     Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
@@ -92,15 +92,15 @@ def check_shards(folder: Path, wanted: list[str] | None = None) -> None:
 
     Args:
         folder: Folder of the shards.
+        index: Its index, from ``read_index``, which refuses what could run code.
         wanted: The ``names`` of what was written, which no record holds; ``None``: they are not known.
 
     Raises:
-        UnpicklingError: The index or a value names something that is not plain.
+        UnpicklingError: A value names something that is not plain.
         BadZipFile: A record does not match its checksum, or the index does not match the records.
         EOFError: A shard is shorter than the index says, or lies elsewhere.
         OSError: A file is missing.
     """
-    index = read_index(folder)
     if wanted is not None and not _named_alike(set(index.state_dict_metadata), wanted):
         raise zipfile.BadZipFile("the index has other names than what was written")
     boxes: dict[str, list[Box]] = {fqn: [] for fqn in index.state_dict_metadata}

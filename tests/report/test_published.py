@@ -9,6 +9,7 @@ import pytest
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import measured_in
 from ofmu_pl.report.published import METRICS, beside, our_method, published
+from ofmu_pl.support.records import MethodRecord
 from tests.helpers.folders import results, table
 
 
@@ -76,7 +77,7 @@ def test_names_of_methods_depend_on_the_data(bench):
     assert our_method(e, "NPO") is None
     assert our_method(e, "OFMU (T=5)") == "ofmu"
     assert our_method(e, "OFMU (T=10)") is None
-    e.methods["ofmu_T5"] = {"options": {"model.inner_steps": 5}}
+    e.methods["ofmu_T5"] = MethodRecord(options={"model.inner_steps": 5})
     assert our_method(e, "OFMU (T=5)") == "ofmu_T5"
 
 

@@ -13,11 +13,14 @@ from ofmu_pl.support.records import (
     MANIFEST,
     RESULTS,
     SCHEMA,
+    AnalysisRecord,
     BenchmarkRecord,
     CellRecord,
     Cost,
     ExperimentRecord,
+    FailureRecord,
     Interim,
+    JobRecord,
     MethodRecord,
     NewerError,
     ReferenceRecord,
@@ -55,7 +58,14 @@ EXPERIMENT = ExperimentRecord(
 BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", {"tofu": EXPERIMENT})
 
 
-@pytest.mark.parametrize("record", [FULL, Results({}), replace(FULL, reference=None), BENCHMARK], ids=type)
+JOBS = [
+    JobRecord("k", ["fit", "--config", "a.yaml"], 12.0, 10.5),
+    FailureRecord("k", [], "It diverged.", True, 3.0, None),
+    AnalysisRecord({"0": {"all": {"udi": 0.5}}}, [{"udi_mean": 0.5}], {"npo": {"rho": 1.0}}),
+]
+
+
+@pytest.mark.parametrize("record", [FULL, Results({}), replace(FULL, reference=None), BENCHMARK, *JOBS], ids=type)
 def test_what_is_written_is_read_again(tmp_path, record):
     path = tmp_path / "file.json"
     record.write(path)
@@ -120,6 +130,13 @@ def test_what_older_manifests_lack_is_filled_in_and_a_broken_experiment_leaves_t
     assert list(found.broken) == ["bad"]
     found.write(tmp_path / MANIFEST)
     assert "broken" not in json.loads((tmp_path / MANIFEST).read_text())
+
+
+JOBS = [
+    JobRecord("k", ["fit", "--config", "a.yaml"], 12.0, 10.5),
+    FailureRecord("k", [], "It diverged.", True, 3.0, None),
+    AnalysisRecord({"0": {"all": {"udi": 0.5}}}, [{"udi_mean": 0.5}], {"npo": {"rho": 1.0}}),
+]
 
 
 @pytest.mark.parametrize("record", [FULL, BENCHMARK], ids=type)

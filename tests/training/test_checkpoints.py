@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.checkpoints import SETTINGS, resumed_from, settings
+from ofmu_pl.training.checkpoints import ENDED, SETTINGS, length, progress, resumed_from, settings
 
 
 def resolved(method):
@@ -28,3 +30,21 @@ def test_a_link_from_the_method_that_has_another_name_now_is_no_setting(tmp_path
     torch.save({SETTINGS: settings(now) | {"data.init_args.pairs": "1"}}, path)
     now["data"] = {"init_args": {"num_batches": 1}}
     assert resumed_from(str(path), tmp_path, settings(now)) == path
+
+
+def stopped_by(class_path, gradients=8.0):
+    callbacks = [{"class_path": class_path, "init_args": {"gradients": gradients}}]
+    return {"trainer": {"max_steps": 40, "callbacks": callbacks}}
+
+
+def test_a_run_that_a_callback_stopped_has_ended_wherever_the_callbacks_class_lies_now(tmp_path):
+    path, old = tmp_path / "old.ckpt", stopped_by("ofmu_pl.callbacks.budget.GradientBudget")
+    names = ("max_steps", "max_epochs", "min_steps", "min_epochs", "max_time", "callbacks")
+    then = json.dumps({name: old["trainer"].get(name) for name in names}, sort_keys=True)  # as 0.1.0 wrote it
+    for written in (then, length(stopped_by("ofmu_pl.GradientBudget"))):
+        torch.save({"global_step": 4, ENDED: written}, path)
+        assert progress(path, stopped_by("ofmu_pl.training.budget.GradientBudget")) == (4, True)
+        assert progress(path, stopped_by("ofmu_pl.training.budget.GradientBudget", 16.0)) == (4, False)
+        assert progress(path, stopped_by("theirs.GradientBudget")) == (4, False)
+    torch.save({"global_step": 4}, path)
+    assert progress(path, stopped_by("ofmu_pl.GradientBudget")) == (4, False)

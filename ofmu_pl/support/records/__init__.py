@@ -1,8 +1,9 @@
-"""The schema of ``results.json`` and ``benchmark.json``: writers and readers share these classes.
+"""The schema of ``results.json``, ``benchmark.json`` and what jobs leave: writers and readers share these classes.
 
 A file has its ``schema``. One that has none was written before there were schemas; what it lacks is filled in.
 """
 
+from ofmu_pl.support.records.jobs import ANALYSIS, FAILED, FINISHED, AnalysisRecord, FailureRecord, JobRecord
 from ofmu_pl.support.records.manifest import (
     KINDS,
     MANIFEST,
@@ -16,16 +17,22 @@ from ofmu_pl.support.records.reading import SCHEMA, Entries, NewerError
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 
 __all__ = [
+    "ANALYSIS",
+    "FAILED",
+    "FINISHED",
     "KINDS",
     "MANIFEST",
     "RESULTS",
     "SCHEMA",
+    "AnalysisRecord",
     "BenchmarkRecord",
     "CellRecord",
     "Cost",
     "Entries",
     "ExperimentRecord",
+    "FailureRecord",
     "Interim",
+    "JobRecord",
     "Kind",
     "MethodRecord",
     "NewerError",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, get_args
 
-from ofmu_pl.support.files import write_json
-from ofmu_pl.support.records.reading import SCHEMA, Entries, entries, items, read_record, section, why
+from ofmu_pl.support.records.reading import Entries, Record, entries, items, section, why
 
 MANIFEST = "benchmark.json"
 Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
@@ -115,7 +113,7 @@ class ExperimentRecord:
 
 
 @dataclass
-class BenchmarkRecord:
+class BenchmarkRecord(Record):
     """``benchmark.json``: what was asked for, what was chosen, and where each run is.
 
     Attributes:
@@ -134,25 +132,13 @@ class BenchmarkRecord:
     experiments: dict[str, ExperimentRecord]
     broken: dict[str, str] = field(default_factory=dict)
 
-    def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
-        content = {"schema": SCHEMA, **asdict(self)}
+    def _content(self) -> dict[str, Any]:
+        content = super()._content()
         del content["broken"]
-        write_json(path, content)
+        return content
 
     @classmethod
-    def read(cls, path: Path) -> BenchmarkRecord:
-        """Read a file of this schema or of an older one.
-
-        Raises:
-            OSError: The file is missing or cannot be read.
-            NewerError: The file has a newer schema.
-            UserError: The file lists no experiments.
-        """
-        return read_record(path, cls._of)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> BenchmarkRecord:
+    def _of(cls, content: dict[str, Any]) -> Self:
         name, date = str(content.get("name") or ""), str(content.get("date") or "")
         found = cls(name, content.get("version"), content.get("results_version"), date, {})
         for experiment, entry in content["experiments"].items():

@@ -6,52 +6,68 @@ A reader finds a dictionary where it expects one. The numbers inside are not che
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.files import read_json, write_json
 
 SCHEMA = 1
 """Add 1 in every commit after which an older reader would misunderstand a file; a new entry alone is no such change."""
 Entries = dict[str, dict[str, Any]]
 """Metrics by name: value, n, direction, target, definition, ..."""
 
-T = TypeVar("T")
-
 
 class NewerError(UserError):
     """A file was written by a later version of ofmu_pl, in which it may mean something else."""
 
 
-def read_record(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
-    """Read a file of this schema or of an older one.
+@dataclass
+class Record(ABC):
+    """A file of this package: its fields, and the number of its schema."""
 
-    Args:
-        path: The file.
-        of: Makes the record of the file's content; raises what indexing and converting raise if that has another shape.
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_json(path, {"schema": SCHEMA, **self._content()})
 
-    Raises:
-        OSError: The file is missing or cannot be read.
-        NewerError: The file has a newer schema.
-        UserError: ofmu_pl did not write the file.
-    """
-    try:
-        content = read_json(path)
-        schema = int(content.get("schema", 0))
-        found = of(content) if schema <= SCHEMA else None
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put back the one that it wrote, or remove "
-            "it."
-        ) from error
-    if found is None:
-        raise NewerError(
-            f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (this one reads up to {SCHEMA}): update "
-            "ofmu_pl."
-        )
-    return found
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file of this schema or of an older one.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: The file is missing or cannot be read.
+            NewerError: The file has a newer schema.
+            UserError: ofmu_pl did not write the file.
+        """
+        try:
+            content = read_json(path)
+            schema = int(content.get("schema", 0))
+            found = cls._of(content) if schema <= SCHEMA else None
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise UserError(
+                f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put back the one that it wrote, or "
+                "remove it."
+            ) from error
+        if found is None:
+            raise NewerError(
+                f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (this one reads up to {SCHEMA}): update "
+                "ofmu_pl."
+            )
+        return found
+
+    def _content(self) -> dict[str, Any]:
+        """What is written of the fields."""
+        return asdict(self)
+
+    @classmethod
+    @abstractmethod
+    def _of(cls, content: dict[str, Any]) -> Self:
+        """The record of a file's content; raises what indexing and converting raise if it is of another shape."""
 
 
 def why(error: Exception) -> str:

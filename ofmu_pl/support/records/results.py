@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
-from ofmu_pl.support.files import write_json
-from ofmu_pl.support.records.reading import SCHEMA, Entries, entries, items, read_record, section
+from ofmu_pl.support.records.reading import Entries, Record, entries, items, section
 
 RESULTS = "results.json"
 """The last file that a run writes: a run that has it has finished."""
@@ -65,7 +63,7 @@ class Cost:
 
 
 @dataclass
-class Results:
+class Results(Record):
     """``results.json`` of one run.
 
     Attributes:
@@ -90,23 +88,8 @@ class Results:
     provenance: dict[str, Any] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
 
-    def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
-        write_json(path, {"schema": SCHEMA, **asdict(self)})
-
     @classmethod
-    def read(cls, path: Path) -> Results:
-        """Read a file of this schema or of an older one.
-
-        Raises:
-            OSError: The file is missing or cannot be read.
-            NewerError: The file has a newer schema.
-            UserError: The file holds no results.
-        """
-        return read_record(path, cls._of)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Results:
+    def _of(cls, content: dict[str, Any]) -> Self:
         if "metrics" not in content:
             raise KeyError("metrics")
         metrics = entries(content, "metrics")
