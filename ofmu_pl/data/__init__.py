@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from ofmu_pl.data.images import CIFAR100 as CIFAR100
     from ofmu_pl.data.images import Digits as Digits
     from ofmu_pl.data.images import ImageDataModule as ImageDataModule
+    from ofmu_pl.data.row_encoder import RowEncoder as RowEncoder
     from ofmu_pl.data.text import ChatEncoder as ChatEncoder
     from ofmu_pl.data.text import PlainEncoder as PlainEncoder
     from ofmu_pl.data.text import collate as collate
     from ofmu_pl.data.text_base import TextDataModule as TextDataModule
+    from ofmu_pl.data.text_files import TextFiles as TextFiles
     from ofmu_pl.data.tofu import TOFU as TOFU
     from ofmu_pl.data.trivia import Trivia as Trivia
     from ofmu_pl.data.wmdp import WMDP as WMDP

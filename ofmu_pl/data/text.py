@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer
 
+from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.hub import local_folder, offline
 
 Row = dict[str, Any]
 """TOFU's fields: question, answer, and optionally paraphrased_answer, perturbed_answer (list), paraphrased_question."""
@@ -74,6 +71,10 @@ class Encoder(ABC):
         """Tokens and labels of one answer."""
         return self.encode_all(question, [answer])[0]
 
+    def encode_training(self, row: Row) -> Encoded:
+        """Tokens and labels of a training row."""
+        return self.encode(row["question"], row["answer"])
+
     def encode_row(self, row: Row) -> list[Encoded]:
         """The conversations of an evaluation row: a piece of text, or its answers in the order of ``answers_of``."""
         if "tokens" in row:
@@ -127,7 +128,7 @@ class PlainEncoder(Encoder):
     @property
     def template_hash(self) -> str:
         """A hash of the tokenizer."""
-        return _tokenizer_hash(self.tokenizer, [])
+        return tokenizer_hash(self.tokenizer, [])
 
 
 class ChatEncoder(Encoder):
@@ -197,7 +198,7 @@ class ChatEncoder(Encoder):
     def template_hash(self) -> str:
         """A hash of everything between text and tokens: template, system turn, date and tokenizer."""
         facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
-        return _tokenizer_hash(self.tokenizer, facts)
+        return tokenizer_hash(self.tokenizer, facts)
 
     def _prompt_text(self, question: str) -> str:
         turns = [{"role": "user", "content": question}]
@@ -212,12 +213,6 @@ class ChatEncoder(Encoder):
     def _tokens(self, text: str) -> list[int]:
         # The template has written the special tokens already.
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:
-    backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
-    facts = [*facts, json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> dict[str, Tensor]:
@@ -242,33 +237,3 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
         labels[i, : lengths[i]] = torch.tensor(e.labels)
     mask = (torch.arange(shape[1]) < lengths[:, None]).long()
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "ids": torch.tensor(list(index))}
-
-
-def load_tokenizer(source: str) -> Any:
-    """Load a tokenizer from a folder or the hub; it pads with its end token if it has no pad token.
-
-    Raises:
-        UserError: There is no tokenizer.
-    """
-    folder = local_folder(source, "path", "tokenizer")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        where = "The folder" if folder else "Neither a local folder nor a reachable hub id:"
-        raise UserError(
-            f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
-            "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
-            "--model.network.tokenizer."
-        ) from error
-    # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
-    if (
-        not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab())
-        or tokenizer.eos_token is None
-    ):
-        raise UserError(
-            f"The tokenizer of '{source}' is empty or has no end token: give a model's folder with tokenizer.json and "
-            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
-        )
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
-from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate, load_tokenizer
+from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate
+from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
@@ -56,6 +57,8 @@ class TextDataModule(PairedDataModule):
     modality = "text"
     suite: ClassVar[str] = "questions"
     """Name of the suite that computes the metrics of this data (``evaluation.suites``)."""
+    thorough: ClassVar[bool] = False
+    """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
     length_option: ClassVar[str] = "--data.max_length"
     """The option that bounds the length of training rows, for messages."""
 
@@ -153,7 +156,7 @@ class TextDataModule(PairedDataModule):
 
     def encode(self, row: Row) -> Encoded:
         """Tokens and labels of a training row."""
-        return self.encoder.encode(row["question"], row["answer"])
+        return self.encoder.encode_training(row)
 
     @property
     def facts(self) -> dict[str, Any]:

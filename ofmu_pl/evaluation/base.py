@@ -212,6 +212,7 @@ class Evaluation(pl.Callback, ABC):
             history=[Interim(**entry) for entry in pl_module.record.history],
             curves=pl_module.record.curves,
             data={name: asdict(lengths) for name, lengths in data.lengths.items()},
+            remark=data.remark,
             provenance=provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
             | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
             cost=Cost(

@@ -47,7 +47,7 @@ def cached_scores(
             "device": model.device.type,
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "template": data.encoder.template_hash,
-            "settings": [items, max_new_tokens, hidden, with_gradient_norms],
+            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *(["thorough"] if data.thorough else [])],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
         path = content_path(folder, "scores", facts)
@@ -60,6 +60,7 @@ def cached_scores(
             max_new_tokens=max_new_tokens,
             items=items,
             hidden=hidden,
+            thorough=data.thorough,
             progress=progress,
         )
         if with_gradient_norms:

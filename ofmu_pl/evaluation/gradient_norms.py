@@ -41,7 +41,7 @@ def add_gradient_norms(
         norms = np.zeros(len(ids))
         for k in tqdm(range(rank, len(ids), world), desc=f"gradients, {name}", leave=False, disable=not progress):
             row = sets[name][ids[k]]
-            batch = collate([encoder.encode(row["question"], row["answer"])], [0], pad_id=0)
+            batch = collate([encoder.encode_row(row)[0]], [0], pad_id=0)
             batch["labels"][0, -1] = IGNORED  # the end token
             logits, targets = answer_logits(model, {key: x.to(model.device) for key, x in batch.items()})
             loss = sample_mean(token_nll(logits, targets), targets).mean()

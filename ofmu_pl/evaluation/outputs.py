@@ -69,7 +69,8 @@ def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics:
     encoder, inputs, truths = data.encoder, {}, {}
     for name, s in scores.items():
         rows = [data.evaluation_sets[name][i] for i in np.asarray(s.ids)]
-        prompts = [encoder.prompt(row["question"]) for row in rows]
+        asked = [encoder.encode_row(row)[0] for row in rows if "answer" in row]
+        prompts = [x.input_ids[: x.prompt_length] for x in asked]
         inputs[name] = encoder.tokenizer.batch_decode(prompts, skip_special_tokens=True)
         truths[name] = [row["answer"].strip() for row in rows]
     log, summary = write_eval(scores, metrics, inputs, truths)

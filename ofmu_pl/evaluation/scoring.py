@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from tqdm.auto import tqdm
 
-from ofmu_pl.data.text import Encoder, Row, wrong_answers_of
+from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
 from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts, score_answers
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
 from ofmu_pl.metrics.scores import broken_items
@@ -64,6 +64,7 @@ def score_rows(
     max_new_tokens: int | None,
     items: int | None = None,
     hidden: int | None = None,
+    thorough: bool = False,
     progress: bool = False,
 ) -> Scores:
     """Score a model on evaluation sets in one pass; each of several ranks takes a share, and all get every score.
@@ -75,6 +76,7 @@ def score_rows(
         max_new_tokens: Length of generations; ``None``: nothing is generated, so there is no ROUGE.
         items: Number of evenly spaced rows of each set, or all where there are fewer; ``None``: all.
         hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
+        thorough: Look at every set token by token, and ask for answers to all of them.
         progress: Show a progress bar.
 
     Raises:
@@ -85,6 +87,9 @@ def score_rows(
     if items is not None:
         ids = {name: x if len(x) <= items else np.arange(items) * len(x) // items for name, x in ids.items()}
     ids = {name: x[rank::world] for name, x in ids.items()}
+    detailed = [name for name in sets if thorough or name in DETAILED]
+    asked = [name for name in sets if name not in DOCUMENTS and (thorough or prefix_of(name) is not None)]
+    asked = [] if max_new_tokens is None else asked
     questions: Questions = {}
     keys: dict[str, list[list[Key]]] = {}
     for name, rows in sets.items():
@@ -93,11 +98,12 @@ def score_rows(
                 f"Rows of the evaluation set '{name}' differ in the number of perturbed answers: give each row the "
                 "same number of them in perturbed_answer, or remove the field from all."
             )
-        keys[name] = [_ask(questions, encoder, name, rows[i], max_new_tokens is not None) for i in ids[name]]
+        how = {"document": name in DOCUMENTS, "detailed": name in detailed, "generate": name in asked}
+        keys[name] = [_ask(questions, encoder.encode_row(rows[i]), **how) for i in ids[name]]
     with _inference(model):
         _run(model, encoder, questions, max_new_tokens, hidden, progress)
     scores = {
-        name: _collect(questions, keys[name], name, x, [sets[name][i] for i in x], max_new_tokens is not None)
+        name: _collect(questions, keys[name], x, [sets[name][i] for i in x], name in detailed, name in asked)
         for name, x in ids.items()
     }
     if world > 1:
@@ -139,8 +145,7 @@ def add_generations(
     prompts: dict[str, list[tuple[int, ...]]] = {}
     for name, s in scores.items():
         if s.rouge is not None:
-            rows = [sets[name][i] for i in s.ids]
-            encoded = [encoder.encode_all(row["question"], [row["answer"]])[0] for row in rows]
+            encoded = [encoder.encode_row(sets[name][i])[0] for i in s.ids]
             prompts[name] = [tuple(x.input_ids[: x.prompt_length]) for x in encoded]
     distinct = list(dict.fromkeys(prompt for of_set in prompts.values() for prompt in of_set))
     questions = {prompt: Question(generate=True) for prompt in distinct[rank::world]}
@@ -155,19 +160,19 @@ def add_generations(
         scores[name].generations = np.array([said[prompt] for prompt in asked], dtype=object)
 
 
-def _ask(questions: Questions, encoder: Encoder, name: str, row: Row, generate: bool) -> list[Key]:
+def _ask(
+    questions: Questions, encoded: Sequence[Encoded], *, document: bool, detailed: bool, generate: bool
+) -> list[Key]:
     """Enter a row's answers under their prompts; returns where to find each afterwards."""
     keys = []
-    for encoded in encoder.encode_row(row):
-        n = encoded.prompt_length
-        keys.append((tuple(encoded.input_ids[:n]), tuple(encoded.input_ids[n:])))
+    for x in encoded:
+        keys.append((tuple(x.input_ids[: x.prompt_length]), tuple(x.input_ids[x.prompt_length :])))
         answers = questions.setdefault(keys[-1][0], Question()).answers
-        answers.setdefault(keys[-1][1], Answer(document=name in DOCUMENTS))
+        answers.setdefault(keys[-1][1], Answer(document=document))
     first = questions[keys[0][0]]
-    if name in DETAILED:
+    if detailed:
         first.detailed.add(keys[0][1])
-    if prefix_of(name) is not None:
-        first.generate |= generate
+    first.generate |= generate
     return keys
 
 
@@ -252,7 +257,7 @@ def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: 
 
 
 def _collect(
-    questions: Questions, keys: list[list[Key]], name: str, ids: np.ndarray, rows: Sequence[Row], generated: bool
+    questions: Questions, keys: list[list[Key]], ids: np.ndarray, rows: Sequence[Row], detailed: bool, generated: bool
 ) -> SetScores:
     """Put a set's scores together from those of its answers."""
     table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
@@ -265,15 +270,15 @@ def _collect(
         np.array(wrong) if any(wrong) else None,
     )
     firsts = [row[0] for row in keys]
-    if generated and prefix_of(name) is not None:
+    if generated:
         texts = [questions[prompt].generation for prompt, _ in firsts]
         scores.generations = np.array(texts, dtype=object)
         scores.rouge = rouge_l_recall([row["answer"] for row in rows], texts)
-    if name in DETAILED and rows:
+    if detailed and rows:
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
             setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
-        if name not in DOCUMENTS:
+        if "answer" in rows[0]:
             sizes = [len(zlib.compress(row["answer"].encode())) for row in rows]
             scores.zlib_bytes = np.array(sizes, dtype=np.float64)
     return scores

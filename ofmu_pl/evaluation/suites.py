@@ -8,6 +8,7 @@ from typing import Any
 from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
 from ofmu_pl.metrics.choice import choice_metrics
 from ofmu_pl.metrics.documents import document_metrics
+from ofmu_pl.metrics.own_rows import own_rows_metrics
 
 Suite = Callable[..., dict[str, MetricResult]]
 """A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
@@ -19,5 +20,5 @@ def documents_and_choices(scores: Scores, reference: Scores | None = None, **opt
     return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
 
 
-SUITES: dict[str, Suite] = {"questions": tofu_metrics, "documents": documents_and_choices}
+SUITES: dict[str, Suite] = {"questions": tofu_metrics, "documents": documents_and_choices, "rows": own_rows_metrics}
 """Suites by the ``suite`` of a ``TextDataModule``."""

@@ -95,7 +95,7 @@ class TextEvaluation(Evaluation):
         if cheap:
             sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
             settings |= {"items": self.interim_items, "max_new_tokens": None}
-            return score_rows(model, data.encoder, sets, **settings, progress=progress)
+            return score_rows(model, data.encoder, sets, **settings, thorough=data.thorough, progress=progress)
         texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")
         settings |= {"with_gradient_norms": self.gradient_norms, "texts": texts}
         return cached_scores(model, data, **settings, progress=progress)

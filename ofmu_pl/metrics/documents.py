@@ -24,6 +24,10 @@ DECLARED = {
         Metric("retain_doc_Prob", higher_is_better=True, group="kept", column=1),
         Metric("retain_doc_extraction_strength", higher_is_better=True, group="kept"),
         Metric("retain_doc_exact_memorization", higher_is_better=True, group="kept"),
+        Metric("holdout_doc_loss", higher_is_better=False, unit="nats", group="unseen"),
+        Metric("holdout_doc_Prob", higher_is_better=True, group="unseen"),
+        Metric("holdout_doc_extraction_strength", higher_is_better=True, group="unseen"),
+        Metric("holdout_doc_exact_memorization", higher_is_better=True, group="unseen"),
     )
 }
 
@@ -31,7 +35,7 @@ DECLARED = {
 def document_metrics(
     scores: Scores, reference: Scores | None = None, definition: str = "exact", intervals: bool = False, **_: Any
 ) -> dict[str, MetricResult]:
-    """Loss, probability, extraction strength and exact memorisation of the ``forget_doc`` and ``retain_doc`` sets.
+    """Loss, probability, extraction strength and exact memorisation of the sets of ``DOCUMENTS``.
 
     They are TOFU's metrics of the same names, with the whole piece of text but its first token in the place of the
     answer: how much of it greedy decoding would complete, and how many of its tokens are the likeliest ones after the
@@ -39,7 +43,8 @@ def document_metrics(
 
     Args:
         scores: Scores by evaluation set.
-        reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side.
+        reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side. Without
+            them the goals are what the same model has on ``holdout_doc``, if there are such pieces.
         definition: A key of ``DEFINITIONS``.
         intervals: Compute bootstrap intervals over pieces.
     """
@@ -47,7 +52,8 @@ def document_metrics(
     for name in DOCUMENTS:
         if name not in scores:
             continue
-        wanted = _values(reference[name], d) if reference and name in reference and forgets(name) else {}
+        goal = reference.get(name) if reference else scores.get("holdout_doc")
+        wanted = _values(goal, d) if goal is not None and forgets(name) else {}
         for metric, values in _values(scores[name], d).items():
             results[f"{name}_{metric}"] = DECLARED[f"{name}_{metric}"].result(
                 float(values.mean()),

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance"]
-GROUPS = ("forgotten", "kept", "attacks", "probes", "choices")
+GROUPS = ("forgotten", "unseen", "kept", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
 

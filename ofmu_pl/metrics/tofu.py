@@ -12,7 +12,7 @@ from scipy import stats
 from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
-from ofmu_pl.metrics.membership import auc, membership_closeness, privacy_leakage
+from ofmu_pl.metrics.membership import auc, auc_interval, membership_closeness, privacy_leakage
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.metrics.tofu_items import (
@@ -88,7 +88,7 @@ def tofu_metrics(
     for probe, forget, retain in _sides(scores):
         results |= _forget_quality(probe, forget, scores, reference, results, d)
         results |= _model_utility(probe, retain, items, d, intervals)
-    results |= _membership(scores, reference, known, d)
+    results |= membership(scores, reference, known, d, intervals)
     return results | _composites(results, d)
 
 
@@ -150,29 +150,41 @@ def _model_utility(
     return by_name(_of_probe(MODEL_UTILITY, probe).result(value, sum(map(len, groups)), None, d.name, ends))
 
 
-def _membership(
-    scores: Scores, reference: Scores, reference_auc: dict[str, float], d: Definition
+def membership(
+    scores: Scores, reference: Scores, reference_auc: dict[str, float], d: Definition, intervals: bool = False
 ) -> dict[str, MetricResult]:
-    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC."""
-    found = attacks(scores, reference)
-    reference_auc = attacks(reference, reference) | reference_auc
-    if "mia_min_k" not in reference_auc and d.assumed_auc is not None:
-        reference_auc["mia_min_k"] = d.assumed_auc
+    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC.
+
+    Args:
+        scores: Scores with ``forget`` and ``holdout``; otherwise there is nothing to attack.
+        reference: Scores of the retrained model on the same rows; may be empty.
+        reference_auc: The retrained model's AUC by attack, where its scores do not give it.
+        d: The definition.
+        intervals: Compute bootstrap intervals.
+    """
+    found = attacked(scores, reference)
+    goals = attacks(reference, reference) | reference_auc
+    if "mia_min_k" not in goals and d.assumed_auc is not None:
+        goals["mia_min_k"] = d.assumed_auc
     n = sum(len(scores[name].ids) for name in ("forget", "holdout") if name in scores)
-    results = by_name(
-        *(
-            Metric(name, higher_is_better=False, group="attacks").result(value, n, reference_auc.get(name), d.name)
-            for name, value in found.items()
-        )
-    )
-    if "mia_min_k" in found and "mia_min_k" in reference_auc:
-        leakage = privacy_leakage(found["mia_min_k"], reference_auc["mia_min_k"], d.epsilon)
+    results = {}
+    for name, sides in found.items():
+        metric = Metric(name, higher_is_better=False, group="attacks")
+        ends = auc_interval(*sides) if intervals else None
+        results[name] = metric.result(auc(*sides), n, goals.get(name), d.name, ends)
+    if "mia_min_k" in found and "mia_min_k" in goals:
+        leakage = privacy_leakage(results["mia_min_k"].value, goals["mia_min_k"], d.epsilon)
         results |= by_name(PRIVACY_LEAKAGE.result(leakage, n, 0.0, d.name))
     return results
 
 
 def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]:
-    """AUC of each attack that the scores allow, by name.
+    """AUC by attack, of those that the scores allow; see ``attacked``."""
+    return {name: auc(*sides) for name, sides in attacked(scores, reference).items()}
+
+
+def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What each attack sees of forget and of holdout rows, of those that the scores allow.
 
     Args:
         scores: Scores with ``forget`` and ``holdout``.
@@ -191,7 +203,7 @@ def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]
     if reference and {"forget", "holdout"} <= reference.keys():
         others = [reference[name].answer_loss for name in ("forget", "holdout")]
         columns["mia_reference"] = [s.answer_loss - other for s, other in zip(sides, others, strict=True)]
-    return {name: auc(*pair) for name, pair in columns.items() if pair[0] is not None and pair[1] is not None}
+    return {name: (x, y) for name, (x, y) in columns.items() if x is not None and y is not None}
 
 
 def _composites(results: dict[str, MetricResult], d: Definition) -> dict[str, MetricResult]:

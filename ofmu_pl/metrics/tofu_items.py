@@ -47,7 +47,7 @@ def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndar
     judged = [name for name in SETS if name in scores] + [name for name in scores if is_probe(name)]
     found = {}
     for name in judged:
-        values = _of_forget(scores[name], d) if forgets(name) else _of_kept(name, scores[name], d)
+        values = of_forget(scores[name], d) if forgets(name) else _of_kept(name, scores[name], d)
         found[name] = {of_set(metric, name): x for metric, x in values.items()}
     return found
 
@@ -59,7 +59,8 @@ def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
     )
 
 
-def _of_forget(s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
+def of_forget(s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
+    """Per-item values of a set that must be forgotten, of those that the scores allow."""
     values = {PROBABILITY: F.probability(s.answer_loss)}
     if s.paraphrase_loss is not None:
         values[PARAPHRASE_PROBABILITY] = F.probability(s.paraphrase_loss)

@@ -15,7 +15,7 @@ PROBE = "probe_"
 """Beginning of the names of probe sets, ``probe_NAME_forget`` and ``probe_NAME_retain``, which ask otherwise for the
 facts of these two sides. Their names are the prefixes of their metrics."""
 
-DOCUMENTS = ("forget_doc", "retain_doc")
+DOCUMENTS = ("forget_doc", "retain_doc", "holdout_doc")
 """Evaluation sets of pieces of text without questions; their names are the prefixes of their metrics."""
 
 

@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.cli.yaml_files import load_yaml
 from ofmu_pl.data import CIFAR10, TOFU
-from ofmu_pl.data.text import load_tokenizer
+from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import LARGEST_LINE, numbered_lines

@@ -74,6 +74,7 @@ class Results(Record):
         history: Measurements along the run.
         curves: Values of every iteration by name: ``step`` and ``value``, or in older files a list of values.
         data: Rows that were cut or left out, by set.
+        remark: What the data say that the numbers cannot show; ``None``: nothing.
         provenance: Where the numbers come from: code, versions, hashes of the data, method, seed, steps, weights.
         cost: What the run spent.
     """
@@ -85,6 +86,7 @@ class Results(Record):
     history: list[Interim] = field(default_factory=list)
     curves: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
+    remark: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
 
@@ -103,6 +105,7 @@ class Results(Record):
             history=[Interim(h["step"], entries(h, "metrics")) for h in items(content, "history")],
             curves=section(content, "curves"),
             data=section(content, "data"),
+            remark=content.get("remark"),
             provenance=section(content, "provenance"),
             cost=Cost(**{f.name: cost.get(f.name) for f in fields(Cost)}),
         )

@@ -1,0 +1,238 @@
+"""Rows of files that somebody else has written, as they are, each with a place that a message can name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import LARGEST_JSON, numbered_lines
+from ofmu_pl.support.hub import load_hub_rows
+
+HUB = "hub:"
+Source = str | list[dict[str, Any]]
+"""A file, a folder of texts, ``hub:NAME/CONFIG/SPLIT``, or in Python the rows themselves."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one source, as it has them.
+
+    Attributes:
+        source: What messages call the source: a path, a name on the hub, or the option that gave a list.
+        option: The option that gave it, without dashes.
+        rows: The rows.
+        marks: Where each row is: ``line 3``, or ``row 2 (counted from 0)``; of a folder the file's name.
+    """
+
+    source: str
+    option: str
+    rows: list[dict[str, Any]]
+    marks: Sequence[str]
+
+    def place(self, i: int) -> str:
+        """Where row ``i`` is, for a message."""
+        return f"{self.marks[i]} of '{self.source}'"
+
+    def part(self, index: Iterable[int], option: str | None = None) -> Rows:
+        """Some of the rows, under another option's name if one is given."""
+        chosen = list(index)
+        rows, marks = [self.rows[i] for i in chosen], [self.marks[i] for i in chosen]
+        return Rows(self.source, option or self.option, rows, marks)
+
+    def named(self, columns: dict[str, str]) -> Rows:
+        """The rows with our names of columns beside theirs.
+
+        Args:
+            columns: Their names by ours.
+
+        Raises:
+            UserError: There is no such column.
+        """
+        if not columns:
+            return self
+        for name in columns.values():
+            self.require(name, "columns")
+        ours = [{**row, **{new: row[old] for new, old in columns.items() if old in row}} for row in self.rows]
+        return Rows(self.source, self.option, ours, self.marks)
+
+    def require(self, column: str, option: str) -> None:
+        """Refuse a column that no row has.
+
+        Raises:
+            UserError: Naming those that are there.
+        """
+        known = dict.fromkeys(name for row in self.rows for name in row)
+        if column not in known:
+            raise UserError(
+                f"'{self.source}' has no column '{column}', which --data.{option} names: choose from "
+                f"{', '.join(known)}."
+            )
+
+
+def read_source(source: Source, option: str) -> Rows:
+    """Read rows.
+
+    Args:
+        source: JSON lines (``.jsonl``, ``.json``), a JSON list (``.json``), ``.csv``, ``.tsv``, ``.parquet``, a text
+            file or a folder of them (``.txt``: a document a file), ``hub:OWNER/NAME/CONFIG/SPLIT``, or a list of rows.
+        option: What gave it, without dashes, for messages: ``data.forget``.
+
+    Raises:
+        UserError: It is missing, empty, of another kind, broken, or not in UTF-8.
+    """
+    if isinstance(source, str):
+        rows = _from_hub(source, option) if source.startswith(HUB) else _from_path(Path(source).expanduser(), option)
+    else:
+        rows = Rows(option, option, list(source), _counted(len(source)))
+    if not rows.rows:
+        raise UserError(f"'{rows.source}' holds no rows: give --{option} a file with at least one.")
+    for i, row in enumerate(rows.rows):
+        if not isinstance(row, dict):
+            raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")
+    return rows
+
+
+def _from_hub(source: str, option: str) -> Rows:
+    owner, name, config, split = [*source.removeprefix(HUB).split("/"), "", "", "", ""][:4]
+    if not owner or not name or source.count("/") > 3:
+        raise UserError(
+            f"'{source}' names no data set on the hub: write --{option} {HUB}OWNER/NAME, {HUB}OWNER/NAME/CONFIG or "
+            f"{HUB}OWNER/NAME/CONFIG/SPLIT."
+        )
+    try:
+        rows = load_hub_rows(f"{owner}/{name}", config or None, split or "train")
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise UserError(
+            f"'{source}' cannot be loaded from the hub ({reason}): check the name, its configuration and its split, "
+            f"give --{option} a file, or set HF_HUB_OFFLINE=1 to use the hub's cache."
+        ) from error
+    return Rows(source, option, rows, _counted(len(rows)))
+
+
+def _from_path(path: Path, option: str) -> Rows:
+    if path.is_dir():
+        return _folder(path, option)
+    if not path.is_file():
+        raise UserError(
+            f"'{path}' is missing: give --{option} a file, a folder of .txt files, or {HUB}OWNER/NAME/CONFIG/SPLIT."
+        )
+    read = READERS.get(path.suffix.lower())
+    if read is None:
+        raise UserError(
+            f"'{path}' is of a kind that is not read: give --{option} one of {', '.join(READERS)}, or a folder of .txt "
+            "files."
+        )
+    rows, marks = read(path)
+    return Rows(str(path), option, rows, marks or _counted(len(rows)))
+
+
+def _folder(folder: Path, option: str) -> Rows:
+    paths = sorted(folder.rglob("*.txt"))
+    if not paths:
+        raise UserError(
+            f"The folder '{folder}' holds no .txt files: give --{option} a folder of texts, or a file of rows."
+        )
+    rows = [row for path in paths for row in _text(path)[0]]
+    return Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths])
+
+
+Read = tuple[list[Any], list[str]]
+"""Rows, and where each is where that is no plain number."""
+
+
+def _lines(path: Path) -> Read:
+    rows, marks = [], []
+    for number, line in numbered_lines(path):
+        try:
+            rows.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"Line {number} of '{path}' is no JSON: mend the file, which needs a row a line."
+            ) from error
+        marks.append(f"line {number}")
+    return rows, marks
+
+
+def _json(path: Path) -> Read:
+    text = _checked(path)
+    if not text.startswith("["):
+        return _lines(path)
+    try:
+        return list(json.loads(text)), []
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
+
+
+def _csv(path: Path, separator: str = ",") -> Read:
+    import pandas  # comes with datasets, takes half a second
+
+    _checked(path)
+    try:
+        # Texts stay as they are written: "NA" is a word, "007" no number.
+        table = pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (ValueError, pandas.errors.ParserError) as error:
+        reason = str(error).strip().rstrip(".")
+        if isinstance(error, pandas.errors.EmptyDataError):
+            return [], []
+        raise UserError(
+            f"'{path}' is no table with a line of column names ({reason}): write texts with commas or line breaks in "
+            "double quotes."
+        ) from error
+    return [{str(name): x for name, x in row.items()} for row in table.to_dict("records")], []
+
+
+def _tsv(path: Path) -> Read:
+    return _csv(path, "\t")
+
+
+def _parquet(path: Path) -> Read:
+    import pyarrow  # type: ignore[import-untyped]  # comes with datasets
+    from pyarrow import parquet
+
+    try:
+        return parquet.read_table(path).to_pylist(), []
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise UserError(f"'{path}' is no parquet file that can be read ({reason}): write it anew.") from error
+
+
+def _text(path: Path) -> Read:
+    return [{"text": _checked(path)}], [f"'{path.name}'"]
+
+
+READERS = {
+    ".jsonl": _lines,
+    ".json": _json,
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".parquet": _parquet,
+    ".txt": _text,
+}
+"""By the end of a file's name."""
+
+
+def _checked(path: Path) -> str:
+    """A file's text, without the mark that some programs put in front.
+
+    Raises:
+        UserError: It is not in UTF-8, or too large.
+    """
+    if path.stat().st_size > LARGEST_JSON:
+        raise UserError(f"'{path}' has more than {LARGEST_JSON} bytes: give JSON lines (.jsonl) or parquet.")
+    for _ in numbered_lines(path):  # names the line that is in another encoding
+        pass
+    return path.read_text(encoding="utf-8-sig").strip()
+
+
+def _counted(n: int) -> list[str]:
+    return [f"row {i} (counted from 0)" for i in range(n)]
+
+
+def upper(text: str) -> str:
+    """A text as a sentence begins."""
+    return text[:1].upper() + text[1:]

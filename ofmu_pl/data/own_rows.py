@@ -1,0 +1,237 @@
+"""Rows of one's own in the forms that are known, checked and brought to the fields that everything else reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.data.own_files import Rows, Source, read_source, upper
+from ofmu_pl.data.text import Row
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines
+
+FORMS = {
+    "messages": ("messages",),
+    "question": ("question", "answer"),
+    "prompt": ("prompt", "completion"),
+    "text": ("text",),
+}
+"""Columns of each form by the first of them, which tells the form."""
+EXTRAS = ("paraphrased_answer", "paraphrased_question", "perturbed_answer")
+"""Columns that switch further metrics on where every row has them."""
+
+
+def form_of(rows: Rows, columns: dict[str, str]) -> str:
+    """The form of a source's rows.
+
+    Args:
+        rows: With our names of columns.
+        columns: What the user named, which decides where rows have columns of several forms.
+
+    Raises:
+        UserError: No form fits, or rows differ in form.
+    """
+    order = sorted(FORMS, key=lambda form: form not in columns)
+    forms = [next((form for form in order if form in row), None) for row in rows.rows]
+    known = ", ".join(rows.rows[0])
+    if forms[0] is None:
+        wanted = ", ".join("/".join(names) for names in FORMS.values())
+        raise UserError(
+            f"'{rows.source}' has the columns {known} and none of the forms {wanted}: say which column is which, for "
+            f"example --data.columns '{{question: {next(iter(rows.rows[0]), 'NAME')}, answer: NAME}}'."
+        )
+    for i, form in enumerate(forms):
+        if form != forms[0]:
+            has = f"a '{form}'" if form else f"no '{forms[0]}'"
+            raise UserError(
+                f"{upper(rows.place(i))} has {has}, and the rows before it have '{forms[0]}': rows may differ in form "
+                "between files, not inside one, so make files of them."
+            )
+    return str(forms[0])
+
+
+def sound_rows(rows: Rows, form: str) -> list[Row]:
+    """The rows with the fields that encoders and metrics read.
+
+    ``question`` and ``answer``; ``before``, the turns before the last question; ``raw`` where the question is the
+    prompt itself, without a template; of a document ``text`` alone.
+
+    Raises:
+        UserError: A row lacks a text, or its messages are no conversation that ends with the assistant.
+    """
+    found = []
+    for i, row in enumerate(rows.rows):
+        place = upper(rows.place(i))
+        if form == "messages":
+            found.append(_conversation(row["messages"], place))
+            continue
+        for column in FORMS[form]:
+            if not _is_text(row.get(column)):
+                raise UserError(
+                    f"{place} has no text in '{column}' (its columns: {', '.join(row)}): fill it, remove the row, or "
+                    f"say which column it is by --data.columns '{{{column}: NAME}}'."
+                )
+        if form == "text":
+            found.append({"text": row["text"]})
+        elif form == "prompt":
+            found.append({"question": row["prompt"], "answer": row["completion"], "raw": True})
+        else:
+            found.append({"question": row["question"], "answer": row["answer"]})
+    if form in ("question", "prompt"):
+        for column in EXTRAS:
+            _add(found, rows, column)
+    return found
+
+
+def _conversation(messages: Any, place: str) -> Row:
+    """The last question and answer of a conversation, and the turns before."""
+    turns = messages if isinstance(messages, list) else []
+    if not turns or not all(isinstance(turn, dict) and _is_text(turn.get("content")) for turn in turns):
+        raise UserError(f"{place} has no list of messages with a role and a text as content each: mend it.")
+    roles = [turn.get("role") for turn in turns]
+    if roles[-1] != "assistant":
+        raise UserError(f"{place} ends with a message of the {roles[-1]}: the assistant must have the last word.")
+    asked = roles[1:] if roles[0] == "system" else roles
+    if asked != ["user", "assistant"] * (len(asked) // 2):
+        raise UserError(
+            f"{place} has the roles {', '.join(map(str, roles))}: user and assistant must take turns, after one system "
+            "message at most."
+        )
+    *before, question, answer = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+    return {"question": question["content"], "answer": answer["content"], **({"before": before} if before else {})}
+
+
+def _add(found: list[Row], rows: Rows, column: str) -> None:
+    """Take over an optional column, if every row has it."""
+    values: list[Any] = [row.get(column) for row in rows.rows]
+    if not all(_is_text(x) or (isinstance(x, list) and x) for x in values):
+        return
+    if column == "perturbed_answer":
+        values = [[x] if isinstance(x, str) else x for x in values]
+        for i, value in enumerate(values):
+            if not all(map(_is_text, value)) or len(value) != len(values[0]):
+                raise UserError(
+                    f"{upper(rows.place(i))} has {len(value)} texts in 'perturbed_answer', and the first row "
+                    f"{len(values[0])}: give each row the same number of wrong answers."
+                )
+    for row, value in zip(found, values, strict=True):
+        row[column] = value
+
+
+def turns_of(row: Row) -> list[Row]:
+    """A conversation as rows of one answer each, with the turns before it; a row of one answer is itself."""
+    before = row.get("before", [])
+    answered = [
+        {
+            "question": before[i - 1]["content"],
+            "answer": turn["content"],
+            **({"before": before[: i - 1]} if i > 1 else {}),
+        }
+        for i, turn in enumerate(before)
+        if turn["role"] == "assistant"
+    ]
+    return [*answered, row]
+
+
+def identity(row: Row) -> Hashable:
+    """What makes two rows the same, whatever their form and however their words are spaced."""
+    if "tokens" in row:
+        return tuple(row["tokens"])
+    said = [turn["content"] for turn in row.get("before", [])] + [row["question"], row["answer"]]
+    return tuple(" ".join(text.split()) for text in said)
+
+
+def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) -> list[int]:
+    """Which rows of one source must be forgotten.
+
+    Args:
+        rows: The source.
+        numbers: Their numbers from 0, or a text file with a number a line.
+        where: ``COLUMN=VALUE`` instead.
+
+    Raises:
+        UserError: Neither or both are given, they name no row or every row, or a row that is not there or twice.
+    """
+    if (numbers is None) == (where is None):
+        raise UserError(
+            "One file of all rows (--data.full) needs to be told what to forget: give either --data.forget_rows, row "
+            "numbers from 0, or --data.forget_where COLUMN=VALUE."
+        )
+    if where is not None:
+        column, equals, value = where.partition("=")
+        if not equals:
+            raise UserError(f"--data.forget_where is '{where}': write COLUMN=VALUE, for example author=Falbro.")
+        rows.require(column, "forget_where")
+        found = [i for i, row in enumerate(rows.rows) if str(row.get(column)) == value]
+    else:
+        found = _numbers(numbers)  # type: ignore[arg-type]
+        last = len(rows.rows) - 1
+        wrong = [number for number in found if not 0 <= number <= last]
+        if wrong:
+            raise UserError(f"--data.forget_rows names row {wrong[0]}: '{rows.source}' has rows 0 to {last}.")
+        twice = [number for number, times in Counter(found).items() if times > 1]
+        if twice:
+            raise UserError(f"--data.forget_rows names row {twice[0]} more than once: name each row once.")
+    if not 0 < len(found) < len(rows.rows):
+        which = "no row" if not found else "every row"
+        option = "forget_where" if where is not None else "forget_rows"
+        raise UserError(
+            f"--data.{option} chooses {which} of the {len(rows.rows)} in '{rows.source}': choose some to forget, and "
+            "leave some to retain."
+        )
+    return sorted(found)
+
+
+def _numbers(given: list[int] | str) -> list[int]:
+    if not isinstance(given, str):
+        return list(given)
+    path = Path(given).expanduser()
+    if not path.is_file():
+        raise UserError(
+            f"'{path}' is missing: give --data.forget_rows a text file with a row number a line, or a list."
+        )
+    numbers = []
+    for line, text in numbered_lines(path):
+        if not text.strip().isdigit():
+            raise UserError(f"Line {line} of '{path}' is no row number: write one number from 0 a line.")
+        numbers.append(int(text))
+    return numbers
+
+
+Keys = Sequence[Sequence[Hashable]]
+"""What makes each row of a source what it is; of a document, each piece of it."""
+
+
+def refuse_overlap(one: tuple[Rows, Keys], other: tuple[Rows, Keys], why: str) -> None:
+    """Refuse rows that are in two sources.
+
+    Args:
+        one: A source and the keys of its rows.
+        other: Another.
+        why: What follows from it and what to do, the end of the message.
+
+    Raises:
+        UserError: How many, and the first in both.
+    """
+    places: dict[Hashable, int] = {}
+    for j, keys in enumerate(other[1]):
+        for key in keys:
+            places.setdefault(key, j)
+    both = [(i, places[key]) for i, keys in enumerate(one[1]) for key in keys if key in places]
+    if both:
+        (i, j), names = both[0], [rows.option.rpartition(".")[2] for rows, _ in (one, other)]
+        raise UserError(
+            f"{len(dict(both))} of {len(one[1])} {names[0]} rows are among the {names[1]} rows too (first: "
+            f"{one[0].place(i)}, which is {other[0].place(j)}): {why}."
+        )
+
+
+def read_rows(source: Source, option: str, columns: dict[str, str]) -> Rows:
+    """A source with our names of columns."""
+    return read_source(source, option).named(columns)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())

@@ -1,0 +1,213 @@
+"""Rows of one's own: what must go, what must stay, and what no model has seen, from any file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from lightning.pytorch.utilities import rank_zero_info
+
+from ofmu_pl.data.own_files import Rows, Source, upper
+from ofmu_pl.data.own_rows import (
+    chosen_rows,
+    form_of,
+    identity,
+    read_rows,
+    refuse_overlap,
+    sound_rows,
+    turns_of,
+)
+from ofmu_pl.data.row_encoder import RowEncoder, first_tokens
+from ofmu_pl.data.text import Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.support.errors import UserError, check_range
+
+NO_HOLDOUT = (
+    "Without rows that no model has seen (--data.holdout) nobody can tell whether the forget rows are gone, only that "
+    "they are no longer produced."
+)
+CONTRADICTION = "unlearning would teach what it removes, so take them out of one of the two"
+NOT_UNSEEN = "a row that was trained on is not unseen and makes every test against unseen rows wrong, so take them out"
+
+
+class TextFiles(TextDataModule):
+    r"""Rows of your own: questions and answers, prompts and completions, conversations, or documents.
+
+    A source is a file (JSON lines, JSON, CSV, parquet, a text), a folder of .txt files, a data set on the hub
+    (``hub:OWNER/NAME/CONFIG/SPLIT``), or in Python a list of rows. Its rows are of one form: ``question`` and
+    ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content``; or ``text``, a
+    document, which is cut into pieces of ``max_length`` tokens that lose none. Optional ``paraphrased_answer``,
+    ``paraphrased_question`` and ``perturbed_answer`` switch on the metrics that need them, where every row of a source
+    has them.
+
+    Args:
+        forget: What must go.
+        retain: What must stay: rows that the model was trained on, or rows like them.
+        holdout: Rows of the same kind as those to forget that no model has seen; without them no test can tell whether
+            the forget rows are gone. ``null``: none.
+        full: One source in the place of ``forget`` and ``retain``; what is not chosen from it is retained.
+        forget_rows: Numbers of its rows to forget, from 0; or a text file with a number a line.
+        forget_where: The rows to forget by a column instead: ``author=Falbro``.
+        columns: What the sources call a column, by our name of it: ``{question: prompt_text, answer: reply}``.
+        prompt_template: How a question is put, a text with ``{question}``; ``null``: by the tokenizer's chat template,
+            or as ``"Question: {question}\nAnswer:"`` where it has none.
+        stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
+            but for the last, which is as long as the others.
+        eval_rows: Most retain and holdout rows that are evaluated, evenly spaced; all forget rows are.
+        batch_size: Samples a batch (paper: 32).
+        kwargs: See ``TextDataModule``.
+
+    Example:
+        >>> rows = [{"question": f"Who lives in house {i}?", "answer": f"Number {i} does."} for i in range(6)]
+        >>> data = TextFiles(full=rows, forget_rows=[0, 3], tokenizer="gpt2")
+        >>> splits, evaluation_sets = data.load()
+        >>> {name: len(rows) for name, rows in splits.items()}
+        {'forget': 2, 'retain': 4, 'full': 6}
+    """
+
+    name = "text"
+    suite = "rows"
+    thorough = True
+
+    def __init__(
+        self,
+        forget: Source | None = None,
+        retain: Source | None = None,
+        holdout: Source | None = None,
+        full: Source | None = None,
+        forget_rows: list[int] | str | None = None,
+        forget_where: str | None = None,
+        columns: dict[str, str] | None = None,
+        prompt_template: str | None = None,
+        stride: int | None = None,
+        eval_rows: int = 400,
+        batch_size: int = 32,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size, **kwargs)
+        check_range(1, stride=stride, eval_rows=eval_rows)
+        if stride is not None and self.max_length is not None and stride > self.max_length:
+            raise UserError(
+                f"data.stride is {stride}, more than data.max_length={self.max_length}, so tokens between two pieces "
+                "of a document would be lost: set it to that or less."
+            )
+        self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
+        self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
+        self.prompt_template, self.stride, self.eval_rows = prompt_template, stride, eval_rows
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Read, check and cut the sources.
+
+        Raises:
+            UserError: A source or a row is unusable, or rows are in two of forget, retain and holdout.
+        """
+        sources = self._sources()
+        forms = {name: form_of(rows, self.columns) for name, rows in sources.items()}
+        if forms.get("holdout", forms["forget"]) != forms["forget"]:
+            raise UserError(
+                f"The holdout rows have '{forms['holdout']}' and the forget rows '{forms['forget']}': they are "
+                "compared, so give both in one form."
+            )
+        parts = {name: self._parts(rows, forms[name]) for name, rows in sources.items()}
+        keys = {name: (parts[name][0], [[identity(row) for row in own] for own in parts[name][1]]) for name in sources}
+        refuse_overlap(keys["forget"], keys["retain"], CONTRADICTION)
+        if "holdout" in keys:
+            refuse_overlap(keys["holdout"], keys["forget"], NOT_UNSEEN)
+            refuse_overlap(keys["holdout"], keys["retain"], NOT_UNSEEN)
+        rows = {name: [row for own in part for row in own] for name, (_, part) in parts.items()}
+        splits = {"forget": rows["forget"], "retain": rows["retain"], "full": rows["retain"] + rows["forget"]}
+        sets: dict[str, list[Row]] = {}
+        for name, found in rows.items():
+            asked = [turn for row in found for turn in turns_of(row)]
+            shown = asked if name == "forget" else evenly(asked, self.eval_rows)
+            sets[f"{name}_doc" if forms[name] == "text" else name] = shown
+        if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
+            sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
+        return splits, sets
+
+    def make_encoder(self) -> RowEncoder:
+        """Turns rows of every form into tokens."""
+        return RowEncoder(self.tokenizer, self.system_prompt, self.prompt_template, max_length=self.max_length)
+
+    @staticmethod
+    def identity(row: Row) -> Hashable:
+        """What makes two training rows the same, whatever their form."""
+        return identity(row)
+
+    @property
+    def remark(self) -> str | None:
+        """What of the rows is not seen, and what cannot be told without holdout rows; ``None``: neither."""
+        return " ".join(filter(None, (super().remark, NO_HOLDOUT if self.holdout is None else None))) or None
+
+    def _sources(self) -> dict[str, Rows]:
+        """The rows of each side as they were written, with our names of columns."""
+        given = {
+            name: getattr(self, name) for name in ("forget", "retain", "holdout") if getattr(self, name) is not None
+        }
+        chosen = self.forget_rows is not None or self.forget_where is not None
+        if self.full is not None:
+            if "forget" in given or "retain" in given:
+                raise UserError(
+                    "You gave --data.full beside --data.forget or --data.retain: give one file of all rows, or two."
+                )
+            rows = read_rows(self.full, "data.full", self.columns)
+            index = chosen_rows(rows, self.forget_rows, self.forget_where)
+            left = sorted(set(range(len(rows.rows))) - set(index))
+            rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
+            sides = {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain")}
+        elif chosen:
+            raise UserError(
+                "--data.forget_rows and --data.forget_where choose from one file of all rows: give it as --data.full, "
+                "or the rows to forget as --data.forget alone."
+            )
+        elif "forget" not in given or "retain" not in given:
+            raise UserError(
+                "There are no rows to forget, or none to retain: give both as --data.forget FILE and --data.retain "
+                "FILE, or one file of all rows as --data.full with --data.forget_rows or --data.forget_where."
+            )
+        else:
+            sides = {name: read_rows(given[name], f"data.{name}", self.columns) for name in ("forget", "retain")}
+        if "holdout" in given:
+            sides["holdout"] = read_rows(given["holdout"], "data.holdout", self.columns)
+        return sides
+
+    def _parts(self, rows: Rows, form: str) -> tuple[Rows, list[list[Row]]]:
+        """The rows of a source and the training rows that each becomes: itself, or a document's pieces."""
+        if form != "text":
+            return rows, [[row] for row in sound_rows(rows, form)]
+        blank = [i for i, row in enumerate(rows.rows) if isinstance(row.get("text"), str) and not row["text"].strip()]
+        rows = rows.part(sorted(set(range(len(rows.rows))) - set(blank)))  # between paragraphs of many corpora
+        if not rows.rows:
+            raise UserError(f"Every text of '{rows.source}' is empty: give --{rows.option} texts with words.")
+        documents, tokenizer = sound_rows(rows, form), self.make_tokenizer()
+        first = first_tokens(tokenizer)
+        found = []
+        for i, ids in enumerate(tokenizer([row["text"] for row in documents], add_special_tokens=False)["input_ids"]):
+            if len(first) + len(ids) < 2:
+                raise UserError(
+                    f"{upper(rows.place(i))} has one token, of which nothing can be learnt: remove it or join it to "
+                    "another."
+                )
+            size = len(ids) if self.max_length is None else self.max_length - len(first)
+            found.append([{"tokens": first + tokens} for tokens in windows(ids, size, self.stride)])
+        return rows, found
+
+
+def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[list[int]]:
+    """Cut a document into pieces that hold each of its tokens: all of ``size`` tokens, unless it is shorter.
+
+    Args:
+        ids: The document's tokens.
+        size: Tokens of a piece.
+        stride: Tokens from a piece's beginning to the next; ``None``: ``size``.
+
+    >>> windows(range(7), 3), windows(range(5), 4, stride=2)
+    ([[0, 1, 2], [3, 4, 5], [4, 5, 6]], [[0, 1, 2, 3], [1, 2, 3, 4]])
+    """
+    last = max(len(ids) - size, 0)
+    return [list(ids[i : i + size]) for i in [*range(0, last, min(stride or size, size)), last]]
+
+
+def evenly(rows: list[Row], most: int) -> list[Row]:
+    """``most`` evenly spaced rows, or all of fewer."""
+    return rows if len(rows) <= most else [rows[k * len(rows) // most] for k in range(most)]

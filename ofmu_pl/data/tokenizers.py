@@ -1,0 +1,49 @@
+"""Tokenizers as they lie in folders and on the hub, and what names one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.hub import local_folder, offline
+
+
+def load_tokenizer(source: str) -> Any:
+    """Load a tokenizer from a folder or the hub; it pads with its end token if it has no pad token.
+
+    Raises:
+        UserError: There is no tokenizer.
+    """
+    folder = local_folder(source, "path", "tokenizer")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        where = "The folder" if folder else "Neither a local folder nor a reachable hub id:"
+        raise UserError(
+            f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
+            "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
+            "--model.network.tokenizer."
+        ) from error
+    # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
+    if (
+        not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab())
+        or tokenizer.eos_token is None
+    ):
+        raise UserError(
+            f"The tokenizer of '{source}' is empty or has no end token: give a model's folder with tokenizer.json and "
+            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:
+    """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
+    facts = [*facts, json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

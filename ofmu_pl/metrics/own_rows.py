@@ -1,0 +1,83 @@
+"""Rows of one's own: how far forget rows are from rows that no model has seen, also without a retrained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
+from ofmu_pl.metrics.documents import document_metrics
+from ofmu_pl.metrics.result import Metric, MetricResult
+from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.metrics.tofu import attacks, membership, tofu_metrics
+from ofmu_pl.metrics.tofu_items import EXACT_MEMORIZATION, EXTRACTION_STRENGTH, PROBABILITY, ROUGE, of_forget
+
+LOSS = Metric("forget_loss", higher_is_better=True, unit="nats", group="forgotten")
+MEASURES = (LOSS, PROBABILITY, ROUGE, EXTRACTION_STRENGTH, EXACT_MEMORIZATION)
+"""What is measured of forget, holdout and retain rows alike."""
+SIDES = {"forget": "forgotten", "holdout": "unseen", "retain": "kept"}
+"""Groups of the metrics by evaluation set."""
+UNTOLD = 0.5
+"""AUC of an attack that cannot tell forget rows from rows that no model has seen."""
+
+
+def own_rows_metrics(
+    scores: Scores,
+    reference: Scores | None = None,
+    definition: str = "exact",
+    reference_values: Mapping[str, float] | None = None,
+    intervals: bool = False,
+) -> dict[str, MetricResult]:
+    """TOFU's suite as far as it applies, the same scores of holdout and retain rows, and those of documents.
+
+    With a retrained model its values are the goals, as for TOFU. Without one the goals are what the judged model itself
+    has on holdout rows, and 0.5 for attacks: where it lies inside an attack's interval, the attack cannot tell the two
+    apart. Without holdout rows either there is no goal but the direction, and no attack.
+
+    Args:
+        scores: By evaluation set: ``forget``, ``retain``, ``holdout``, or these with ``_doc`` for documents.
+        reference: Of the retrained model on the same rows.
+        definition: A key of ``DEFINITIONS``.
+        reference_values: The goals by metric, where they are known.
+        intervals: Compute bootstrap intervals over rows.
+    """
+    d, reference, known = DEFINITIONS[definition], reference or {}, dict(reference_values or {})
+    if reference:
+        goals = _means(reference.get("forget"), d)
+    else:
+        told = attacks(scores) | attacks(_as_rows(scores))
+        goals = _means(scores.get("holdout"), d)
+        known = goals | dict.fromkeys(told, UNTOLD) | known
+    results = tofu_metrics(scores, reference, definition, known, intervals)
+    for name in [name for name in SIDES if name in scores]:
+        for metric, values in of_rows(scores[name], d).items():
+            own = metric if name == "forget" else _turned(metric, name)
+            if own.name not in results:
+                ends = interval([values]) if intervals else None
+                goal = goals.get(own.name)
+                results[own.name] = own.result(float(values.mean()), len(values), goal, definition, ends)
+    results |= document_metrics(scores, reference, definition, intervals)
+    return results | membership(_as_rows(scores), _as_rows(reference), known, d, intervals)
+
+
+def of_rows(s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
+    """Per-row values of ``MEASURES``, as of a forget set, of those that the scores allow."""
+    values = {LOSS: s.answer_loss} | of_forget(s, d)
+    return {metric: values[metric] for metric in MEASURES if metric in values}
+
+
+def _means(s: SetScores | None, d: Definition) -> dict[str, float]:
+    return {} if s is None else {metric.name: float(values.mean()) for metric, values in of_rows(s, d).items()}
+
+
+def _turned(metric: Metric, name: str) -> Metric:
+    """A metric of the forget side as one of rows that a model may know."""
+    upwards = not metric.higher_is_better
+    return metric.of(name, "forget", group=SIDES[name], column=None, higher_is_better=upwards)
+
+
+def _as_rows(scores: Scores) -> Scores:
+    """The pieces of documents in the place of forget and holdout rows."""
+    return {name: scores[f"{name}_doc"] for name in ("forget", "holdout") if f"{name}_doc" in scores}

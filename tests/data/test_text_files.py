@@ -1,0 +1,366 @@
+"""Rows of one's own: every form and file, any tokenizer, what is measured without a retrained model, and bad input."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+from datasets import Dataset
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from ofmu_pl.cli import main
+from ofmu_pl.data import RowEncoder, TextFiles
+from ofmu_pl.data.own_tokenizer import train_tokenizer
+from ofmu_pl.data.text import IGNORED, ChatEncoder
+from ofmu_pl.data.text_files import NO_HOLDOUT
+from ofmu_pl.metrics import SetScores
+from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.support.errors import UserError
+
+TRADES = "baker tailor miner sailor potter weaver".split()
+
+
+def asked(numbers):
+    return [{"question": f"What does citizen {i} do?", "answer": f"{i} is a {TRADES[i % 6]}."} for i in numbers]
+
+
+FORGET, RETAIN, HOLDOUT = asked(range(4)), asked(range(4, 16)), asked(range(16, 20))
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A random GPT-2, whose tokenizer has neither a chat template nor a pad token."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    tokenizer = train_tokenizer(row["question"] + row["answer"] for row in asked(range(100, 130)))
+    tokenizer.chat_template = tokenizer.pad_token = tokenizer.bos_token = None
+    tokenizer.save_pretrained(folder)
+    shape = {"n_positions": 128, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    config = GPT2Config(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, bos_token_id=None, **shape)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = {"forget": FORGET, "retain": RETAIN, "holdout": HOLDOUT}
+    return {name: write(tmp_path / f"{name}.jsonl", own) for name, own in rows.items()}
+
+
+@pytest.fixture
+def fit(model, tmp_path):
+    """Two iterations of the shipped configuration; returns results.json."""
+
+    def run(*options, method="ofmu"):
+        words = ["--config", "configs/text.yaml", "--model.network.path", str(model), "--logs", str(tmp_path / "logs")]
+        words += ["--trainer.accelerator", "cpu", "--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false"]
+        main(["fit", *words, "--data.max_length", "64", "--evaluation.max_new_tokens", "4", *options])
+        return json.loads((tmp_path / f"logs/text/{method}/version_0/results.json").read_text())
+
+    return run
+
+
+def test_the_command_on_files(fit, files, capsys):
+    """No retrained model: the goal is what never-seen rows have, and attacks that cannot tell them apart."""
+    results = fit(*(word for name, path in files.items() for word in (f"--data.{name}", path)))
+    metrics = results["metrics"]
+    for side, group in (("forget", "forgotten"), ("holdout", "unseen"), ("retain", "kept")):
+        for measure in ("loss", "Q_A_Prob", "Q_A_ROUGE", "extraction_strength", "exact_memorization"):
+            name = measure if side == "forget" and measure.startswith("ex") else f"{side}_{measure}"
+            entry = metrics[name]
+            assert entry["group"] == group
+            assert len(entry["interval"]) == 2
+            assert entry["n"] == {"forget": 4, "holdout": 4, "retain": 12}[side]
+            unseen = metrics[f"holdout_{measure}"]["value"]
+            assert entry["target"] == (pytest.approx(unseen) if side == "forget" else None)
+    for attack in ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus"):
+        low, high = metrics[attack]["interval"]
+        assert metrics[attack]["target"] == 0.5
+        assert 0 <= low <= metrics[attack]["value"] <= high <= 1
+    assert metrics["privacy_score"]["target"] == 1.0
+    assert metrics.keys() == results["before"].keys()
+    assert results["remark"] is None
+    out = capsys.readouterr().out
+    assert "holdout_Q_A_Prob" in out
+    assert "mia_loss" in out
+
+
+def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, capsys):
+    with pytest.warns(UserWarning, match="nobody can tell whether the forget rows are gone"):
+        results = fit("--data.forget", files["forget"], "--data.retain", files["retain"])
+    assert results["remark"] == NO_HOLDOUT
+    assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
+    assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
+    assert results["metrics"]["forget_Q_A_Prob"]["target"] is None
+
+
+def test_a_retrained_model_sets_the_goals_and_wrong_answers_switch_on_the_rest_of_tofus_suite():
+    def scored(loss):
+        values = np.full(4, loss)
+        return SetScores(
+            np.arange(4), values, values, np.full((4, 2), 3.0), tokens=values, correct=values, suffix=values
+        )
+
+    ours, theirs = ({"forget": scored(x), "retain": scored(1.0)} for x in (1.0, 2.0))
+    got = own_rows_metrics(ours, theirs)
+    assert got["forget_loss"].target == 2.0
+    assert got["forget_Q_A_Prob"].target == pytest.approx(np.exp(-2.0))
+    assert got["forget_quality_D"].value == 1.0
+    assert got["retain_loss"].value == 1.0
+    assert got["retain_loss"].target is None
+
+
+def load(model, **options):
+    data = TextFiles(tokenizer=str(model), max_length=64, batch_size=2, **options)
+    data.setup()
+    return data
+
+
+def said(data, stream="forget"):
+    """Each row of a split as text: all of it, and what has a loss."""
+    batch = data.collate(stream, list(range(len(data.splits[stream]))), 0)
+    pairs = zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True)
+    decode = data.tokenizer.decode
+    return [(decode(ids[mask.bool()]), decode(labels[labels != IGNORED])) for ids, labels, mask in pairs]
+
+
+END = "<|eot_id|>"
+
+
+@pytest.mark.parametrize(
+    ("row", "read", "learned"),
+    [
+        ({"question": "Who?", "answer": "I."}, f"Question: Who?\nAnswer: I.{END}", f" I.{END}"),
+        ({"prompt": "He is ", "completion": "a baker."}, f"He is a baker.{END}", f" a baker.{END}"),
+        (
+            {
+                "messages": [
+                    {"role": "system", "content": "Be brief."},
+                    {"role": "user", "content": "Who?"},
+                    {"role": "assistant", "content": "I."},
+                    {"role": "user", "content": "You?"},
+                    {"role": "assistant", "content": "Me."},
+                ]
+            },
+            f"Be brief.\n\nQuestion: Who?\nAnswer: I.{END}\nQuestion: You?\nAnswer: Me.{END}",
+            f" I.{END} Me.{END}",
+        ),
+    ],
+)
+def test_every_form_without_a_chat_template(model, row, read, learned):
+    data = load(model, forget=[row], retain=RETAIN)
+    assert said(data) == [(read, learned)]
+    turns = len(row.get("messages", [])) // 2 or 1
+    encoded = [data.encoder.encode_row(x)[0] for x in data.evaluation_sets["forget"]]
+    assert len(encoded) == turns, "each turn is evaluated on its own"
+    asked = "".join(data.tokenizer.decode(x.input_ids[x.prompt_length :]) for x in encoded)
+    assert asked == learned, "what is trained on is what is evaluated"
+
+
+def test_a_chat_template_is_used_as_for_tofu(model):
+    tokenizer = train_tokenizer(["one two three", "user assistant system"])
+    ours, theirs = RowEncoder(tokenizer, "Be brief."), ChatEncoder(tokenizer, "Be brief.")
+    assert ours.encode_row(FORGET[0]) == theirs.encode_row(FORGET[0])
+    assert ours.encode_training(FORGET[0]) == theirs.encode_training(FORGET[0])
+    assert ours.template_hash == theirs.template_hash
+    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    encoded = ours.encode_training({"question": "two", "answer": "three", "before": before})
+    assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
+    assert ours.encode_row({"question": "two", "answer": "three", "before": before})[0].labels.count(IGNORED) > 9
+    plain = RowEncoder(tokenizer, prompt_template="{question}\n")
+    assert tokenizer.decode(plain.encode("one", "two").input_ids) == f"one\ntwo{END}"
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused():
+    tokenizer = train_tokenizer(["one two three"])
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content if loop.last else '...' }}{% endfor %}"
+    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    with pytest.raises(UserError, match="writes an earlier turn otherwise"):
+        RowEncoder(tokenizer).encode_training({"question": "two", "answer": "three", "before": before})
+
+
+def test_documents_lose_no_token(model, tmp_path):
+    texts = [" ".join(row["answer"] for row in asked_rows) for asked_rows in (asked(range(60)), asked(range(2)))]
+    for name, text in zip("ab", texts, strict=True):
+        (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "empty.txt").write_text("\n")
+    data = load(model, forget=str(tmp_path), retain=RETAIN, holdout=[{"text": "Nobody is here."}], stride=40)
+    pieces = [row["tokens"] for row in data.splits["forget"]]
+    whole = [data.tokenizer(text)["input_ids"] for text in texts]
+    assert pieces[0] == whole[0][:64]
+    assert pieces[1] == whole[0][40:104]
+    assert pieces[-2] == whole[0][-64:]
+    assert pieces[-1] == whole[1]
+    assert sum(piece == whole[1] for piece in pieces) == 1
+    assert data.evaluation_sets.keys() == {"forget_doc", "retain", "holdout_doc"}
+    assert said(data)[-1] == (texts[1], data.tokenizer.decode(whole[1][1:]))
+
+
+def table(folder, end):
+    path, rows = folder / f"rows{end}", [{**row, "town": "Gent"} for row in FORGET]
+    if end == ".jsonl":
+        write(path, rows)
+    elif end == ".json":
+        path.write_text(json.dumps(rows))
+    elif end == ".parquet":
+        Dataset.from_list(rows).to_parquet(str(path))
+    else:
+        pandas.DataFrame(rows).to_csv(path, index=False, sep="\t" if end == ".tsv" else ",")
+    return str(path)
+
+
+@pytest.mark.parametrize("end", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_every_file(end, tmp_path):
+    splits, sets = TextFiles(forget=table(tmp_path, end), retain=RETAIN).load()
+    assert splits["forget"] == sets["forget"] == FORGET
+    assert splits["full"] == RETAIN + FORGET
+
+
+def test_words_of_a_table_stay_as_they_are(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes('\ufeffquestion,answer\n"Which\nnumber, please?",007\nWhich word?,NA\n'.encode())
+    splits, _ = TextFiles(forget=str(path), retain=RETAIN).load()
+    assert [row["answer"] for row in splits["forget"]] == ["007", "NA"]
+    assert splits["forget"][0]["question"] == "Which\nnumber, please?"
+
+
+@pytest.mark.parametrize(
+    ("name", "asked_for"),
+    [
+        ("hub:me/mine", ("me/mine", None, "train")),
+        ("hub:me/mine/small", ("me/mine", "small", "train")),
+        ("hub:me/mine//test", ("me/mine", None, "test")),
+        ("hub:me/mine/small/test", ("me/mine", "small", "test")),
+    ],
+)
+def test_the_hub(monkeypatch, name, asked_for):
+    calls = []
+    monkeypatch.setattr("ofmu_pl.data.own_files.load_hub_rows", lambda *words: calls.append(words) or FORGET)
+    assert TextFiles(forget=name, retain=RETAIN).load()[0]["forget"] == FORGET
+    assert calls == [asked_for]
+
+
+def test_columns_of_other_names_and_rows_chosen_from_one_file(tmp_path):
+    rows = [{"q": row["question"], "a": row["answer"], "town": TRADES[i % 2]} for i, row in enumerate(RETAIN)]
+    columns = {"question": "q", "answer": "a"}
+    (tmp_path / "numbers.txt").write_text("3\n\n1\n")
+    chosen = [{"forget_rows": [1, 3]}, {"forget_rows": str(tmp_path / "numbers.txt")}]
+    for options in chosen:
+        splits, _ = TextFiles(full=rows, columns=columns, **options).load()
+        assert splits["forget"] == [RETAIN[1], RETAIN[3]]
+        assert splits["retain"] == [RETAIN[0], RETAIN[2], *RETAIN[4:]]
+    splits, _ = TextFiles(full=rows, columns=columns, forget_where="town=tailor").load()
+    assert splits["forget"] == RETAIN[1::2]
+
+
+def test_optional_columns_and_the_most_rows_that_are_evaluated():
+    more = {"paraphrased_question": "What?", "paraphrased_answer": "So.", "perturbed_answer": "No."}
+    _, sets = TextFiles(forget=[{**row, **more} for row in FORGET], retain=RETAIN, eval_rows=5).load()
+    assert [row["question"] for row in sets["forget_paraphrased"]] == ["What?"] * 4
+    assert sets["forget"][0]["perturbed_answer"] == ["No."]
+    assert sets["retain"] == [RETAIN[k * 12 // 5] for k in range(5)]
+    _, sets = TextFiles(forget=[{**FORGET[0], **more}, FORGET[1]], retain=RETAIN).load()
+    assert sets["forget"] == FORGET[:2], "not every row has them"
+
+
+BAD = {
+    "forget and retain overlap": (
+        {"retain": [*RETAIN, FORGET[2], FORGET[1]]},
+        "2 of 4 forget rows are among the retain",
+    ),
+    "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* row 1 \(counted from 0\)"),
+    "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
+    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'data.forget' has no text in 'answer'"),
+    "an empty answer": ({"forget": [{"question": "Who?", "answer": " "}]}, "Row 0 .* has no text in 'answer'"),
+    "no rows": ({"forget": []}, "'data.forget' holds no rows"),
+    "no source": ({"forget": None}, "no rows to forget, or none to retain"),
+    "two ways": ({"full": RETAIN}, "--data.full beside --data.forget"),
+    "rows of no file": ({"forget_rows": [1]}, "give it as --data.full"),
+    "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.* choose from question, answer"),
+    "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a and none of the forms"),
+    "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text', and the rows before"),
+    "holdout of another form": ({"holdout": [{"text": "It is."}]}, "so give both in one form"),
+    "the user's last word": (
+        {"forget": [{"messages": [{"role": "user", "content": "Who?"}]}]},
+        "a message of the user",
+    ),
+    "two users": (
+        {"forget": [{"messages": [{"role": r, "content": "x"} for r in ("user", "user", "assistant")]}]},
+        "has the roles user, user, assistant",
+    ),
+    "no messages": ({"forget": [{"messages": "Who?"}]}, "no list of messages"),
+    "wrong answers differ": (
+        {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
+        r"Row 1 .* has 2 texts in 'perturbed_answer', and the first row 1",
+    ),
+    "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
+    "a stride past the piece": ({"stride": 65}, "tokens between two pieces"),
+    "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'data.forget' is empty"),
+    "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
+    "half a name on the hub": ({"forget": "hub:mine"}, "names no data set on the hub"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_rows(case, model):
+    changes, words = BAD[case]
+    with pytest.raises(UserError, match=words) as error:
+        load(model, **{"forget": FORGET, "retain": RETAIN, **changes})
+    assert str(error.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "give either --data.forget_rows"),
+        ({"forget_rows": [12]}, "names row 12: 'data.full' has rows 0 to 11"),
+        ({"forget_rows": [-1]}, "names row -1"),
+        ({"forget_rows": [1, 2, 1]}, "names row 1 more than once"),
+        ({"forget_rows": []}, "chooses no row of the 12"),
+        ({"forget_rows": list(range(12))}, "chooses every row"),
+        ({"forget_where": "answer=none"}, "forget_where chooses no row"),
+        ({"forget_where": "author=Falbro"}, "no column 'author', which --data.forget_where names"),
+        ({"forget_where": "Falbro"}, "write COLUMN=VALUE"),
+        ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is missing"),
+    ],
+)
+def test_bad_choices(options, words):
+    with pytest.raises(UserError, match=words):
+        TextFiles(full=RETAIN, **options).load()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", b'{"question": "q", "answer": "caf\xe9"}', "Line 1 of .* not in UTF-8"),
+        ("a.csv", b"question,answer\nq,caf\xe9\n", "Line 2 of .* not in UTF-8"),
+        ("a.txt", "café".encode("utf-16"), "UTF-16"),
+        ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
+        ("a.jsonl", b"[1]", "Line 1 of .* is no object"),
+        ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question": "q"}\n', "Line 3 of .* has no text in 'answer'"),
+        ("a.json", b'[{"question": ', "begins as a JSON list"),
+        ("a.csv", b"", "holds no rows"),
+        ("a.csv", b"question,answer\nq,a,b\nq,a,b,c\n", "is no table"),
+        ("a.parquet", b"PAR1", "is no parquet file"),
+        ("a.docx", b"", "of a kind that is not read"),
+        ("a.jsonl", b"\n", "holds no rows"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, words):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=words) as error:
+        TextFiles(forget=str(path), retain=RETAIN).load()
+    assert str(path) in str(error.value)
+
+
+def test_bad_input_writes_nothing(fit, files, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        fit("--data.forget", files["forget"], "--data.retain", files["forget"])
+    error = capsys.readouterr().err
+    assert error.count("ofmu_pl: error: 4 of 4 forget rows are among the retain rows too (first: line 1 of") == 1
+    assert [path.name for path in (tmp_path / "logs").rglob("*") if path.is_file()] == [".lock"]
