@@ -43,8 +43,8 @@ def document_metrics(
 
     Args:
         scores: Scores by evaluation set.
-        reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side. Without
-            them the goals are what the same model has on ``holdout_doc``, if there are such pieces.
+        reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side.
+            Without them the goals are what the same model has on ``holdout_doc``, if there are such pieces.
         definition: A key of ``DEFINITIONS``.
         intervals: Compute bootstrap intervals over pieces.
     """
