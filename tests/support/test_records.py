@@ -36,6 +36,7 @@ FULL = Results(
     history=[Interim(2, {"UA": UA})],
     curves={"L_f": {"step": [1, 2], "value": [0.5, 0.25]}},
     data={"forget": {"rows": 4, "cut": 1}},
+    remark="Nobody can tell.",
     provenance={"ofmu_pl": "0.1.0", "hashes": {"forget": "aa"}, "steps": 2},
     cost=Cost(1.0, 2.0, 8.0, None),
 )
@@ -77,7 +78,9 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
     FULL.write(tmp_path / RESULTS)
     BENCHMARK.write(tmp_path / MANIFEST)
     results, benchmark = (json.loads((tmp_path / name).read_text()) for name in ("results.json", "benchmark.json"))
-    assert list(results) == ("schema metrics definition before reference history curves data provenance cost".split())
+    assert list(results) == (
+        "schema metrics definition before reference history curves data remark provenance cost".split()
+    )
     assert list(results["reference"]) == ["source", "model", "evaluation", "metrics"]
     assert results["history"] == [{"step": 2, "metrics": {"UA": UA}}]
     assert results["metrics"] == {"UA": UA}
