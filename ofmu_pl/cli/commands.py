@@ -25,7 +25,7 @@ COMMANDS = {
     "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
     "benchmark": "Run every method in every scenario with every seed, and report.",
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
-    "purge": "Remove from finished runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
+    "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
 
@@ -106,7 +106,7 @@ def _purge(words: list[str]) -> None:
     """``purge RUN [RUN ...]``."""
     parser = Words(
         "purge",
-        "Remove from finished runs what holds or rebuilds the rows that they forgot (samples, logs with texts, "
+        "Remove from runs what holds or rebuilds the rows that they forgot (samples, logs with texts, "
         "checkpoints); results.json and the exported model stay. docs/privacy.md says what else there is.",
     )
     parser.add_argument("runs", type=Path, nargs="+", help="Folders of runs, for example logs/tofu/ofmu/version_0.")

@@ -17,6 +17,23 @@ class Parser(LightningArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
+    def parse_args(self, args: Any = None, *more: Any, **options: Any) -> Any:
+        """Parse words; one that jsonargparse has made of ``null`` within a class within a class is null again.
+
+        It parses a value there twice, the second time as the text of what the first has made of it.
+
+        Args:
+            args: The words; ``None``: the process's own.
+            *more: Passed on.
+            **options: Passed on.
+
+        Returns:
+            The options.
+        """
+        if args is not None and not self.exit_on_error:
+            args = [word.removesuffix("None") + "null" if word.endswith("=None") else word for word in args]
+        return super().parse_args(args, *more, **options)
+
     def error(self, message: str, ex: Exception | None = None) -> Any:
         """Print the message and exit with code 2.
 

@@ -1,4 +1,4 @@
-"""The command ``purge``: takes from finished runs what holds or rebuilds the rows that they forgot."""
+"""The command ``purge``: takes from runs what holds or rebuilds the rows that they forgot."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def purge(runs: list[Path]) -> None:
         runs: Their folders.
 
     Raises:
-        UserError: A folder is no finished run, or a run is at work there; then nothing has been removed from any.
+        UserError: A folder is no run's, or a run is at work there; then nothing has been removed from any.
     """
     runs = [folder.resolve() for folder in runs]
     for folder in runs:
         require_idle(folder, "then purge it (nothing was removed anywhere)")
-    configs = [_finished(folder) for folder in runs]
+    configs = [_config(folder) for folder in runs]
     for folder, config in zip(runs, configs, strict=True):
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
@@ -48,25 +48,30 @@ def purge(runs: list[Path]) -> None:
         print(f"Removed {path}: scores with texts, which an older version of ofmu_pl kept.")
 
 
-def _finished(folder: Path) -> dict[str, Any]:
-    """The configuration of a finished run.
+def _config(folder: Path) -> dict[str, Any]:
+    """The configuration of a run, finished or interrupted: the checkpoints of one that was killed know the rows, too.
 
     Raises:
-        UserError: It has no results or configuration, or they are not ours, or of a newer version of ofmu_pl.
+        UserError: It has no configuration, or its configuration or results are not ours, or of a newer version.
     """
     try:
-        results = Results.read(folder / RESULTS)
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        if "ofmu_pl" in results.provenance and "data" in config:
+        sound = {"model", "data"} <= config.keys() and "class_path" in config["data"]
+        if sound and _has_our_results(folder):
             return dict(config)
     except NewerError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError, RecursionError):
         pass
     raise UserError(
-        f"'{folder}' is no finished run of ofmu_pl (it has no {RESULTS} and config.yaml of one), so nothing was "
-        "removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
+        f"'{folder}' is no run of ofmu_pl (it has no config.yaml of one, or {RESULTS} of something else), so nothing "
+        "was removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
     )
+
+
+def _has_our_results(folder: Path) -> bool:
+    """Whether a run's results are ours, or it has none yet."""
+    return not (folder / RESULTS).exists() or "ofmu_pl" in Results.read(folder / RESULTS).provenance
 
 
 def _is_there(path: Path) -> bool:

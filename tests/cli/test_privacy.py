@@ -184,8 +184,18 @@ def test_purge_refuses_a_run_that_is_at_work(quiet, tmp_path, capsys, finished):
     assert {p: sorted(p.iterdir()) for p in (quiet, folder)} == before, "all or nothing"
 
 
-@pytest.mark.parametrize("what", ["nothing", "empty", "foreign", "unfinished"])
-def test_purge_refuses_what_is_no_finished_run(quiet, tmp_path, capsys, what):
+def test_purge_takes_checkpoints_of_a_run_that_was_killed(full, tmp_path, capsys):
+    folder = tmp_path / "version_0"
+    shutil.copytree(full, folder)
+    (folder / "results.json").unlink()
+    main(["purge", str(folder)])
+    assert f"Removed {folder}/checkpoints: the model on its way" in capsys.readouterr().out
+    assert holders(folder, texts(full)) == set()
+    assert (folder / "config.yaml").is_file()
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "foreign", "foreign results", "another's configuration"])
+def test_purge_refuses_what_is_no_run(quiet, tmp_path, capsys, what):
     folder = tmp_path / "x"
     if what != "nothing":
         (folder / "checkpoints").mkdir(parents=True)
@@ -193,12 +203,15 @@ def test_purge_refuses_what_is_no_finished_run(quiet, tmp_path, capsys, what):
     if what == "foreign":
         (folder / "results.json").write_text('{"provenance": []}')
         (folder / "config.yaml").write_text("- a")
-    if what == "unfinished":
-        (folder / "config.yaml").write_text("data: {}")
+    if what == "foreign results":
+        shutil.copy(quiet / "config.yaml", folder)
+        (folder / "results.json").write_text("{}")
+    if what == "another's configuration":
+        (folder / "config.yaml").write_text("model: {}\ndata: {}")
     before = sorted(os.listdir(quiet))
     with pytest.raises(SystemExit) as stop:
         main(["purge", str(quiet), str(folder)])
     assert stop.value.code == 1
-    assert f"'{folder}' is no finished run of ofmu_pl" in capsys.readouterr().err
+    assert f"'{folder}' is no run of ofmu_pl" in capsys.readouterr().err
     assert sorted(os.listdir(quiet)) == before, "all or nothing"
     assert what == "nothing" or (folder / "samples.jsonl").read_text() == "mine"

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import ofmu_pl
 from ofmu_pl import __version__
 from ofmu_pl.cli.commands import COMMANDS, main
 from ofmu_pl.cli.words import as_options
+from tests.cli.conftest import ROOT
 
 CONFIG = """
 model: {class_path: OFMU, init_args: {network: {class_path: CausalLM, init_args: {path: nowhere}}}}
@@ -112,6 +114,16 @@ def test_a_refused_value_is_named(says, words, sentence):
     code, text = says(*words)
     assert code == 1
     assert sentence in text
+
+
+def test_null_is_null_within_a_class_within_a_class(capsys):
+    """jsonargparse 4.53 hands such a value on as the text "None"."""
+    words = ["--model.network.path", "null", "--model.network.config", "null", "--model.network.tokenizer=null"]
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", "--config", str(ROOT / "configs/tofu.yaml"), *words, "--print_config"])
+    assert stop.value.code == 0
+    network = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]["network"]["init_args"]
+    assert (network["path"], network["config"], network["tokenizer"]) == (None, None, None)
 
 
 def test_plan_refuses_what_fit_refuses(says):
