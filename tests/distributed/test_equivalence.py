@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +12,8 @@ import torch
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.checkpoints import require_sound
 from tests.cli.test_faults import flip_a_bit
-from tests.helpers.launch import launch
-
-WORKER = str(Path(__file__).parent / "worker.py")
-
+from tests.distributed.worker import main
+from tests.helpers.process import on_ranks
 
 EQUAL = [
     ("ofmu-exact-lm", "fsdp2", 1e-12),
@@ -46,23 +42,22 @@ def slow(cases):
 
 
 class Runs:
-    """Runs of the worker; as many as possible in one start of it, which takes longer than they do."""
+    """Runs of the worker; as many as possible in one start of its processes."""
 
     def __init__(self, folder):
         self.folder = folder
-        self._launch(EQUAL, RESUMED, SAME_RANKS)
+        self._do(EQUAL, RESUMED, SAME_RANKS)
 
-    def _launch(self, equal, others, same):
+    def _do(self, equal, others, same):
         alone = dict.fromkeys((method, "one") for method, *_ in equal)
         together = dict.fromkeys([(m, s) for m, s, _ in equal] + [(m, s) for m, s, _ in same])
-        launch(WORKER, 1, json.dumps([self._words(*run) for run in alone]))
-        resumed = [r for r in others + same if r[2] != "one"]
-        launch(
-            WORKER,
-            2,
-            json.dumps([self._words(*run) for run in together] + [self._words(m, s, f) for m, f, s in resumed]),
-        )
-        launch(WORKER, 1, json.dumps([self._words(m, s, f) for m, f, s in others if s == "one"]))
+        resumed = [(m, s, f) for m, f, s in others + same]
+        for ranks, runs in (
+            (1, [*alone]),
+            (2, [*together, *(run for run in resumed if run[1] != "one")]),
+            (1, [run for run in resumed if run[1] == "one"]),
+        ):
+            assert on_ranks(ranks, main, [self._words(*run) for run in runs]) == [0] * ranks
 
     def _words(self, method, strategy, first=None):
         return [
@@ -78,12 +73,12 @@ class Runs:
     def __call__(self, method, strategy, first=None):
         file = self._file(method, strategy, first)
         if not file.exists():
-            self._launch(MORE_EQUAL, MORE_RESUMED, [])
+            self._do(MORE_EQUAL, MORE_RESUMED, [])
         return torch.load(file)
 
     def checkpoint(self, method, strategy):
-        """Of the fourth iteration."""
-        return self.folder / f"{method}-{strategy}-step=4.ckpt"
+        """Of the second iteration."""
+        return self.folder / f"{method}-{strategy}-step=2.ckpt"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +90,7 @@ def runs(tmp_path_factory):
 def test_a_run_goes_on_bit_for_bit_on_the_same_ranks(runs, method, strategy, _):
     """In float32."""
     whole, resumed = runs(method, strategy), runs(method, strategy, strategy)
-    assert resumed["batches"] == whole["batches"][4:]
+    assert resumed["batches"] == whole["batches"][2:]
     assert next(iter(whole["state"].values())).dtype == torch.float32
     assert all(torch.equal(x, resumed["state"][k]) for k, x in whole["state"].items())
 
@@ -126,12 +121,12 @@ def distance(a, b):
 def test_two_ranks_end_where_one_does(runs, method, strategy, tolerance):
     alone, together = runs(method, "one"), runs(method, strategy)
     assert together["batches"] == alone["batches"]
-    assert len(alone["batches"]) == 8
+    assert len(alone["batches"]) == 4
     assert distance(together, alone) < tolerance
 
 
 @pytest.mark.parametrize(("method", "first", "then"), RESUMED + slow(MORE_RESUMED))
 def test_a_run_goes_on_with_another_number_of_ranks(runs, method, first, then):
     resumed, alone = runs(method, then, first), runs(method, "one")
-    assert resumed["batches"] == alone["batches"][4:]
+    assert resumed["batches"] == alone["batches"][2:]
     assert distance(resumed, alone) < 1e-12

@@ -1,7 +1,5 @@
-"""A rank of some runs, mostly in float64: torch.distributed.run worker.py '[[METHOD, STRATEGY, FILE, CHECKPOINT]]'."""
+"""A rank of some runs, mostly in float64."""
 
-import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.helpers.training import TINY, quiet_trainer
 
 
@@ -44,9 +40,6 @@ def root_mean_square(m, x):
 
 def softmax_in_place(x, dim=None, dtype=None, _softmax=torch.nn.functional.softmax, **_):
     return _softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
-
-
-torch.nn.functional.softmax = softmax_in_place
 
 
 class DoubleCNN(Double, SmallCNN):
@@ -84,7 +77,14 @@ class Batches(pl.Callback):
         self.ids.append([[b["ids"].tolist() for b in batch[s]] for s in batch])
 
 
-def main(method, strategy, file, checkpoint=None):
+def main(runs):
+    """Does runs, each given as METHOD, STRATEGY, FILE, CHECKPOINT; for a process of its own."""
+    torch.nn.functional.softmax = softmax_in_place
+    for run in runs:
+        one(*run)
+
+
+def one(method, strategy, file, checkpoint=None):
     module = make(method)
     options = {"streams": module.streams, "num_batches": module.num_batches}
     if not method.endswith("cnn"):
@@ -100,10 +100,10 @@ def main(method, strategy, file, checkpoint=None):
     }
     seen = Batches()
     keep = ModelCheckpoint(
-        Path(file).parent, every_n_train_steps=4, save_top_k=-1, filename=f"{Path(file).stem}-{{step}}"
+        Path(file).parent, every_n_train_steps=2, save_top_k=-1, filename=f"{Path(file).stem}-{{step}}"
     )
     trainer = quiet_trainer(
-        8,
+        4,
         devices=1 if strategy == "one" else 2,
         strategy=strategies[strategy](),
         plugins=[WholeFiles()],
@@ -119,9 +119,3 @@ def main(method, strategy, file, checkpoint=None):
     state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
     if trainer.is_global_zero:
         torch.save({"state": state, "batches": seen.ids}, file)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for run in json.loads(sys.argv[1]):
-        main(*run)

@@ -1,4 +1,4 @@
-"""The command line in processes of its own: one that can be killed, and two ranks."""
+"""The command line in processes of its own: one that can be killed, and some ranks."""
 
 import contextlib
 import multiprocessing
@@ -72,12 +72,32 @@ def run(words, output, hold=None):
 
 
 def two_ranks(words, output, largest_file=None):
-    """Runs a command line in two processes forked from this one, so that nothing is imported again.
+    """Runs a command line on two ranks.
 
     Args:
-        words: Of the command line; the ranks know of each other as torchrun's do.
+        words: Of the command line.
         output: The file for all that they print.
         largest_file: Bytes; writing more fails.
+
+    Returns:
+        The exit codes.
+    """
+    return on_ranks(2, _rank, words, output, largest_file)
+
+
+def _rank(words, output, largest_file):
+    if largest_file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    run(words, output)
+
+
+def on_ranks(size, target, *args):
+    """Calls a function on some ranks, in processes forked from this one, so that nothing is imported again.
+
+    Args:
+        size: How many ranks; they know of each other as torchrun's do.
+        target: The function.
+        *args: Its arguments.
 
     Returns:
         The exit codes.
@@ -86,7 +106,7 @@ def two_ranks(words, output, largest_file=None):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     fork = multiprocessing.get_context("fork")
-    ranks = [fork.Process(target=_rank, args=(rank, port, words, output, largest_file)) for rank in range(2)]
+    ranks = [fork.Process(target=_on_rank, args=(rank, size, port, target, args)) for rank in range(size)]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -94,10 +114,9 @@ def two_ranks(words, output, largest_file=None):
     return [process.exitcode for process in ranks]
 
 
-def _rank(rank, port, words, output, largest_file):
-    known = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
-    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "two", "OFMU_CACHE": ""}
+def _on_rank(rank, size, port, target, args):
+    known = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "forked", "OFMU_CACHE": ""}
     os.environ.update({name: str(value) for name, value in known.items()})
-    if largest_file:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-    run(words, output)
+    torch.set_num_threads(1)
+    target(*args)
