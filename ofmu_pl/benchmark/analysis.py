@@ -21,16 +21,16 @@ from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import ANALYSIS, RESULTS, Results
 
 FEWEST = 3
-"""Points of a correlation."""
+"""Fewest points of a correlation."""
 
 
 def compare_models(target: str, retrained: str, unlearned: dict[str, str], config: str, place: str) -> None:
     """Write ``analysis.json`` with what ``analysis.analyse`` finds.
 
     Args:
-        target: Folder of the model that forgot nothing yet.
-        retrained: Of the retrained one.
-        unlearned: Of what methods made of the target.
+        target: Folder of the target.
+        retrained: Folder of the retrained model.
+        unlearned: Folders of the models that methods made of the target, by name.
         config: ``config.yaml`` of one of their runs: all have its data.
         place: Folder of the result.
     """

@@ -80,9 +80,9 @@ class Run:
 
     Args:
         folder: Folder of the benchmark.
-        manifest: Kept up to date.
-        grid: Of all runs.
-        pool: Does them.
+        manifest: Manifest of the benchmark, which is kept up to date.
+        grid: Grid of all runs.
+        pool: Pool that does the runs.
         live: Where progress is shown.
         fit: Does a run by its words.
     """

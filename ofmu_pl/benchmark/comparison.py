@@ -55,7 +55,7 @@ class Comparisons:
         """The comparisons of an experiment by scenario and seed.
 
         Args:
-            name: Of the experiment.
+            name: Name of the experiment.
             cells: Its finished runs.
         """
         e = self.experiments[name]
@@ -70,7 +70,7 @@ class Comparisons:
         """``analysis.json`` of an experiment, from what has been compared.
 
         Args:
-            name: Of the experiment.
+            name: Name of the experiment.
             cells: Its finished runs.
         """
         e = self.experiments[name]

@@ -27,10 +27,10 @@ Left = TypeVar("Left", JobRecord, FailureRecord)
 
 @dataclass(frozen=True)
 class Job:
-    """Something to do once.
+    """A job that is done once.
 
     Attributes:
-        place: Its folder.
+        place: Folder of the job.
         group: Jobs that take about as long.
         key: What its results follow from.
         call: Does it, in a process of its own; can be pickled.

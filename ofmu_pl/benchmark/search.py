@@ -17,7 +17,8 @@ def chosen(candidates: list[tuple[dict[str, Any], Path | None]]) -> tuple[dict[s
         candidates: Options of each, and the folder ``version_N`` of its run, ``None`` if it failed.
 
     Returns:
-        Its options, ``None`` if all failed; and for the manifest ``choice`` and ``scores`` (``null`` of one that
+        The best candidate's options, ``None`` if all failed; and for the manifest ``choice`` and ``scores`` (``null``
+        of one that
         failed) under the values of the options.
     """
     scores = [None if folder is None else _score(folder) for _, folder in candidates]

@@ -72,10 +72,10 @@ class Experiment:
         note: What differs from the paper, in a sentence.
         scenarios: Options by key, for example what is forgotten.
         options: Options of every run, by key.
-        seeds: Of the runs.
+        seeds: Seeds of the runs.
         seeded: Options that get the seed's number.
-        gradients: What a run may spend, in gradients of one batch's loss.
-        search_seed: Of the searches, and of nothing that is reported.
+        gradients: Budget of a run, in gradients of one batch's loss.
+        search_seed: Seed of the searches, and of nothing that is reported.
         search_gradients: What a candidate may spend; ``null``: what a run may.
         search_options: Options of candidates alone, for example a cheaper evaluation.
         settings_of: Where settings are searched, if not in every scenario: ``EXPERIMENT`` that has the same

@@ -76,7 +76,7 @@ class UnlearningCLI(LightningCLI):
             require_sound(Path(path))
 
     def before_instantiate_classes(self) -> None:
-        """Look at the configuration before anything is made of it."""
+        """Check the configuration before anything is made of it."""
         check_classes(self.config)
 
     def instantiate_classes(self) -> None:
@@ -226,7 +226,7 @@ class UnlearningCLI(LightningCLI):
         return settings(self.config[self.subcommand].as_dict())
 
     def _train_originals(self) -> None:
-        """The model that must forget, and the retrained one, where there are none."""
+        """Train the target and the retrained model, where there are none."""
         recipe, how = self.model.recipe, self._get(self.config_init, "original")
         if not isinstance(recipe, ImageNetwork) or not self.model.unlearns:
             return

@@ -50,7 +50,7 @@ class OptionError(ArgumentError):
 
     Args:
         message: Why, in jsonargparse's words.
-        options: That the class has.
+        options: Options that the class has.
     """
 
     def __init__(self, message: str, options: Iterable[str]) -> None:
@@ -104,8 +104,8 @@ def explain(message: str, error: BaseException | None, options: Iterable[str]) -
     """What is wrong, from the innermost cause.
 
     Args:
-        message: jsonargparse's, of the whole chain.
-        error: The last of the chain.
+        message: Message of jsonargparse for the whole chain.
+        error: Last error of the chain.
         options: Names of the options that the command has.
 
     Returns:

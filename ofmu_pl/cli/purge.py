@@ -29,7 +29,7 @@ def purge(runs: list[Path]) -> None:
     """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains.
 
     Args:
-        runs: Their folders.
+        runs: Folders of the runs.
 
     Raises:
         UserError: A folder is no run's, or a run is at work there; then nothing has been removed from any.

@@ -22,7 +22,7 @@ def check_classes(values: Any) -> None:
     """Refuse functions in the place of classes, before anything is made: jsonargparse would call any.
 
     Args:
-        values: Of a parsed configuration.
+        values: Values of a parsed configuration.
 
     Raises:
         UserError: A ``class_path`` names no class.

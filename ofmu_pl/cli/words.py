@@ -64,7 +64,7 @@ def unrecognized(message: str, options: Iterable[str]) -> str | None:
     """The sentence for words that a parser does not know, with the nearest option that exists.
 
     Args:
-        message: The parser's.
+        message: Message of the parser.
         options: Names of the options that the command has.
 
     Returns:
@@ -85,7 +85,7 @@ class Words(argparse.ArgumentParser):
     """The parser of a command without configuration, whose errors are one line, without pages of usage.
 
     Args:
-        command: Its name.
+        command: Name of the command.
         description: What it does, for its help.
     """
 

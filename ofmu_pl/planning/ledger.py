@@ -22,7 +22,7 @@ KINDS = ("parameters", "vectors", "optimizer", "activations", "gathered", "copie
 
 
 class Ledger(TorchDispatchMode):
-    """While it is entered, all storages on the meta device are counted.
+    """Counts all storages on the meta device while it is entered.
 
     Numbers that the computation reads (norms, losses) are made up: 1, or 0.1 after an inner product of two different
     vectors, so that vectors have length 1 and point apart. Tensors of the CPU (batches) may be mixed in.
@@ -32,7 +32,7 @@ class Ledger(TorchDispatchMode):
         sharded: Kinds of which a process holds its share only.
 
     Attributes:
-        kind: What is created now.
+        kind: Kind of what is created now.
         live: Bytes alive of each kind, of one process.
         peak: ``live`` when its sum was largest.
         most: The largest value of each kind by itself.

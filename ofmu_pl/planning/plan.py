@@ -119,7 +119,7 @@ def processes_of(trainer: Mapping[str, Any]) -> Processes:
 
 
 def show(plan: Plan, console: Console) -> None:
-    """Print the table."""
+    """Print a plan as a table."""
     needs = plan.needs
     table = Table(title=plan.title, title_justify="left", show_header=False, min_width=60)
     table.add_column()

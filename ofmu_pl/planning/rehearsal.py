@@ -31,10 +31,10 @@ ENOUGH_PAIRS = 2
 
 @dataclass(frozen=True)
 class Processes:
-    """How many share a batch, and how.
+    """The processes that share a batch.
 
     Attributes:
-        size: Their number, one a GPU.
+        size: Number of processes, one per GPU.
         sharded: FSDP2: parameters, vectors and optimizer state are cut among them. Else DDP, or one process.
     """
 
@@ -44,7 +44,7 @@ class Processes:
 
 @dataclass
 class Rehearsed:
-    """What an iteration takes.
+    """The memory and work of an iteration.
 
     Attributes:
         trained: Parameters that are trained.
@@ -81,8 +81,8 @@ def rehearse(
     Args:
         module: The method before it was given to any trainer; of no use afterwards.
         data: Its data module, not set up.
-        processes: Who shares the batches.
-        precision: Lightning's name of it.
+        processes: The processes that share the batches.
+        precision: Lightning's name of the precision.
         max_steps: Length of the run.
         gpu: Whether the optimizer takes all parameters at a time, as torch's do on GPUs.
 

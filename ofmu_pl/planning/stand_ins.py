@@ -22,7 +22,7 @@ class Unloaded(Network):
     """A recipe whose networks are skeletons.
 
     Args:
-        recipe: The real one.
+        recipe: The real recipe.
         ledger: Told of the memory of losses that are not evaluated again.
         saving: Leave out what would only repeat: a first-order engine's graph never outlives its loss, so one
             evaluation of the most samples stands for all; with several micro-batches the first of each batch does.
@@ -98,7 +98,7 @@ class Watching(Ranks):
     gathered: float = 0
 
     def sum_(self, vector: Vector) -> None:
-        """Only the buffer."""
+        """Tell the ledger of the buffer alone."""
         if self.size > 1 and not self.sharded:
             torch.cat([x.reshape(-1) for x in vector])
 
@@ -116,7 +116,7 @@ class Watching(Ranks):
             add_(out, [(1.0, part)])
 
     def total(self, value: float) -> float:
-        """The value."""
+        """The value as it is."""
         return value
 
 

@@ -26,7 +26,7 @@ class Claim:
     """One statement of the paper.
 
     Attributes:
-        experiment: That it was held against.
+        experiment: Name of the experiment that it was held against.
         text: The paper's words.
         verdict: What came out.
         why: The numbers that decide, one sentence.

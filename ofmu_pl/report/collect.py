@@ -37,9 +37,9 @@ class Collection:
     """Everything that was found.
 
     Attributes:
-        folder: Where.
+        folder: Folder that was read.
         name: Name of the benchmark.
-        date: Of the manifest; empty without one.
+        date: Date of the manifest; empty without one.
         experiments: In order.
         problems: One sentence each.
     """

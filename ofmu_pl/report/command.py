@@ -26,7 +26,7 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
     """Write ``FOLDER/report``: ``index.html``, ``tables/*.{md,csv,tex}``, ``figures/*.png``; print a short table.
 
     Args:
-        folder: Of a benchmark, or of ordinary runs as METHOD/latest/results.json, for example logs/quickstart.
+        folder: Folder of a benchmark, or of ordinary runs as METHOD/latest/results.json, for example logs/quickstart.
         foreign: Folders of open-unlearning's evaluations, each a row in the main tables of text.
 
     Returns:

@@ -55,7 +55,7 @@ def alignment(experiment: Experiment) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def difficulty(experiment: Experiment) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
-    """Of the UDI analysis: points (index, drop in utility) and Spearman's rho, low, high, p, n, both by method."""
+    """Points of the UDI analysis (index, drop in utility) and Spearman's rho, low, high, p, n, both by method."""
     points: dict[str, list[tuple[float, float]]] = {}
     for draw in experiment.analysis.draws:
         x = number(_at(draw, "udi_mean"))

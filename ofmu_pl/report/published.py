@@ -43,7 +43,7 @@ class Published:
         credibility: One word or two.
         why: The reason.
         anchor: What others measured for the same cell; empty where nobody did.
-        anchor_source: Who.
+        anchor_source: Who measured it.
     """
 
     paper: str
@@ -60,13 +60,13 @@ class Published:
 
 @cache
 def published() -> tuple[Published, ...]:
-    """All of them."""
+    """All published numbers."""
     text = (files("ofmu_pl.report") / "published.csv").read_text(encoding="utf-8")
     return tuple(Published(**row) for row in csv.DictReader(text.splitlines()))
 
 
 def cells(labels: list[str], metric: str | None = None) -> list[Published]:
-    """Those under some labels, of one metric or all."""
+    """Published numbers under some labels, of one metric or all."""
     return [p for p in published() if p.paper in labels and metric in (None, p.metric)]
 
 

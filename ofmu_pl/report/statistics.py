@@ -19,13 +19,13 @@ TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one number over replicates.
+    """The spread of one number over replicates.
 
     Attributes:
-        n: How many.
+        n: Number of replicates.
         mean: NaN if there are none.
         std: Sample standard deviation (n - 1); NaN below two.
-        low: Of the 95 % percentile bootstrap interval of the mean; NaN below two.
+        low: Lower end of the 95 % percentile bootstrap interval of the mean; NaN below two.
         high: Its other end.
     """
 
@@ -75,7 +75,7 @@ class Comparison:
         other: The other method.
         n: Replicates that both have.
         difference: Mean of ours minus the other's merit; above 0 ours is better.
-        low: Of the 95 % t interval of the difference.
+        low: Lower end of the 95 % t interval of the difference.
         high: Its other end.
         p_t: Two-sided, paired t-test; NaN below two replicates, or where the difference does not vary.
         p_holm: The same after Holm's correction for all other methods.
@@ -171,7 +171,7 @@ def compare(experiment: Experiment, scenarios: list[str], metric: str) -> list[C
 
 @dataclass(frozen=True)
 class Ranks:
-    """Of methods by merit, 1 the best.
+    """Ranks of methods by merit, 1 the best.
 
     Attributes:
         by_metric: Mean rank over replicates, by method and metric.

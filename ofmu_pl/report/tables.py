@@ -38,11 +38,11 @@ class Table:
     """Rows under heads.
 
     Attributes:
-        name: Of its files.
-        title: Above it.
+        name: Name of its files.
+        title: Title above it.
         head: One line of names.
         rows: As long as the head.
-        notes: Below it.
+        notes: Notes below it.
         ours: Numbers of rows to emphasise.
         lines: Numbers of rows with a line below.
         folded: Whether the page shows it only when it is asked for.
@@ -99,7 +99,7 @@ def measured(s: Spread) -> Entry:
 
 
 def plain(x: float | None) -> Entry:
-    """One number."""
+    """An entry of one number."""
     return Entry("–") if x is None or not math.isfinite(x) else Entry(figure(x), numbers={"": x})
 
 

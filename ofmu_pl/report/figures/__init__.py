@@ -18,7 +18,7 @@ class Picture:
     """A figure that is drawn.
 
     Attributes:
-        name: Of its file.
+        name: Name of its file.
         title: In words, for those who cannot see it, too.
         caption: How to read it.
         content: PNG.
@@ -40,7 +40,7 @@ STUDIES = {
     "draws": ("Draws of the forget set", details.draws, "Short boxes are methods that do not depend on the draw."),
     "probes": ("Probes", details.probes, "'as trained' is the question of the forget set itself."),
 }  # fmt: skip
-"""By kind of experiment."""
+"""Figures by kind of experiment."""
 
 
 def _caption(text: str, experiment: Experiment) -> str:

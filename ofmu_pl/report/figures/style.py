@@ -54,7 +54,7 @@ class Look:
         self._at = {m: i for i, m in enumerate([*known, *others])}
 
     def colour(self, method: str) -> str:
-        """Of lines and bars."""
+        """Colour of a method's lines and bars."""
         fixed = {RETRAINED: "black", BEFORE: "0.45", "target": "0.45"}
         if method in fixed:
             return fixed[method]
@@ -69,7 +69,7 @@ class Look:
         return "o" if method in self.ours else MARKERS[(at + at // len(COLOURS)) % len(MARKERS)]
 
     def weight(self, method: str) -> str:
-        """Of a label's letters."""
+        """Weight of a label's letters."""
         return "bold" if method in self.ours else "normal"
 
     def emphasise(self, labels: Any) -> None:
@@ -84,10 +84,10 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
     """A figure of the page's width.
 
     Args:
-        rows: Of panels.
-        columns: Of panels.
-        height: Of all, inches.
-        options: For ``Figure.subplots``.
+        rows: Rows of panels.
+        columns: Columns of panels.
+        height: Height of the figure, inches.
+        options: Options of ``Figure.subplots``.
     """
     figure = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
