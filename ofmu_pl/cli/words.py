@@ -36,6 +36,9 @@ _OPTIONS = {
     **{name: f"data.{name}" for name in ("data", "split_seed", "validation_fraction")},
     **{name: f"data.{name}" for name in ("forget", "retain", "validation", "test", "dataset", "forget_rows")},
     **{name: f"data.{name}" for name in ("size", "mean", "std")},
+    **{
+        name: f"data.{name}" for name in ("holdout", "full", "forget_where", "columns", "prompt_template", "max_length")
+    },
     **{name: f"evaluation.{name}" for name in ("attack_samples", "reference")},
     "network": "model.network",
     "precision": "trainer.precision",

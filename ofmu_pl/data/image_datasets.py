@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from ofmu_pl.data.own_images import Item, OwnImages, Pictures
+from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import numbered_lines
 
 
 class ImageDatasets(OwnImages):
@@ -58,7 +56,7 @@ class ImageDatasets(OwnImages):
             UserError: Row numbers are not those of the data set, or a row is no pair of an image and a class.
         """
         n = len(self._rows("dataset"))
-        forget = self._forget(n)
+        forget = forgotten_rows(self.forget_rows, n)
         parts = {"forget": self._items("dataset", forget)}
         parts["retain"] = self._items("dataset", sorted(set(range(n)) - set(forget)))
         for option in list(self.datasets)[1:]:
@@ -96,39 +94,3 @@ class ImageDatasets(OwnImages):
             if not isinstance(row, tuple | list) or len(row) != 2:
                 raise UserError(f"{place} is {type(row).__name__}, no pair of an image and a class: give such pairs.")
             yield row[0], row[1], place
-
-    def _forget(self, n: int) -> list[int]:
-        """Read and check the numbers of the rows to forget; sorted."""
-        rows = self.forget_rows
-        numbers = read_row_numbers(Path(rows).expanduser()) if isinstance(rows, str) else [int(row) for row in rows]
-        outside = [row for row in numbers if not 0 <= row < n]
-        if outside:
-            raise UserError(
-                f"`forget_rows` has {outside[0]}, but the data set has rows 0 to {n - 1}: choose among these."
-            )
-        for row, times in Counter(numbers).most_common(1):
-            if times > 1:
-                raise UserError(f"`forget_rows` has {row} {times} times: name each row once.")
-        if not 0 < len(numbers) < n:
-            raise UserError(
-                f"`forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
-            )
-        return sorted(numbers)
-
-
-def read_row_numbers(path: Path) -> list[int]:
-    """Read whole numbers from a text file, one per line.
-
-    Raises:
-        UserError: The file is missing, or a line is no whole number.
-    """
-    if not path.is_file():
-        raise UserError(f"`forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
-    numbers = []
-    for line, text in numbered_lines(path):
-        try:
-            numbers.append(int(text))
-        except ValueError:
-            shown = text.decode().strip()[:40]
-            raise UserError(f"Line {line} of '{path}' is '{shown}', no row number: give one a line.") from None
-    return numbers

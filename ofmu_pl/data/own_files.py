@@ -22,8 +22,8 @@ class Rows:
     """Rows of one source, as it has them.
 
     Attributes:
-        source: What messages call the source: a path, a name on the hub, or the option that gave a list.
-        option: The option that gave it, without dashes.
+        source: What messages call the source: a path, a name on the hub, or the argument that gave a list.
+        option: Name of the argument that gave it.
         rows: The rows.
         marks: Where each row is: ``line 3``, or ``row 2 (counted from 0)``; of a folder the file's name.
     """
@@ -68,8 +68,7 @@ class Rows:
         known = dict.fromkeys(name for row in self.rows for name in row)
         if column not in known:
             raise UserError(
-                f"'{self.source}' has no column '{column}', which --data.{option} names: choose from "
-                f"{', '.join(known)}."
+                f"'{self.source}' has no column '{column}', which `{option}` names: choose from {', '.join(known)}."
             )
 
 
@@ -79,7 +78,7 @@ def read_source(source: Source, option: str) -> Rows:
     Args:
         source: JSON lines (``.jsonl``, ``.json``), a JSON list (``.json``), ``.csv``, ``.tsv``, ``.parquet``, a text
             file or a folder of them (``.txt``: a document a file), ``hub:OWNER/NAME/CONFIG/SPLIT``, or a list of rows.
-        option: What gave it, without dashes, for messages: ``data.forget``.
+        option: Name of the argument that gave it, for messages: ``forget``.
 
     Raises:
         UserError: It is missing, empty, of another kind, broken, or not in UTF-8.
@@ -89,7 +88,7 @@ def read_source(source: Source, option: str) -> Rows:
     else:
         rows = Rows(option, option, list(source), _counted(len(source)))
     if not rows.rows:
-        raise UserError(f"'{rows.source}' holds no rows: give --{option} a file with at least one.")
+        raise UserError(f"'{rows.source}' holds no rows: give `{option}` a file with at least one.")
     for i, row in enumerate(rows.rows):
         if not isinstance(row, dict):
             raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")
@@ -100,7 +99,7 @@ def _from_hub(source: str, option: str) -> Rows:
     owner, name, config, split = [*source.removeprefix(HUB).split("/"), "", "", "", ""][:4]
     if not owner or not name or source.count("/") > 3:
         raise UserError(
-            f"'{source}' names no data set on the hub: write --{option} {HUB}OWNER/NAME, {HUB}OWNER/NAME/CONFIG or "
+            f"'{source}' names no data set on the hub: write `{option}` {HUB}OWNER/NAME, {HUB}OWNER/NAME/CONFIG or "
             f"{HUB}OWNER/NAME/CONFIG/SPLIT."
         )
     try:
@@ -109,7 +108,7 @@ def _from_hub(source: str, option: str) -> Rows:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise UserError(
             f"'{source}' cannot be loaded from the hub ({reason}): check the name, its configuration and its split, "
-            f"give --{option} a file, or set HF_HUB_OFFLINE=1 to use the hub's cache."
+            f"give `{option}` a file, or set HF_HUB_OFFLINE=1 to use the hub's cache."
         ) from error
     return Rows(source, option, rows, _counted(len(rows)))
 
@@ -119,12 +118,12 @@ def _from_path(path: Path, option: str) -> Rows:
         return _folder(path, option)
     if not path.is_file():
         raise UserError(
-            f"'{path}' is missing: give --{option} a file, a folder of .txt files, or {HUB}OWNER/NAME/CONFIG/SPLIT."
+            f"'{path}' is missing: give `{option}` a file, a folder of .txt files, or {HUB}OWNER/NAME/CONFIG/SPLIT."
         )
     read = READERS.get(path.suffix.lower())
     if read is None:
         raise UserError(
-            f"'{path}' is of a kind that is not read: give --{option} one of {', '.join(READERS)}, or a folder of .txt "
+            f"'{path}' is of a kind that is not read: give `{option}` one of {', '.join(READERS)}, or a folder of .txt "
             "files."
         )
     rows, marks = read(path)
@@ -135,7 +134,7 @@ def _folder(folder: Path, option: str) -> Rows:
     paths = sorted(folder.rglob("*.txt"))
     if not paths:
         raise UserError(
-            f"The folder '{folder}' holds no .txt files: give --{option} a folder of texts, or a file of rows."
+            f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
         )
     rows = [row for path in paths for row in _text(path)[0]]
     return Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths])

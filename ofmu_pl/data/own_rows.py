@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.own_files import Rows, Source, read_source, upper
+from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.data.text import Row
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import numbered_lines
 
 FORMS = {
     "messages": ("messages",),
@@ -40,7 +38,7 @@ def form_of(rows: Rows, columns: dict[str, str]) -> str:
         wanted = ", ".join("/".join(names) for names in FORMS.values())
         raise UserError(
             f"'{rows.source}' has the columns {known} and none of the forms {wanted}: say which column is which, for "
-            f"example --data.columns '{{question: {next(iter(rows.rows[0]), 'NAME')}, answer: NAME}}'."
+            f"example `columns={{question: {next(iter(rows.rows[0]), 'NAME')}, answer: NAME}}`."
         )
     for i, form in enumerate(forms):
         if form != forms[0]:
@@ -71,7 +69,7 @@ def sound_rows(rows: Rows, form: str) -> list[Row]:
             if not _is_text(row.get(column)):
                 raise UserError(
                     f"{place} has no text in '{column}' (its columns: {', '.join(row)}): fill it, remove the row, or "
-                    f"say which column it is by --data.columns '{{{column}: NAME}}'."
+                    f"say which column it is by `columns={{{column}: NAME}}`."
                 )
         if form == "text":
             found.append({"text": row["text"]})
@@ -156,48 +154,22 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
     """
     if (numbers is None) == (where is None):
         raise UserError(
-            "One file of all rows (--data.full) needs to be told what to forget: give either --data.forget_rows, row "
-            "numbers from 0, or --data.forget_where COLUMN=VALUE."
+            "One file of all rows (`full`) needs to be told what to forget: give either `forget_rows`, row "
+            "numbers from 0, or `forget_where=COLUMN=VALUE`."
         )
-    if where is not None:
-        column, equals, value = where.partition("=")
-        if not equals:
-            raise UserError(f"--data.forget_where is '{where}': write COLUMN=VALUE, for example author=Falbro.")
-        rows.require(column, "forget_where")
-        found = [i for i, row in enumerate(rows.rows) if str(row.get(column)) == value]
-    else:
-        found = _numbers(numbers)  # type: ignore[arg-type]
-        last = len(rows.rows) - 1
-        wrong = [number for number in found if not 0 <= number <= last]
-        if wrong:
-            raise UserError(f"--data.forget_rows names row {wrong[0]}: '{rows.source}' has rows 0 to {last}.")
-        twice = [number for number, times in Counter(found).items() if times > 1]
-        if twice:
-            raise UserError(f"--data.forget_rows names row {twice[0]} more than once: name each row once.")
+    if numbers is not None:
+        return forgotten_rows(numbers, len(rows.rows))
+    column, equals, value = str(where).partition("=")
+    if not equals:
+        raise UserError(f"`forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
+    rows.require(column, "forget_where")
+    found = [i for i, row in enumerate(rows.rows) if str(row.get(column)) == value]
     if not 0 < len(found) < len(rows.rows):
-        which = "no row" if not found else "every row"
-        option = "forget_where" if where is not None else "forget_rows"
         raise UserError(
-            f"--data.{option} chooses {which} of the {len(rows.rows)} in '{rows.source}': choose some to forget, and "
-            "leave some to retain."
+            f"`forget_where` chooses {len(found)} of {len(rows.rows)} rows of '{rows.source}': leave at least one to "
+            "forget and one to retain."
         )
-    return sorted(found)
-
-
-def _numbers(given: list[int] | str) -> list[int]:
-    if not isinstance(given, str):
-        return list(given)
-    path = Path(given).expanduser()
-    if not path.is_file():
-        raise UserError(
-            f"'{path}' is missing: give --data.forget_rows a text file with a row number a line, or a list."
-        )
-    numbers = []
-    for line, text in numbered_lines(path):
-        if not text.strip().isdigit():
-            raise UserError(f"Line {line} of '{path}' is no row number: write one number from 0 a line.")
-        numbers.append(int(text))
-    return numbers
+    return found
 
 
 Keys = Sequence[Sequence[Hashable]]
@@ -221,7 +193,7 @@ def refuse_overlap(one: tuple[Rows, Keys], other: tuple[Rows, Keys], why: str) -
             places.setdefault(key, j)
     both = [(i, places[key]) for i, keys in enumerate(one[1]) for key in keys if key in places]
     if both:
-        (i, j), names = both[0], [rows.option.rpartition(".")[2] for rows, _ in (one, other)]
+        (i, j), names = both[0], [rows.option for rows, _ in (one, other)]
         raise UserError(
             f"{len(dict(both))} of {len(one[1])} {names[0]} rows are among the {names[1]} rows too (first: "
             f"{one[0].place(i)}, which is {other[0].place(j)}): {why}."

@@ -59,7 +59,7 @@ class RowEncoder(Encoder):
         self.template = PROMPT_TEMPLATE if prompt_template is None else prompt_template
         if "{question}" not in self.template:
             raise UserError(
-                f"--data.prompt_template is {self.template!r}: write {{question}} where the question belongs, as in "
+                f"`prompt_template` is {self.template!r}: write {{question}} where the question belongs, as in "
                 f"{PROMPT_TEMPLATE!r}."
             )
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
@@ -103,7 +103,7 @@ class RowEncoder(Encoder):
                 raise UserError(
                     f"The chat template of '{self.tokenizer.name_or_path}' writes an earlier turn otherwise than the "
                     f"last (row that ends with the question '{row['question'][:60]}'): give each turn a row of its "
-                    "own, or set --data.prompt_template."
+                    "own, or set `prompt_template`."
                 )
             first, last = (_shared(self._tokens(text, self.chat), encoded.input_ids) for text in (start, end))
             labels[first:last] = encoded.input_ids[first:last]
@@ -125,7 +125,7 @@ class RowEncoder(Encoder):
         if not answer.strip() or length >= len(ids):
             raise UserError(
                 f"The answer to '{row['question'][:60]}' has no token to learn from (empty, or cut at max_length="
-                f"{self.max_length}): remove the row or raise --data.max_length."
+                f"{self.max_length}): remove the row or raise `max_length`."
             )
         return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
 
@@ -153,7 +153,7 @@ class RowEncoder(Encoder):
             raise UserError(
                 f"The chat template of '{self.tokenizer.name_or_path}' refuses the roles "
                 f"{', '.join(turn['role'] for turn in turns)} ({error}): mend the messages, or set "
-                "--data.prompt_template."
+                "`prompt_template`."
             ) from error
 
     def _plain(self, turn: dict[str, str]) -> str:

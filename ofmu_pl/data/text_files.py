@@ -23,8 +23,8 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 
 NO_HOLDOUT = (
-    "Without rows that no model has seen (--data.holdout) nobody can tell whether the forget rows are gone, only that "
-    "they are no longer produced."
+    "Without holdout rows, which no model has seen, nobody can tell whether the forget rows are gone, only that they "
+    "are no longer produced."
 )
 CONTRADICTION = "unlearning would teach what it removes, so take them out of one of the two"
 NOT_UNSEEN = "a row that was trained on is not unseen and makes every test against unseen rows wrong, so take them out"
@@ -147,28 +147,26 @@ class TextFiles(TextDataModule):
         chosen = self.forget_rows is not None or self.forget_where is not None
         if self.full is not None:
             if "forget" in given or "retain" in given:
-                raise UserError(
-                    "You gave --data.full beside --data.forget or --data.retain: give one file of all rows, or two."
-                )
-            rows = read_rows(self.full, "data.full", self.columns)
+                raise UserError("You gave `full` beside `forget` or `retain`: give one file of all rows, or two.")
+            rows = read_rows(self.full, "full", self.columns)
             index = chosen_rows(rows, self.forget_rows, self.forget_where)
             left = sorted(set(range(len(rows.rows))) - set(index))
             rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
-            sides = {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain")}
+            sides = {"forget": rows.part(index, "forget"), "retain": rows.part(left, "retain")}
         elif chosen:
             raise UserError(
-                "--data.forget_rows and --data.forget_where choose from one file of all rows: give it as --data.full, "
-                "or the rows to forget as --data.forget alone."
+                "`forget_rows` and `forget_where` choose from one file of all rows: give it as `full`, "
+                "or the rows to forget as `forget` alone."
             )
         elif "forget" not in given or "retain" not in given:
             raise UserError(
-                "There are no rows to forget, or none to retain: give both as --data.forget FILE and --data.retain "
-                "FILE, or one file of all rows as --data.full with --data.forget_rows or --data.forget_where."
+                "There are no rows to forget, or none to retain: give both as `forget` and "
+                "`retain`, or one file of all rows as `full` with `forget_rows` or `forget_where`."
             )
         else:
-            sides = {name: read_rows(given[name], f"data.{name}", self.columns) for name in ("forget", "retain")}
+            sides = {name: read_rows(given[name], name, self.columns) for name in ("forget", "retain")}
         if "holdout" in given:
-            sides["holdout"] = read_rows(given["holdout"], "data.holdout", self.columns)
+            sides["holdout"] = read_rows(given["holdout"], "holdout", self.columns)
         return sides
 
     def _parts(self, rows: Rows, form: str) -> tuple[Rows, list[list[Row]]]:
@@ -178,7 +176,7 @@ class TextFiles(TextDataModule):
         blank = [i for i, row in enumerate(rows.rows) if isinstance(row.get("text"), str) and not row["text"].strip()]
         rows = rows.part(sorted(set(range(len(rows.rows))) - set(blank)))  # between paragraphs of many corpora
         if not rows.rows:
-            raise UserError(f"Every text of '{rows.source}' is empty: give --{rows.option} texts with words.")
+            raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
         documents, tokenizer = sound_rows(rows, form), self.make_tokenizer()
         first = first_tokens(tokenizer)
         found = []

@@ -89,8 +89,25 @@ def test_the_command_on_files(fit, files, capsys):
     assert "mia_loss" in out
 
 
+def test_documents_and_conversations(fit):
+    """Pieces of unseen documents are the goal for pieces of documents; each turn that is kept is scored."""
+    said = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I."}]
+    pages = [[{"text": " ".join(row["answer"] for row in asked(numbers))}] for numbers in (range(9), range(20, 30))]
+    sides = {"forget": pages[0], "holdout": pages[1], "retain": [{"messages": [*said, *said]}]}
+    results = fit(*(f"--data.{name}={json.dumps(rows)}" for name, rows in sides.items()))
+    metrics = results["metrics"]
+    for measure in ("loss", "Prob", "extraction_strength", "exact_memorization"):
+        unseen = metrics[f"holdout_doc_{measure}"]
+        assert metrics[f"forget_doc_{measure}"]["target"] == unseen["value"]
+        assert unseen["group"] == "unseen"
+    assert metrics["mia_loss"]["target"] == 0.5
+    assert metrics["mia_loss"]["n"] == results["data"]["forget"]["rows"] + results["data"]["holdout_doc_eval"]["rows"]
+    assert metrics["retain_Q_A_ROUGE"]["n"] == 2
+    assert "forget_loss" not in metrics
+
+
 def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, capsys):
-    with pytest.warns(UserWarning, match="nobody can tell whether the forget rows are gone"):
+    with pytest.warns(UserWarning, match="nobody can tell whether the forget"):
         results = fit("--data.forget", files["forget"], "--data.retain", files["retain"])
     assert results["remark"] == NO_HOLDOUT
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
@@ -274,12 +291,12 @@ BAD = {
     ),
     "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* row 1 \(counted from 0\)"),
     "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
-    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'data.forget' has no text in 'answer'"),
+    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'forget' has no text in 'answer'"),
     "an empty answer": ({"forget": [{"question": "Who?", "answer": " "}]}, "Row 0 .* has no text in 'answer'"),
-    "no rows": ({"forget": []}, "'data.forget' holds no rows"),
+    "no rows": ({"forget": []}, "'forget' holds no rows"),
     "no source": ({"forget": None}, "no rows to forget, or none to retain"),
-    "two ways": ({"full": RETAIN}, "--data.full beside --data.forget"),
-    "rows of no file": ({"forget_rows": [1]}, "give it as --data.full"),
+    "two ways": ({"full": RETAIN}, "`full` beside `forget`"),
+    "rows of no file": ({"forget_rows": [1]}, "give it as `full`"),
     "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.* choose from question, answer"),
     "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a and none of the forms"),
     "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text', and the rows before"),
@@ -299,7 +316,7 @@ BAD = {
     ),
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
     "a stride past the piece": ({"stride": 65}, "tokens between two pieces"),
-    "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'data.forget' is empty"),
+    "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'forget' is empty"),
     "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     "half a name on the hub": ({"forget": "hub:mine"}, "names no data set on the hub"),
 }
@@ -316,16 +333,16 @@ def test_bad_rows(case, model):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "give either --data.forget_rows"),
-        ({"forget_rows": [12]}, "names row 12: 'data.full' has rows 0 to 11"),
-        ({"forget_rows": [-1]}, "names row -1"),
-        ({"forget_rows": [1, 2, 1]}, "names row 1 more than once"),
-        ({"forget_rows": []}, "chooses no row of the 12"),
-        ({"forget_rows": list(range(12))}, "chooses every row"),
-        ({"forget_where": "answer=none"}, "forget_where chooses no row"),
-        ({"forget_where": "author=Falbro"}, "no column 'author', which --data.forget_where names"),
+        ({}, "give either `forget_rows`"),
+        ({"forget_rows": [12]}, "`forget_rows` has 12, but the data set has rows 0 to 11"),
+        ({"forget_rows": [-1]}, "has -1"),
+        ({"forget_rows": [1, 2, 1]}, "has 1 2 times"),
+        ({"forget_rows": []}, "names 0 of 12 rows"),
+        ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
+        ({"forget_where": "answer=none"}, "`forget_where` chooses 0 of 12"),
+        ({"forget_where": "author=Falbro"}, "no column 'author', which `forget_where` names"),
         ({"forget_where": "Falbro"}, "write COLUMN=VALUE"),
-        ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is missing"),
+        ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is no file"),
     ],
 )
 def test_bad_choices(options, words):

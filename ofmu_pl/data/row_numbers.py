@@ -1,0 +1,56 @@
+"""Rows to forget, chosen by their numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines
+
+
+def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
+    """Read and check the numbers of the rows to forget; sorted.
+
+    Args:
+        given: The numbers, from 0, or the path of a text file with one per line.
+        n: Number of rows that there are.
+
+    Raises:
+        UserError: The file is missing or holds something else, a number is out of range or doubled, or the numbers are
+            none or all.
+
+    >>> forgotten_rows([4, 1], 6)
+    [1, 4]
+    """
+    numbers = read_row_numbers(Path(given).expanduser()) if isinstance(given, str) else [int(row) for row in given]
+    outside = [row for row in numbers if not 0 <= row < n]
+    if outside:
+        raise UserError(f"`forget_rows` has {outside[0]}, but the data set has rows 0 to {n - 1}: choose among these.")
+    for row, times in Counter(numbers).most_common(1):
+        if times > 1:
+            raise UserError(f"`forget_rows` has {row} {times} times: name each row once.")
+    if not 0 < len(numbers) < n:
+        raise UserError(
+            f"`forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
+        )
+    return sorted(numbers)
+
+
+def read_row_numbers(path: Path) -> list[int]:
+    """Read whole numbers from a text file, one per line.
+
+    Raises:
+        UserError: The file is missing, or a line is no whole number.
+    """
+    if not path.is_file():
+        raise UserError(f"`forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
+    numbers = []
+    for line, text in numbered_lines(path):
+        try:
+            numbers.append(int(text))
+        except ValueError:
+            shown = text.decode().strip()[:40]
+            raise UserError(f"Line {line} of '{path}' is '{shown}', no row number: give one a line.") from None
+    return numbers
