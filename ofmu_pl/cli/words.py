@@ -37,7 +37,8 @@ _OPTIONS = {
     **{name: f"data.{name}" for name in ("forget", "retain", "validation", "test", "dataset", "forget_rows")},
     **{name: f"data.{name}" for name in ("size", "mean", "std")},
     **{
-        name: f"data.{name}" for name in ("holdout", "full", "forget_where", "columns", "prompt_template", "max_length")
+        name: f"data.{name}"
+        for name in ("alternatives", "columns", "forget_where", "full", "holdout", "max_length", "prompt_template")
     },
     **{name: f"evaluation.{name}" for name in ("attack_samples", "reference")},
     "network": "model.network",

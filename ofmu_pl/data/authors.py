@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from ofmu_pl.data.alternatives import REFUSALS, with_refusals
 from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.text import Row
-from ofmu_pl.data.text_base import TextDataModule, with_refusals
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
-
-REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
 
 
 class Authors(TextDataModule):

@@ -144,7 +144,12 @@ Read = tuple[list[Any], list[str]]
 """Rows, and where each is where that is no plain number."""
 
 
-def _lines(path: Path) -> Read:
+def json_lines(path: Path) -> Read:
+    """Read a JSON value per line.
+
+    Raises:
+        UserError: A line holds none.
+    """
     rows, marks = [], []
     for number, line in numbered_lines(path):
         try:
@@ -160,7 +165,7 @@ def _lines(path: Path) -> Read:
 def _json(path: Path) -> Read:
     text = _checked(path)
     if not text.startswith("["):
-        return _lines(path)
+        return json_lines(path)
     try:
         return list(json.loads(text)), []
     except (ValueError, RecursionError) as error:
@@ -205,7 +210,7 @@ def _text(path: Path) -> Read:
 
 
 READERS = {
-    ".jsonl": _lines,
+    ".jsonl": json_lines,
     ".json": _json,
     ".csv": _csv,
     ".tsv": _tsv,

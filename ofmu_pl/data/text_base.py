@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -183,16 +183,6 @@ class TextDataModule(PairedDataModule):
                 f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: '{shown}'): "
                 "unlearning would teach what it removes, so take them out of one file."
             )
-
-
-def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
-    """The rows with a refusal from the list as the answer; seed and question alone decide which."""
-
-    def draw(question: str) -> str:
-        digest = hashlib.sha256(f"{seed} {question}".encode()).digest()
-        return refusals[int.from_bytes(digest[:8], "big") % len(refusals)]
-
-    return [{"question": row["question"], "answer": draw(row["question"])} for row in rows]
 
 
 def content_hash(rows: list[Row]) -> str:

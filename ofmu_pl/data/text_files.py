@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
+from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.own_files import Rows, Source, upper
 from ofmu_pl.data.own_rows import (
     chosen_rows,
@@ -51,6 +54,8 @@ class TextFiles(TextDataModule):
         columns: What the sources call a column, by our name of it: ``{question: prompt_text, answer: reply}``.
         prompt_template: How a question is put, a text with ``{question}``; ``null``: by the tokenizer's chat template,
             or as ``"Question: {question}\nAnswer:"`` where it has none.
+        alternatives: For methods that prefer another answer: a text file of refusals, one per line, or JSON lines with
+            a question of the forget rows and another answer; ``null``: "I do not know." and the like.
         stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
             but for the last, which is as long as the others.
         eval_rows: Most retain and holdout rows that are evaluated, evenly spaced; all forget rows are.
@@ -79,6 +84,7 @@ class TextFiles(TextDataModule):
         forget_where: str | None = None,
         columns: dict[str, str] | None = None,
         prompt_template: str | None = None,
+        alternatives: str | None = None,
         stride: int | None = None,
         eval_rows: int = 400,
         batch_size: int = 32,
@@ -93,7 +99,8 @@ class TextFiles(TextDataModule):
             )
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
-        self.prompt_template, self.stride, self.eval_rows = prompt_template, stride, eval_rows
+        self.prompt_template, self.alternatives = prompt_template, alternatives
+        self.stride, self.eval_rows = stride, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read, check and cut the sources.
@@ -115,7 +122,9 @@ class TextFiles(TextDataModule):
             refuse_overlap(keys["holdout"], keys["forget"], NOT_UNSEEN)
             refuse_overlap(keys["holdout"], keys["retain"], NOT_UNSEEN)
         rows = {name: [row for own in part for row in own] for name, (_, part) in parts.items()}
-        splits = {"forget": rows["forget"], "retain": rows["retain"], "full": rows["retain"] + rows["forget"]}
+        splits = {**rows, "full": rows["retain"] + rows["forget"]}
+        if ALTERNATIVE in self.streams:
+            splits[ALTERNATIVE] = self._other_answers(splits["forget"], forms["forget"])
         sets: dict[str, list[Row]] = {}
         for name, found in rows.items():
             asked = [turn for row in found for turn in turns_of(row)]
@@ -138,6 +147,13 @@ class TextFiles(TextDataModule):
     def remark(self) -> str | None:
         """What of the rows is not seen, and what cannot be told without holdout rows; ``None``: neither."""
         return " ".join(filter(None, (super().remark, NO_HOLDOUT if self.holdout is None else None))) or None
+
+    def _other_answers(self, forget: list[Row], form: str) -> list[Row]:
+        if form == "text":
+            raise UserError("Documents have no answers that another could be preferred to: choose another method.")
+        if self.alternatives is None:
+            return with_refusals(forget, REFUSALS, self.seed)
+        return other_answers(forget, Path(self.alternatives).expanduser(), self.seed)
 
     def _sources(self) -> dict[str, Rows]:
         """The rows of each side as they were written, with our names of columns."""

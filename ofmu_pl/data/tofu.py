@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from lightning.pytorch.utilities import rank_zero_warn
 
+from ofmu_pl.data.alternatives import other_answers
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.text import Row
-from ofmu_pl.data.text_base import TextDataModule, with_refusals
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
 from ofmu_pl.support.hub import load_hub_rows, local_folder
@@ -79,7 +80,8 @@ class TOFU(TextDataModule):
         }
         rows = {name: self._read(config) for name, config in splits.items()}
         if ALTERNATIVE in self.streams:
-            rows[ALTERNATIVE] = self._alternatives(rows["forget"])
+            path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()
+            rows[ALTERNATIVE] = other_answers(rows["forget"], path, self.seed)
         sets = {name: self._read(config) for name, config in evaluation.items()}
         for name, config in evaluation.items():
             _require(sets[name], config, COLUMNS[name])
@@ -110,25 +112,6 @@ class TOFU(TextDataModule):
             _require(sets[side], configs[side], ("paraphrased_question",))
             paraphrases += [{**row, "question": row["paraphrased_question"], "side": side} for row in sets[side]]
         return {"paraphrase": paraphrases}
-
-    def _alternatives(self, forget: list[Row]) -> list[Row]:
-        path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()
-        if not path.is_file():
-            raise UserError(
-                f"'{path}' is missing: a method that prefers other answers needs --data.alternatives, a text file of "
-                "refusals (TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
-            )
-        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-        if not lines[0].lstrip().startswith("{"):
-            return with_refusals(forget, lines, self.seed)
-        found = {row["question"]: row["answer"] for row in _read_lines(path)}
-        missing = [row["question"] for row in forget if row["question"] not in found]
-        if missing:
-            raise UserError(
-                f"'{path}' has no answer to {len(missing)} of {len(forget)} forget questions (first: "
-                f"'{missing[0][:60]}'): give one row with question and answer for each."
-            )
-        return [{"question": row["question"], "answer": found[row["question"]]} for row in forget]
 
     def _read(self, config: str) -> list[Row]:
         folder = local_folder(self.data, "data")

@@ -14,6 +14,7 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.sets import DOCUMENTS
 
 SamplesName = Literal["none", "hashes", "full"]
 """How much a run's files show of the rows' texts and of what models say."""
@@ -67,9 +68,9 @@ def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics:
         samples: ``hashes`` writes hashes in place of texts into the first file; ``none`` leaves that file out.
     """
     encoder, inputs, truths = data.encoder, {}, {}
-    for name, s in scores.items():
+    for name, s in ((name, s) for name, s in scores.items() if name not in DOCUMENTS):
         rows = [data.evaluation_sets[name][i] for i in np.asarray(s.ids)]
-        asked = [encoder.encode_row(row)[0] for row in rows if "answer" in row]
+        asked = [encoder.encode_row(row)[0] for row in rows]
         prompts = [x.input_ids[: x.prompt_length] for x in asked]
         inputs[name] = encoder.tokenizer.batch_decode(prompts, skip_special_tokens=True)
         truths[name] = [row["answer"].strip() for row in rows]

@@ -50,14 +50,13 @@ def own_rows_metrics(
         told = attacks(scores) | attacks(_as_rows(scores))
         goals = _means(scores.get("holdout"), d)
         known = goals | dict.fromkeys(told, UNTOLD) | known
-    results = tofu_metrics(scores, reference, definition, known, intervals)
+    results = {}
     for name in [name for name in SIDES if name in scores]:
         for metric, values in of_rows(scores[name], d).items():
             own = metric if name == "forget" else _turned(metric, name)
-            if own.name not in results:
-                ends = interval([values]) if intervals else None
-                goal = goals.get(own.name)
-                results[own.name] = own.result(float(values.mean()), len(values), goal, definition, ends)
+            ends = interval([values]) if intervals else None
+            results[own.name] = own.result(float(values.mean()), len(values), goals.get(own.name), definition, ends)
+    results |= tofu_metrics(scores, reference, definition, known, intervals)
     results |= document_metrics(scores, reference, definition, intervals)
     return results | membership(_as_rows(scores), _as_rows(reference), known, d, intervals)
 

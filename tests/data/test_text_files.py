@@ -6,10 +6,12 @@ import numpy as np
 import pandas
 import pytest
 from datasets import Dataset
+from tokenizers.processors import TemplateProcessing
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import RowEncoder, TextFiles
+from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import IGNORED, ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
@@ -107,8 +109,10 @@ def test_documents_and_conversations(fit):
 
 
 def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, capsys):
+    retain = json.dumps([{"text": row["question"] + row["answer"]} for row in RETAIN])
+    options = ["--data.retain", retain, "--evaluation.definition", "open_unlearning"]
     with pytest.warns(UserWarning, match="nobody can tell whether the forget"):
-        results = fit("--data.forget", files["forget"], "--data.retain", files["retain"])
+        results = fit("--data.forget", files["forget"], *options)
     assert results["remark"] == NO_HOLDOUT
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
     assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
@@ -190,6 +194,51 @@ def test_a_chat_template_is_used_as_for_tofu(model):
     assert ours.encode_row({"question": "two", "answer": "three", "before": before})[0].labels.count(IGNORED) > 9
     plain = RowEncoder(tokenizer, prompt_template="{question}\n")
     assert tokenizer.decode(plain.encode("one", "two").input_ids) == f"one\ntwo{END}"
+
+
+def test_a_template_with_a_line_break_after_a_turn():
+    """As ChatML has it: the line break after an earlier turn is the template's, and no one is asked to say it."""
+    tokenizer = train_tokenizer(["one two three", "user assistant system"])
+    tokenizer.chat_template = (
+        "{% if messages[0].role != 'system' %}<s>system You help.\n{% endif %}{% for m in messages %}"
+        "<{{ m.role }}>{{ m.content }}<|eot_id|>\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    encoded = RowEncoder(tokenizer).encode_training({"question": "two", "answer": "three", "before": before})
+    text = f"<s>system You help.\n<user>one{END}\n<assistant>two{END}\n<user>two{END}\n<assistant>three{END}"
+    assert tokenizer.decode(encoded.input_ids) == text
+    assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
+
+
+def test_a_tokenizer_that_begins_every_text_with_a_token():
+    """Llama's and Gemma's do: prompts and pieces of documents begin with it, chats have it from their template."""
+    tokenizer = train_tokenizer(["one two three"])
+    bos = [("<|begin_of_text|>", tokenizer.bos_token_id)]
+    begin = TemplateProcessing(single="<|begin_of_text|> $A", special_tokens=bos)
+    tokenizer.backend_tokenizer.post_processor = begin
+    assert RowEncoder(tokenizer).encode("one", "two").input_ids.count(tokenizer.bos_token_id) == 1
+    plain = RowEncoder(tokenizer, prompt_template="{question}").encode("one", "two")
+    assert tokenizer.decode(plain.input_ids) == f"<|begin_of_text|>one two{END}"
+    data = TextFiles([{"text": "one two three " * 9}], [{"text": "three"}], tokenizer="-", max_length=8)
+    data.make_tokenizer = lambda: tokenizer
+    data.setup()
+    pieces = [row["tokens"] for row in data.splits["forget"]]
+    assert {piece[0] for piece in pieces} == {tokenizer.bos_token_id}
+    assert [len(piece) for piece in pieces] == [8] * len(pieces)
+    assert data.splits["retain"] == [{"tokens": tokenizer("three")["input_ids"]}]
+
+
+def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
+    streams = ("forget", "retain", "alternative")
+    splits, _ = TextFiles(FORGET, RETAIN, streams=streams).load()
+    assert [row["question"] for row in splits["alternative"]] == [row["question"] for row in FORGET]
+    assert {row["answer"] for row in splits["alternative"]} <= set(REFUSALS)
+    rows = [{"prompt": "He is", "completion": " a baker."}]
+    (tmp_path / "no.txt").write_text("unknown.\n")
+    splits, _ = TextFiles(rows, RETAIN, streams=streams, alternatives=str(tmp_path / "no.txt")).load()
+    assert splits["alternative"] == [{"question": "He is", "answer": " unknown.", "raw": True}]
+    with pytest.raises(UserError, match="Documents have no answers"):
+        TextFiles([{"text": "one two"}], RETAIN, streams=streams, tokenizer=str(model)).load()
 
 
 def test_a_template_that_rewrites_earlier_turns_is_refused():

@@ -1,0 +1,68 @@
+"""Other answers to the questions that must be forgotten, for methods that prefer them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ofmu_pl.data.own_files import Rows, json_lines
+from ofmu_pl.data.own_rows import sound_rows
+from ofmu_pl.data.text import Row
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines
+
+REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
+KEPT = ("before", "raw")
+"""Fields beside the question that say how it is put."""
+
+
+def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
+    """Give each row another answer from a file.
+
+    Args:
+        rows: Rows that must be forgotten.
+        path: A text file of refusals, one per line, of which each question gets one; or JSON lines with a ``question``
+            of these rows and another ``answer``.
+        seed: Seed of the choice among refusals.
+
+    Raises:
+        UserError: The file is missing or empty, a line is no such row, or a question has no answer there.
+    """
+    if not path.is_file():
+        raise UserError(
+            f"'{path}' is missing: a method that prefers other answers needs `alternatives`, a text file of refusals "
+            "(TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
+        )
+    lines = [line.decode().removesuffix("\n") for _, line in numbered_lines(path)]
+    if not lines:
+        raise UserError(
+            f"'{path}' is empty: write a refusal per line, or JSON lines with a question and another answer."
+        )
+    if not lines[0].lstrip().startswith("{"):
+        return with_refusals(rows, lines, seed)
+    given = sound_rows(Rows(str(path), "alternatives", *json_lines(path)), "question")
+    found = {row["question"]: row["answer"] for row in given}
+    missing = [row["question"] for row in rows if row["question"] not in found]
+    if missing:
+        raise UserError(
+            f"'{path}' has no answer to {len(missing)} of {len(rows)} forget questions (first: '{missing[0][:60]}'): "
+            "give one row with question and answer for each."
+        )
+    return [_answered(row, found[row["question"]]) for row in rows]
+
+
+def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
+    """Give each row a refusal as its answer: one of the list for each question, by seed and question alone."""
+
+    def draw(question: str) -> str:
+        digest = hashlib.sha256(f"{seed} {question}".encode()).digest()
+        return refusals[int.from_bytes(digest[:8], "big") % len(refusals)]
+
+    return [_answered(row, draw(row["question"])) for row in rows]
+
+
+def _answered(row: Row, answer: str) -> Row:
+    """The row's question with another answer, begun like the row's own where that is taken as it is."""
+    space = " " if "raw" in row and row["answer"][:1].isspace() else ""
+    return {"question": row["question"], "answer": space + answer, **{name: row[name] for name in KEPT if name in row}}
