@@ -38,10 +38,11 @@ class ImageDatasets(OwnImages):
 
     def __init__(
         self,
-        dataset: Dataset[Any],
-        test: Dataset[Any],
+        # Not Dataset[Any], whose subclasses jsonargparse (4.53) lets have no arguments.
+        dataset: Dataset,  # type: ignore[type-arg]
+        test: Dataset,  # type: ignore[type-arg]
         forget_rows: list[int] | str,
-        validation: Dataset[Any] | None = None,
+        validation: Dataset | None = None,  # type: ignore[type-arg]
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

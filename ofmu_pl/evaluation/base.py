@@ -68,6 +68,15 @@ class Evaluation(pl.Callback, ABC):
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
         """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
 
+    def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
+        """What the table does not say by itself: what of the data nobody saw, or what has no goal.
+
+        Args:
+            trainer: Trainer of the run.
+            metrics: Metrics of the model that is judged.
+        """
+        return data_of(trainer).remark
+
     def write_files(
         self,
         trainer: pl.Trainer,
@@ -198,7 +207,7 @@ class Evaluation(pl.Callback, ABC):
         print_table(
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
             columns,
-            data.remark,
+            remark := self.remark(trainer, columns[judged]),
         )
         if log_dir is None:
             return
@@ -212,7 +221,7 @@ class Evaluation(pl.Callback, ABC):
             history=[Interim(**entry) for entry in pl_module.record.history],
             curves=pl_module.record.curves,
             data={name: asdict(lengths) for name, lengths in data.lengths.items()},
-            remark=data.remark,
+            remark=remark,
             provenance=provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
             | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
             cost=Cost(

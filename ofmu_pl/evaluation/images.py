@@ -16,12 +16,15 @@ from ofmu_pl.evaluation.image_pictures import draw_pictures
 from ofmu_pl.evaluation.reference import Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
-from ofmu_pl.metrics.vision import FORGET_ACCURACY, RA, VA
+from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.errors import UserError
 
 RETRAIN = "retrain"
 """The word that stands, as a reference, for the model that ``original`` trains without the forget images."""
+
+ATTACK_SAMPLES = 1000
+"""Members, and strangers, that an attack learns from where nobody says otherwise."""
 
 
 class ImageEvaluation(Evaluation):
@@ -34,7 +37,7 @@ class ImageEvaluation(Evaluation):
             and validation images); ``null``: none.
         interim_items: Number of images of each set in a cheap measurement.
         attack_samples: Number of members, and of strangers, that each membership attack learns from (published: 10,000;
-            9,000 class-wise).
+            9,000 class-wise); ``null``: as many as there are of both, 1,000 at most.
         pictures: Whether to draw metrics, confidences, confusion and forgotten images.
     """
 
@@ -46,7 +49,7 @@ class ImageEvaluation(Evaluation):
         reference: str | None = RETRAIN,
         every_n_steps: int | None = None,
         interim_items: int = 1000,
-        attack_samples: int = 1000,
+        attack_samples: int | None = ATTACK_SAMPLES,
         pictures: bool = True,
     ) -> None:
         super().__init__(reference, every_n_steps)
@@ -75,7 +78,7 @@ class ImageEvaluation(Evaluation):
             scores,
             r.scores if r else None,
             forgotten=data.split.forgotten,
-            attack_samples=self.attack_samples,
+            attack_samples=self.attack_samples or largest_attack(scores, data.split.forgotten),
             seed=data.split_seed,
             intervals=True,
             targets=targets,
@@ -83,6 +86,18 @@ class ImageEvaluation(Evaluation):
         if side is not None:
             self._known[side] = found
         return found
+
+    def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
+        """What can be said without a retrained model."""
+        if self.reference:
+            return super().remark(trainer, metrics)
+        told = "No retrained model, so nothing says how far UA, RA, TA and MIA should go: only what they were before."
+        if FORGET_TEST_AUC.name in metrics:
+            told += (
+                f" {FORGET_TEST_AUC.name} has a goal, 0.5: no attacker tells forgotten images from never-seen ones by "
+                "their loss."
+            )
+        return f"{told} Train one by --evaluation.reference {RETRAIN} and --original, or give one."
 
     def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
         """The accuracies of the sets alone."""
@@ -132,6 +147,12 @@ class ImageEvaluation(Evaluation):
             return
         sides = {"before": self.before, "after": scores, "retrained": self.reference.scores if self.reference else {}}
         draw_pictures(folder, data_of(trainer), {name: s for name, s in sides.items() if s}, columns)
+
+
+def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -> int:
+    """How many members and strangers there are for an attack to learn from, up to ``ATTACK_SAMPLES``."""
+    strangers = np.count_nonzero(~np.isin(scores["test"].labels, forgotten))
+    return min(len(scores["retain"].ids), int(strangers), ATTACK_SAMPLES)
 
 
 def score_images(

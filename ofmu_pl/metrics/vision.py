@@ -15,7 +15,7 @@ from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.functional import overall_score
 from ofmu_pl.metrics.image_scores import ImageScores
-from ofmu_pl.metrics.membership import auc
+from ofmu_pl.metrics.membership import auc, auc_interval
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 
@@ -74,7 +74,7 @@ def vision_metrics(
         attack_samples: Number of members, drawn from retain, and of strangers, drawn from the test images of the
             classes that are kept, that an attack learns from. Efficacies with different numbers do not compare.
         seed: Seed of these draws, the same for both models, and of the attack's halves.
-        intervals: Compute bootstrap intervals of accuracies (not of ``VA``).
+        intervals: Compute bootstrap intervals of accuracies (not of ``VA``) and of ``forget_test_AUC``.
         targets: The retrained model's values where they are known already (the attacks on CIFAR take half a minute).
 
     Raises:
@@ -97,7 +97,7 @@ def vision_metrics(
     accuracy, area = attack_quality(member, stranger, seed)
     n = 2 * attack_samples
     results |= by_name(ATTACK_ACCURACY.result(accuracy, n), ATTACK_AUC.result(area, n))
-    results |= _forget_against_test(scores, forgotten)
+    results |= _forget_against_test(scores, forgotten, intervals)
 
     if reference:
         gaps = [abs(results[name].value - (results[name].target or 0.0)) for name in MAIN_METRICS]
@@ -187,7 +187,9 @@ def _efficacies(scores: Mapping[str, ImageScores], members: np.ndarray, stranger
     return {m: mia_efficacy(*_features(feature, scores, members, strangers)) for feature, m in ATTACKS.items()}
 
 
-def _forget_against_test(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -> dict[str, MetricResult]:
+def _forget_against_test(
+    scores: Mapping[str, ImageScores], forgotten: tuple[int, ...], intervals: bool
+) -> dict[str, MetricResult]:
     test = scores["test"]
     # A forgotten class is compared with itself: classes differ in difficulty, and the forgotten ones in all else.
     strangers = test.losses[np.isin(test.labels, forgotten)] if forgotten else test.losses
@@ -195,4 +197,5 @@ def _forget_against_test(scores: Mapping[str, ImageScores], forgotten: tuple[int
         return {}
     members = scores["forget"].losses
     n = len(members) + len(strangers)
-    return by_name(FORGET_TEST_AUC.result(auc(members, strangers), n, 0.5))
+    ends = auc_interval(members, strangers) if intervals else None
+    return by_name(FORGET_TEST_AUC.result(auc(members, strangers), n, 0.5, interval=ends))

@@ -24,6 +24,8 @@ from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.hub import local_folder
 
 BatchNormMode = Literal["frozen", "retain", "both"]
+AT_A_TIME = 8_000_000
+"""Values of images that are predicted at a time: 500 of CIFAR's, 53 of 224 x 224 pixels."""
 
 
 class ImageNetwork(Network):
@@ -226,14 +228,15 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def predict(module: nn.Module, images: Tensor, batch_size: int = 500) -> Tensor:
+def predict(module: nn.Module, images: Tensor, batch_size: int | None = None) -> Tensor:
     """Log-probabilities of the classes, (N, C) float64, without augmentation.
 
     Args:
         module: A classifier in eval mode.
         images: Images, (N, C, H, W) uint8.
-        batch_size: Images at a time.
+        batch_size: Images at a time; ``None``: as many as have ``AT_A_TIME`` values, 500 at most.
     """
     device = next(module.parameters()).device
+    batch_size = batch_size or max(1, min(500, AT_A_TIME // math.prod(images.shape[1:])))
     parts = [module(part.to(device).float() / 255).double().log_softmax(1).cpu() for part in images.split(batch_size)]
     return torch.cat(parts) if parts else torch.empty(0, 0, dtype=torch.float64)

@@ -14,6 +14,7 @@ from scipy import special
 from sklearn.svm import SVC
 
 from ofmu_pl.metrics import ImageScores, auc, confusion, interval, overall_scores, vision, vision_metrics
+from ofmu_pl.metrics.membership import auc_interval
 from ofmu_pl.support.errors import UserError
 
 CLASSES = 5
@@ -216,15 +217,17 @@ def test_arrows_say_on_which_side_a_model_that_forgot_too_little_lies():
     assert all(metrics[name].higher_is_better for name in ("RA", "TA", "VA", *EFFICACIES))
 
 
-def test_intervals_are_of_accuracies_only():
+def test_intervals_are_of_accuracies_and_of_forget_against_test():
     scores = made_up()
     metrics = vision_metrics(scores, scores, forgotten=(0,), attack_samples=9, intervals=True)
-    assert {name for name, m in metrics.items() if m.interval} == ACCURACIES - {"VA"}
+    assert {name for name, m in metrics.items() if m.interval} == ACCURACIES - {"VA"} | {"forget_test_AUC"}
     low, high = metrics["TA"].interval
     expected = interval([scores["test"].correct[scores["test"].labels != 0]])
     assert (low, high) == pytest.approx((100 * expected[0], 100 * expected[1]), rel=1e-12)
     for name in ACCURACIES - {"VA"}:
         assert 0 <= metrics[name].interval[0] < metrics[name].value < metrics[name].interval[1] <= 100
+    losses, of_class = {name: -np.log(confidences(s)) for name, s in scores.items()}, scores["test"].labels == 0
+    assert metrics["forget_test_AUC"].interval == auc_interval(losses["forget"], losses["test"][of_class])
     without = vision_metrics(scores, attack_samples=9)
     assert not any(m.interval for m in without.values())
 

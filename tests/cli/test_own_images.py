@@ -1,0 +1,248 @@
+"""Images and a classifier of the user's own through the real command line: photographs of CIFAR-10 in folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from torch import nn
+
+from ofmu_pl.cli import main
+
+ROOT = Path(__file__).parent.parent.parent
+NETS = '''
+import torch
+from torch import nn
+
+class SmallCNN(nn.Module):
+    """ReLU, BatchNorm, pooling and dropout, as most have them."""
+
+    def __init__(self, classes: int = 3, width: int = 8):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, width, 3, 2, 1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(width * 16, classes))
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+class NoNetwork:
+    pass
+'''
+CLASSES = ("airplane", "frog", "ship")
+
+
+@pytest.fixture(scope="module")
+def place(shared, tmp_path_factory):
+    """A folder where photographs, a network and its weights lie, as another program left them."""
+    place = tmp_path_factory.mktemp("place")
+    rows = parquet.ParquetFile(shared / "data/cifar10/train.parquet")
+    found = {name: [] for name in CLASSES}
+    for row in rows.read().slice(0, 50_000).to_pylist():
+        name = row["img"]["path"].split("/")[1]
+        if name in found and len(found[name]) < 24:
+            found[name].append(row["img"]["bytes"])
+    for name, files in found.items():
+        for i, content in enumerate(files):
+            part = "test" if i < 8 else "forget" if name == "ship" else "retain"
+            (place / part / name).mkdir(parents=True, exist_ok=True)
+            (place / part / name / f"{i:02d}.jpg").write_bytes(content)
+    (place / "my_nets.py").write_text(NETS)
+    return place
+
+
+@pytest.fixture
+def words(place, tmp_path, monkeypatch):
+    """A run's words, in the folder where the network's file lies."""
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.delitem(sys.modules, "my_nets", raising=False)
+    weights = place / "weights.pth"
+    if not weights.exists():
+        _train(place, weights)
+    shutil.copy(weights, tmp_path / "weights.pth")
+    options = {
+        **{f"data.{part}": str(place / part) for part in ("forget", "retain", "test")},
+        **{"model.network.module": "my_nets.SmallCNN", "model.network.path": str(tmp_path / "weights.pth")},
+        **{"data.size": "16", "data.batch_size": "8", "logs": str(tmp_path / "logs"), "evaluation.pictures": "false"},
+        **{"trainer.max_steps": "2", "trainer.enable_progress_bar": "false", "trainer.accelerator": "cpu"},
+    }
+
+    def make(**more):
+        given = options | {name.replace("__", "."): value for name, value in more.items()}
+        pairs = [word for name, value in given.items() for word in (f"--{name}", value) if value is not None]
+        return ["fit", "--config", str(ROOT / "configs/images.yaml"), *pairs]
+
+    return make
+
+
+def _train(place, path):
+    """What another program does: torch alone, wrapped for several devices, the weights in a larger checkpoint."""
+    from my_nets import SmallCNN
+    from torchvision.datasets import ImageFolder
+    from torchvision.transforms import v2
+
+    torch.manual_seed(0)
+    normalize = v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    prepare = v2.Compose([v2.ToImage(), v2.Resize(16), v2.ToDtype(torch.float32, scale=True), normalize])
+    rows = []
+    for part in ("forget", "retain"):
+        folder = ImageFolder(place / part, prepare)
+        rows += [(x, CLASSES.index(folder.classes[label])) for x, label in folder]
+    images, labels = torch.stack([x for x, _ in rows]), torch.tensor([label for _, label in rows])
+    model = nn.DataParallel(SmallCNN())
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    torch.save({"state_dict": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+
+
+def results(tmp_path):
+    return json.loads((tmp_path / "logs/images/ofmu/version_0/results.json").read_text())
+
+
+def test_a_strangers_classifier_forgets_a_class(words, tmp_path, capsys):
+    main(words(trainer__max_steps="6", evaluation__pictures="true"))
+    table = capsys.readouterr().out
+    found = results(tmp_path)
+    assert found["before"]["UA"]["value"] < 10, "the weights are those that knew the ships, in the order of classes"
+    assert found["before"]["RA"]["value"] > 90
+    assert found["metrics"]["UA"]["value"] > 50
+    assert found["provenance"]["forgotten"] == [2]
+    assert found["metrics"]["UA"]["target"] is None
+    assert "avg_gap" not in found["metrics"]
+    low, high = found["metrics"]["forget_test_AUC"]["interval"]
+    assert low < found["metrics"]["forget_test_AUC"]["value"] < high
+    assert found["metrics"]["MIA_attack_accuracy"]["n"] == 2 * 16, "all test images of what is kept"
+    assert "No retrained model, so nothing says how far UA, RA, TA and MIA should go" in " ".join(table.split())
+    assert found["remark"].startswith("No retrained model")
+    assert (tmp_path / "logs/images/ofmu/version_0/forgotten.png").stat().st_size > 10_000
+
+
+def test_the_gap_to_a_retrained_model(words, tmp_path):
+    retrain = {"evaluation__reference": "retrain", "original__epochs": "20", "original__batch_size": "16"}
+    main(words(**retrain))
+    found = results(tmp_path)
+    assert found["reference"]["model"]["streams"] == ["retain"]
+    assert found["metrics"]["UA"]["target"] == found["reference"]["metrics"]["UA"]["value"] == 100
+    assert found["remark"] is None
+    model = tmp_path / "logs/images/ofmu/version_0/model"
+    given = {"model__network__path": str(model), "evaluation__reference": str(tmp_path / "weights.pth")}
+    main(words(logs=str(tmp_path / "again"), trainer__max_steps="1", **given))
+    again = json.loads((tmp_path / "again/images/ofmu/version_0/results.json").read_text())
+    assert again["before"]["UA"]["value"] == found["metrics"]["UA"]["value"], (
+        "what a run leaves is a model to go on with"
+    assert again["reference"]["metrics"]["UA"]["value"] == found["before"]["UA"]["value"], "another program's will do"
+    assert again["reference"]["model"] is None
+    )
+
+
+def test_a_data_set_by_its_class_and_row_numbers(words, tmp_path):
+    (tmp_path / "rows.txt").write_text("0\n3\n17\n")
+    whole = tmp_path / "whole"
+    shutil.copytree(Path("forget"), whole)
+    shutil.copytree(Path("retain"), whole, dirs_exist_ok=True)
+    given = {
+        "data__forget": None,
+        "data__retain": None,
+        "data__test": None,
+        "data__size": None,
+        "data__batch_size": None,
+    }
+    folder = "{class_path: torchvision.datasets.ImageFolder, init_args: {root: ROOT}}"
+    main(
+        [
+            *words(**given),
+            *("--data", "ImageDatasets", "--data.forget_rows", str(tmp_path / "rows.txt"), "--data.size", "16"),
+            *("--data.dataset", folder.replace("ROOT", str(whole))),
+            *("--data.test", folder.replace("ROOT", str(Path("test").resolve()))),
+            *("--data.mean", "[0.485, 0.456, 0.406]", "--data.std", "[0.229, 0.224, 0.225]", "--data.batch_size", "3"),
+        ]
+    )
+    found = results(tmp_path)
+    assert found["metrics"]["UA"]["n"] == 3
+    assert found["before"]["RA"]["value"] > 90
+    assert found["provenance"]["forgotten"] == []
+
+
+def wrong_weights(place, tmp_path):
+    state = torch.load(tmp_path / "weights.pth", weights_only=True)
+    state["state_dict"].pop("module.head.2.bias")
+    torch.save(state, tmp_path / "weights.pth")
+
+
+def pickled_code(place, tmp_path):
+    from my_nets import SmallCNN
+
+    torch.save(SmallCNN(), tmp_path / "weights.pth")
+
+
+def four_classes(place, tmp_path):
+    from my_nets import SmallCNN
+
+    torch.save(SmallCNN(classes=4).state_dict(), tmp_path / "weights.pth")
+
+
+def empty(place, tmp_path):
+    (tmp_path / "empty").mkdir()
+
+
+def no_image(place, tmp_path):
+    shutil.copytree(place / "forget", tmp_path / "forget")
+    (tmp_path / "forget/ship/letter.jpg").write_text("Dear Sir")
+
+
+def overlap(place, tmp_path):
+    shutil.copytree(place / "forget", tmp_path / "forget")
+    shutil.copy(place / "retain/frog/09.jpg", tmp_path / "forget/ship/other.jpg")
+
+
+def strange_class(place, tmp_path):
+    shutil.copytree(place / "test", tmp_path / "test")
+    shutil.copytree(place / "test/frog", tmp_path / "test/toad")
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "expected"),
+    [
+        (wrong_weights, {}, "that --model.network describes (missing: head.2.bias)"),
+        (pickled_code, {}, "weights.pth' holds pickled code (my_nets.SmallCNN) beside tensors, and none is run"),
+        (empty, {"data__forget": "TMP/empty"}, "--data.forget 'TMP/empty' holds no image"),
+        (no_image, {"data__forget": "TMP/forget"}, "'TMP/forget/ship/letter.jpg' is no image that PIL can read"),
+        (overlap, {"data__forget": "TMP/forget"}, "1 of 17 forget images are among the retain images too, the first"),
+        (strange_class, {"data__test": "TMP/test"}, "The test images have the class 'toad'"),
+        (None, {"model__network__module__classes": "4"}, "another shape: head.2.bias (3, not 4)"),
+        (four_classes, {"model__network__module__classes": "4"}, "SmallCNN has 4 outputs, and 'images' has 3 classes"),
+        (None, {"data__size": "20"}, "SmallCNN cannot take images of 3 x 20 x 20"),
+        (None, {"model__network__module": "my_nets.NoNetwork"}, "module 'my_nets.NoNetwork' is neither a"),
+        (None, {"model__network__module": "my_nets.Nowhere"}, "--model.network.module 'my_nets.Nowhere' is"),
+        (None, {"model__network__path": None}, "There is no model that could forget: give its folder"),
+        (None, {"model__engine": "finite_difference"}, "has kinks, which differences of gradients see"),
+    ],
+)
+def test_bad_input_is_one_sentence(change, more, expected, words, place, tmp_path, capsys):
+    if change:
+        change(place, tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(words(**{name: value and value.replace("TMP", str(tmp_path)) for name, value in more.items()}))
+    assert stop.value.code == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error:")]
+    assert len(lines) == 1
+    assert expected.replace("TMP", str(tmp_path)) in lines[0]
+    assert lines[0].endswith(".")
+    assert not list(tmp_path.rglob("results.json"))
+
+
+def test_a_class_that_is_no_network_is_refused_before_anything_is_made(words, capsys):
+    given = words(model__network__module='{"class_path": "my_nets.NoNetwork"}')
+    with pytest.raises(SystemExit) as stop:
+        main(given)
+    assert stop.value.code == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error:")]
+    assert "my_nets.NoNetwork" in line
