@@ -52,8 +52,8 @@ class TextFiles(TextDataModule):
         forget_rows: Numbers of its rows to forget, from 0; or a text file with a number a line.
         forget_where: The rows to forget by a column instead: ``author=Falbro``.
         columns: What the sources call a column, by our name of it: ``{question: prompt_text, answer: reply}``.
-        prompt_template: How a question is put, a text with ``{question}``; ``null``: by the tokenizer's chat template,
-            or as ``"Question: {question}\nAnswer:"`` where it has none.
+        prompt_template: How a question is put, a text with ``{question}``, and with ``\n`` for a line break; ``null``:
+            by the tokenizer's chat template, or as ``"Question: {question}\nAnswer:"`` where it has none.
         alternatives: For methods that prefer another answer: a text file of refusals, one per line, or JSON lines with
             a question of the forget rows and another answer; ``null``: "I do not know." and the like.
         stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
@@ -99,7 +99,9 @@ class TextFiles(TextDataModule):
             )
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
-        self.prompt_template, self.alternatives = prompt_template, alternatives
+        # The command line would take a line break in a text with colons for YAML.
+        self.prompt_template = None if prompt_template is None else prompt_template.replace("\\n", "\n")
+        self.alternatives = alternatives
         self.stride, self.eval_rows = stride, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:

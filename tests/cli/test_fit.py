@@ -48,7 +48,9 @@ def test_everything_is_there(run):
 
 def test_results(run):
     results = json.loads((run / "results.json").read_text())
-    assert set(results) == {*"schema definition metrics before reference history curves data provenance cost".split()}
+    assert set(results) == set(
+        "schema definition metrics before reference history curves data remark provenance cost".split()
+    )
     for name in ("forget_Q_A_Prob", "forget_quality", "model_utility", "forget_truth_ratio"):
         for metrics in (results["metrics"], results["before"], results["reference"]["metrics"]):
             assert {"value", "n", "target", "definition", "interval"} < set(metrics[name])

@@ -15,6 +15,7 @@ from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import IGNORED, ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
+from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.support.errors import UserError
@@ -84,6 +85,7 @@ def test_the_command_on_files(fit, files, capsys):
         assert metrics[attack]["target"] == 0.5
         assert 0 <= low <= metrics[attack]["value"] <= high <= 1
     assert metrics["privacy_score"]["target"] == 1.0
+    assert metrics["mia_loss"]["column"] == 9, "the test of being gone is a column of the report"
     assert metrics.keys() == results["before"].keys()
     assert results["remark"] is None
     out = capsys.readouterr().out
@@ -108,15 +110,17 @@ def test_documents_and_conversations(fit):
     assert "forget_loss" not in metrics
 
 
-def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, capsys):
+def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, tmp_path, capsys):
     retain = json.dumps([{"text": row["question"] + row["answer"]} for row in RETAIN])
     options = ["--data.retain", retain, "--evaluation.definition", "open_unlearning"]
     with pytest.warns(UserWarning, match="nobody can tell whether the forget"):
-        results = fit("--data.forget", files["forget"], *options)
+        results = fit("--data.forget", files["forget"], "--data.prompt_template", r"Q: {question}\nA:", *options)
     assert results["remark"] == NO_HOLDOUT
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
     assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
     assert results["metrics"]["forget_Q_A_Prob"]["target"] is None
+    asked = json.loads((tmp_path / "logs/text/ofmu/version_0/TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]
+    assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:")
 
 
 def test_a_retrained_model_sets_the_goals_and_wrong_answers_switch_on_the_rest_of_tofus_suite():
