@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy 
     from ofmu_pl.support.errors import UserError as UserError
     from ofmu_pl.training.budget import GradientBudget as GradientBudget
     from ofmu_pl.training.export import ModelExport as ModelExport
+    from ofmu_pl.unlearning.result import Unlearned as Unlearned
+    from ofmu_pl.unlearning.unlearn import unlearn as unlearn
 else:
     __getattr__, __dir__, __all__ = lazy(__name__)
     __all__.append("__version__")

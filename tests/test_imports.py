@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "evaluation": {"core", "data", "losses", "metrics", "modules", "networks", "support", "training"},
     "planning": {"core", "data", "modules", "networks", "support", "training"},
     "report": {"metrics", "support"},
+    "unlearning": {"data", "evaluation", "metrics", "modules", "networks", "report", "support", "training"},
     "benchmark": {"analysis", "data", "metrics", "report", "support"},
 }
 """By room, what of the others it may import; the command line may import everything."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from jsonargparse import ActionConfigFile
@@ -19,16 +18,7 @@ from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
-
-_NOISE = (
-    r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
-    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's own code under torch 2.15
-    r"LightningCLI's args parameter is intended to run from within Python",  # main looks at the first word
-    r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
-    r"Checkpoint directory .* exists and is not empty",  # a run goes on in its own folder
-    r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
-)
-"""Beginnings of warnings that a user can do nothing about, each with its reason."""
+from ofmu_pl.training.noise import ignore_noise
 
 
 def configured(command: str, words: list[str], description: str) -> None:
@@ -42,8 +32,7 @@ def configured(command: str, words: list[str], description: str) -> None:
     Raises:
         UserError: The configuration makes no run.
     """
-    for message in _NOISE:
-        warnings.filterwarnings("ignore", message)
+    ignore_noise()
     restrict_imports()
     try:
         check_files(words)

@@ -25,7 +25,8 @@ class TextDataModule(PairedDataModule):
 
     Args:
         batch_size: Samples per batch (paper: 32).
-        tokenizer: Hub id or folder; the command line takes it from the network.
+        tokenizer: Hub id or folder; the command line takes it from the network. In Python also a tokenizer itself,
+            which is copied.
         system_prompt: Content of a system turn before each question; ``null``: none.
         max_length: Longer conversations are cut; ``null``: never.
         allow_cut: Go on although rows that must be forgotten are cut, so that their ends are neither unlearned nor

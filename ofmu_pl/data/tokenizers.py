@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from typing import Any
@@ -12,15 +13,35 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import local_folder, offline
 
 
-def load_tokenizer(source: str) -> Any:
-    """Load a tokenizer from a folder or the hub; it pads with its end token if it has no pad token.
+def load_tokenizer(source: Any) -> Any:
+    """Load a tokenizer; it pads with its end token if it has no pad token.
+
+    Args:
+        source: Folder or hub id of the tokenizer, or one that is loaded already, which is copied.
 
     Raises:
         UserError: There is no tokenizer.
     """
+    tokenizer = _read(source) if isinstance(source, str) else copy.deepcopy(source)
+    # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
+    if (
+        not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab())
+        or tokenizer.eos_token is None
+    ):
+        whose = f"of '{source}' " if isinstance(source, str) else ""
+        raise UserError(
+            f"The tokenizer {whose}is empty or has no end token: give a model's folder with tokenizer.json and "
+            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _read(source: str) -> Any:
     folder = local_folder(source, "path", "tokenizer")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         where = "The folder" if folder else "Neither a local folder nor a reachable hub id:"
         raise UserError(
@@ -28,18 +49,6 @@ def load_tokenizer(source: str) -> Any:
             "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
             "--model.network.tokenizer."
         ) from error
-    # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
-    if (
-        not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab())
-        or tokenizer.eos_token is None
-    ):
-        raise UserError(
-            f"The tokenizer of '{source}' is empty or has no end token: give a model's folder with tokenizer.json and "
-            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
-        )
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
 
 
 def tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:

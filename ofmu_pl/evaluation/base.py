@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +15,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.reference import Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
@@ -30,6 +32,7 @@ class Evaluation(pl.Callback, ABC):
         reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
             it.
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
+        own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
     """
 
     modality: ClassVar[Literal["text", "images"]]
@@ -38,9 +41,15 @@ class Evaluation(pl.Callback, ABC):
     scores_class: ClassVar[Any]
     """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
 
-    def __init__(self, reference: str | None = None, every_n_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        reference: str | None = None,
+        every_n_steps: int | None = None,
+        own_metrics: list[OwnMetric] | None = None,
+    ) -> None:
         check_range(1, every_n_steps=every_n_steps)
-        self.source, self.every_n_steps = reference, every_n_steps
+        self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
+        self.show: Callable[..., None] = print_table
         self.reference: Reference | None = None
         self.before: dict[str, Any] = {}
         self._seconds = {"training": 0.0, "evaluation": 0.0}
@@ -122,7 +131,7 @@ class Evaluation(pl.Callback, ABC):
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self._timed_score(trainer, pl_module.whole_network())
-                self._log(trainer, pl_module, "metrics", self.metrics(trainer, self.before))
+                self._log(trainer, pl_module, "metrics", self._all_metrics(trainer, self.before))
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
         self._book("evaluation")
@@ -185,6 +194,23 @@ class Evaluation(pl.Callback, ABC):
         self._book("evaluation")
         return scores
 
+    def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
+        """The metrics of the suite, then the user's own, whose goals are the retrained model's values.
+
+        Raises:
+            UserError: A metric of the user's own has the name of another.
+        """
+        found = dict(self.metrics(trainer, scores))
+        for own in self.own_metrics:
+            theirs = own.compute(self.reference.scores) if self.reference else ()
+            goals = {result.metric.name: result.value for result in theirs}
+            for result in own.compute(scores):
+                name = result.metric.name
+                if name in found:
+                    raise UserError(f"The metric '{name}' of {type(own).__name__} is there already: rename it.")
+                found[name] = result if result.target is not None else replace(result, target=goals.get(name))
+        return found
+
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.source is not None and self.reference is None:
             self.reference = self.load_reference(trainer, pl_module, self.source)
@@ -202,9 +228,9 @@ class Evaluation(pl.Callback, ABC):
         data, r = data_of(trainer), self.reference
         judged = "after" if self.before else "model"
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-        columns = {name: self.metrics(trainer, s) for name, s in sides.items() if s}
+        columns = {name: self._all_metrics(trainer, s) for name, s in sides.items() if s}
         self._log(trainer, pl_module, "metrics", columns[judged])
-        print_table(
+        self.show(
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
             columns,
             remark := self.remark(trainer, columns[judged]),

@@ -16,6 +16,7 @@ from ofmu_pl.evaluation.image_pictures import draw_pictures
 from ofmu_pl.evaluation.reference import Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
+from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.errors import UserError
@@ -39,6 +40,7 @@ class ImageEvaluation(Evaluation):
         attack_samples: Number of members, and of strangers, that each membership attack learns from (published: 10,000;
             9,000 class-wise); ``null``: as many as there are of both, 1,000 at most.
         pictures: Whether to draw metrics, confidences, confusion and forgotten images.
+        own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
     """
 
     modality = "images"
@@ -51,8 +53,9 @@ class ImageEvaluation(Evaluation):
         interim_items: int = 1000,
         attack_samples: int | None = ATTACK_SAMPLES,
         pictures: bool = True,
+        own_metrics: list[OwnMetric] | None = None,
     ) -> None:
-        super().__init__(reference, every_n_steps)
+        super().__init__(reference, every_n_steps, own_metrics)
         self.pictures = pictures
         self.interim_items, self.attack_samples = interim_items, attack_samples
         self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow

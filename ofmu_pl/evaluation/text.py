@@ -27,6 +27,7 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance
@@ -50,6 +51,7 @@ class TextEvaluation(Evaluation):
         rows: Number of evenly spaced rows of each set in every measurement, for a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
         gradient_norms: Run the gradnorm membership attack, too, at one gradient per forget and holdout row.
+        own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
         samples: How much files and checkpoints hold of texts: ``hashes``, only hashes of rows in ``samples.jsonl``,
             beside the numbers; ``full``, the rows and what the model said; ``none``, no ``samples.jsonl``
             (docs/privacy.md).
@@ -69,8 +71,9 @@ class TextEvaluation(Evaluation):
         max_new_tokens: int = 200,
         gradient_norms: bool = False,
         samples: SamplesName = "hashes",
+        own_metrics: list[OwnMetric] | None = None,
     ) -> None:
-        super().__init__(reference, every_n_steps)
+        super().__init__(reference, every_n_steps, own_metrics)
         check_range(1, interim_items=interim_items, max_new_tokens=max_new_tokens)
         self.second_source, self.definition = second_reference, definition
         self.interim_items, self.rows = interim_items, rows
@@ -91,7 +94,8 @@ class TextEvaluation(Evaluation):
         Where scores are known already, texts are generated anew if files show them, unless ``quiet``.
         """
         data = data_of(trainer)
-        settings, progress = self._settings(trainer), trainer.is_global_zero
+        settings = self._settings(trainer)
+        progress = trainer.is_global_zero and trainer.progress_bar_callback is not None
         if cheap:
             sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
             settings |= {"items": self.interim_items, "max_new_tokens": None}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ofmu_pl.metrics.membership import membership_closeness as membership_closeness
     from ofmu_pl.metrics.membership import min_k as min_k
     from ofmu_pl.metrics.membership import privacy_leakage as privacy_leakage
+    from ofmu_pl.metrics.own import OwnMetric as OwnMetric
     from ofmu_pl.metrics.result import Metric as Metric
     from ofmu_pl.metrics.result import MetricResult as MetricResult
     from ofmu_pl.metrics.scores import Scores as Scores

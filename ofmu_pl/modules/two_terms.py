@@ -17,7 +17,6 @@ from ofmu_pl.losses import IGNORED, hidden_distance, kl
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.modules.reference_scores import reference_nll
-from ofmu_pl.networks.adapters import is_adapted
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states
 from ofmu_pl.support.errors import UserError
@@ -141,7 +140,7 @@ class TwoTerms(UnlearningModule):
         """The model as it was before the first step, without gradients: the base under adapters, or the frozen copy."""
         model: Any = self.trained
         with torch.no_grad():
-            if is_adapted(model):
+            if self.recipe.adds_adapters:
                 with model.disable_adapter():
                     yield model
             else:
@@ -150,7 +149,7 @@ class TwoTerms(UnlearningModule):
 
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""
-        if self.frozen_passes and not is_adapted(self.trained):
+        if self.frozen_passes and not self.recipe.adds_adapters:
             self._frozen.take(self._build_copy, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:

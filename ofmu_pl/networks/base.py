@@ -18,6 +18,8 @@ class Network(ABC):
     """A recipe for a network: cheap to construct, so that weights are made only once, where the trainer wants them."""
 
     tokenizer_source: str | None = None
+    adds_adapters: bool = False
+    """Whether ``build`` puts adapters on the model, so that the model that must forget is what is below them."""
     modality: ClassVar[Literal["text", "images"]]
     """The kind of data that the network reads."""
 

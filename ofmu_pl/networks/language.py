@@ -81,7 +81,7 @@ class CausalLM(Network):
             raise UserError("Weights in 4 bits cannot be trained: give `path` and `lora` too.")
         self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
         self.trainable, self.lora, self.load_in_4bit = trainable, lora, load_in_4bit
-        self.tokenizer_source = tokenizer or path
+        self.tokenizer_source, self.adds_adapters = tokenizer or path, lora is not None
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}

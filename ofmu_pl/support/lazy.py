@@ -30,7 +30,7 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
 
     >>> find, _, shown = lazy("ofmu_pl.networks")
     >>> find("SmallCNN").__module__, shown
-    ('ofmu_pl.networks.vision', ['CausalLM', 'Classifier', 'ResNet18', 'SmallCNN'])
+    ('ofmu_pl.networks.vision', ['CausalLM', 'Classifier', 'LoadedLM', 'ResNet18', 'SmallCNN'])
     """
     module, known = sys.modules[package], homes(package)
 

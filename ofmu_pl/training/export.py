@@ -44,18 +44,33 @@ class ModelExport(pl.Callback):
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
     """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
     network = pl_module.whole_network()
-    if not trainer.is_global_zero:
-        return
-    datamodule = data_of(trainer)
-    facts = provenance(
-        datamodule,
+    if trainer.is_global_zero:
+        write_model(path, network, pl_module.recipe, data_of(trainer), model_facts(trainer, pl_module, **more))
+
+
+def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, Any]:
+    """What a network was trained on, with ``more`` facts."""
+    return provenance(
+        data_of(trainer),
         method=type(pl_module).__name__,
         streams=list(pl_module.streams),
         steps=trainer.global_step,
         **more,
     )
+
+
+def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any]) -> None:
+    """Write a network in one move.
+
+    Args:
+        path: Folder of the network.
+        network: The network, whole.
+        recipe: Recipe of the network.
+        datamodule: The data that it was trained on.
+        facts: What it was trained on (``model_facts``).
+    """
     with replacing(path) as temporary:
         temporary.mkdir()
-        pl_module.recipe.save(network, temporary, datamodule)
+        recipe.save(network, temporary, datamodule)
         write_json(temporary / "provenance.json", facts)
         write_sums(temporary)

@@ -27,7 +27,7 @@ class IterationProgressBar(TQDMProgressBar):
             disable=self.is_disabled,
             dynamic_ncols=True,
             file=sys.stdout,
-            mininterval=0.5 if sys.stdout.isatty() else 10,  # a log file needs no film
+            mininterval=0.5 if sys.stdout.isatty() or "ipykernel" in sys.modules else 10,  # a log file needs no film
         )
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""A metric of the user's own, beside those that a suite computes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ofmu_pl.metrics.result import MetricResult
+
+
+class OwnMetric(ABC):
+    """A metric of your own, which goes wherever the suite's metrics go: table, ``results.json``, report.
+
+    Declare it by ``Metric`` and compute it from scores; an evaluation takes it by its class
+    (``--evaluation.own_metrics '[my_metrics.Fluency]'``). With a retrained model, that model's value is the goal of a
+    result that has none.
+
+    Example:
+        >>> from ofmu_pl import Metric
+        >>> import numpy as np
+        >>> WORST = Metric("forget_worst_Prob", higher_is_better=False, group="forgotten")
+        >>> class Worst(OwnMetric):
+        ...     def compute(self, scores):
+        ...         losses = scores["forget"].answer_loss
+        ...         return [WORST.result(float(np.exp(-losses.min())), n=len(losses))]
+        >>> from ofmu_pl import SetScores
+        >>> (result,) = Worst().compute({"forget": SetScores(ids=np.arange(2), answer_loss=np.array([0.0, 3.0]))})
+        >>> result.metric.name, result.value
+        ('forget_worst_Prob', 1.0)
+    """
+
+    @abstractmethod
+    def compute(self, scores: Mapping[str, Any]) -> Iterable[MetricResult]:
+        """Compute results from one model's scores.
+
+        Args:
+            scores: ``SetScores`` (images: ``ImageScores``) by evaluation set: ``forget``, ``retain``, ``holdout``, ...
+        """

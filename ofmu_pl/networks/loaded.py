@@ -1,0 +1,97 @@
+"""A language model that is in memory already, for notebooks and other programs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from ofmu_pl.networks.language import CausalLM
+from ofmu_pl.networks.positions import check_positions
+from ofmu_pl.support.errors import UserError
+
+
+class LoadedLM(CausalLM):
+    """A language model of Hugging Face's that is loaded already, with or without adapters of peft's.
+
+    The model itself is trained, in place: a second copy of it may not fit the memory. Its parameters become float32.
+    Of a ``PeftModel`` the adapters alone are trained, as peft has set them.
+
+    Args:
+        model: The model, an ``AutoModelForCausalLM`` or a ``PeftModel`` of one.
+        tokenizer: Its tokenizer, loaded or the folder or hub id of one; ``None``: the data has one.
+
+    Raises:
+        UserError: It is no language model, none of its parameters is trained, or it lies on several devices.
+
+    Example:
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=1000, **shape))
+        >>> from ofmu_pl import Authors
+        >>> data = Authors(authors=2, forget_authors=1, batch_size=2)
+        >>> data.setup()
+        >>> LoadedLM(model).build(data, exact=False) is model
+        True
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any = None) -> None:
+        if not hasattr(model, "generate") or not hasattr(model, "config"):
+            raise UserError(
+                f"The model is a {type(model).__name__}, no language model of Hugging Face's: load one by "
+                "AutoModelForCausalLM.from_pretrained."
+            )
+        if not any(p.requires_grad for p in model.parameters()):
+            raise UserError(
+                "No parameter of the model is trained: load a PeftModel with is_trainable=True, or call "
+                "model.requires_grad_(True)."
+            )
+        if len({p.device for p in model.parameters()}) > 1:
+            raise UserError("The model lies on several devices: load it without device_map, on one of them.")
+        super().__init__(path=getattr(model.config, "_name_or_path", "") or type(model).__name__)
+        self.tokenizer_source = tokenizer
+        self.model, self._given = model, False
+
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Give the model itself, with float32 parameters, and whoever asks again a copy as it is then.
+
+        Raises:
+            UserError: The data has rows that are longer than what the model can read.
+        """
+        if self._given:
+            return copy.deepcopy(self.model)
+        check_positions(self.model.config, datamodule)
+        model: Any = self.model
+        if not getattr(model, "is_quantized", False):  # what bitsandbytes holds stays as it is
+            model.float()
+        if exact:
+            model.set_attn_implementation("eager")
+        self._given = True
+        return self._prepared(model)
+
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Copy the model to the meta device."""
+        return copy.deepcopy(self.model).to("meta")
+
+
+@contextmanager
+def restored(model: Any) -> Iterator[None]:
+    """A context after which a loaded model is on its device, in its mode and with its attention kernel again.
+
+    Args:
+        model: A language model, whose weights keep what the block has made of them.
+    """
+    device, training, config = next(model.parameters()).device, model.training, model.config
+    use_cache, kernel = getattr(config, "use_cache", None), getattr(config, "_attn_implementation", None)
+    try:
+        yield
+    finally:
+        model.zero_grad(set_to_none=True)
+        model.to(device).train(training)
+        if use_cache is not None:
+            config.use_cache = use_cache
+        if kernel is not None and config._attn_implementation != kernel:
+            model.set_attn_implementation(kernel)

@@ -1,0 +1,80 @@
+"""What unlearning leaves: the model, the numbers, and the ways to keep both."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.report import report
+from ofmu_pl.support.files import replacing
+from ofmu_pl.training.run_folders import number, point_latest, versions
+
+
+@dataclass(eq=False, repr=False)
+class Unlearned:
+    """What ``unlearn`` gives back.
+
+    Attributes:
+        model: The model after the run, which is the object that was given.
+        metrics: By name what was measured of it: ``value``, ``n``, ``interval``, ``target`` (the goal) and more.
+        before: The same of the model before the run.
+        retrained: The same of the retrained model; empty where none was given.
+        remark: What the numbers cannot say; ``None``: nothing.
+        folder: Folder of the run's files, among them ``results.json``; it goes with this object.
+    """
+
+    model: nn.Module
+    metrics: Metrics
+    before: Metrics
+    retrained: Metrics
+    remark: str | None
+    folder: Path
+    _title: str
+    _name: str
+    _write: Callable[[Path], None]
+
+    def __repr__(self) -> str:
+        return f"<{self._title}: see metrics, table(), report(folder) and save(folder)>"
+
+    def table(self) -> None:
+        """Print the table that the command line ends with."""
+        sides = {"before": self.before, "after": self.metrics, "retrained": self.retrained}
+        print_table(self._title, {name: metrics for name, metrics in sides.items() if metrics}, self.remark)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model, as a run of the command line leaves it.
+
+        A language model comes with its tokenizer and with adapters merged, for ``from_pretrained``.
+
+        Args:
+            folder: Folder of the model alone; one that is there is replaced.
+
+        Returns:
+            The folder.
+        """
+        self._write(Path(folder))
+        return Path(folder)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write the run's files below a folder, and a page of everything that is there.
+
+        The results of several methods that are reported into one folder are compared on its page.
+
+        Args:
+            folder: Folder as the command line has them: the run is ``FOLDER/METHOD/version_N``, the page
+                ``FOLDER/report/index.html``.
+
+        Returns:
+            The page.
+        """
+        home = Path(folder) / self._name
+        n = 1 + max((number(path) or 0 for path in versions(home)), default=-1)
+        with replacing(home / f"version_{n}") as temporary:
+            shutil.copytree(self.folder, temporary)
+        point_latest(home / f"version_{n}")
+        return report(Path(folder))

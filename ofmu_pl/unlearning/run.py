@@ -1,0 +1,99 @@
+"""A run of Lightning's trainer without a word but warnings, and its result."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities.seed import isolate_rng
+from torch import nn
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.training.export import model_facts, write_model
+from ofmu_pl.training.interrupts import Interrupted, listening
+from ofmu_pl.training.noise import quiet
+from ofmu_pl.training.progress import IterationProgressBar
+from ofmu_pl.unlearning.result import Unlearned
+
+
+def run(
+    model: nn.Module,
+    module: UnlearningModule,
+    data: PairedDataModule,
+    evaluation: Evaluation,
+    *,
+    steps: int,
+    seed: int,
+    progress: bool,
+    accelerator: str,
+) -> Unlearned:
+    """Train, measure before and after, and keep what both say.
+
+    Args:
+        model: The model that the result shows.
+        module: The method.
+        data: The data.
+        evaluation: Measures; its table is kept and not printed.
+        steps: Number of outer iterations.
+        seed: Seed of torch's random numbers during the run.
+        progress: Whether to show progress.
+        accelerator: Lightning's name of the device.
+
+    Raises:
+        KeyboardInterrupt: The run was interrupted.
+    """
+    home = Path(tempfile.mkdtemp(prefix="ofmu_pl-"))
+    shown: list[Any] = []
+    evaluation.show = lambda *table: shown.extend(table)
+    bar = [IterationProgressBar()] if progress else []
+    try:
+        with quiet(), isolate_rng(), listening():
+            torch.manual_seed(seed)
+            trainer = pl.Trainer(
+                accelerator=accelerator,
+                devices=1,
+                max_steps=steps,
+                max_epochs=-1,
+                callbacks=[evaluation, *bar],
+                default_root_dir=home,
+                enable_progress_bar=progress,
+                logger=False,
+                enable_checkpointing=False,
+                enable_model_summary=False,
+                limit_val_batches=0,
+                use_distributed_sampler=False,
+            )
+            trainer.fit(module, datamodule=data)
+    except BaseException as error:
+        shutil.rmtree(home, ignore_errors=True)
+        if isinstance(error, Interrupted) and error.signum == signal.SIGINT:  # a notebook goes on, a program may
+            raise KeyboardInterrupt from None
+        raise
+    facts = model_facts(trainer, module)
+    data.trainer = None  # which holds optimizers
+    write = partial(write_model, network=module.network, recipe=module.recipe, datamodule=data, facts=facts)
+    title, columns, remark = shown
+    sides: dict[str, Metrics] = {"before": {}, "retrained": {}} | columns
+    result = Unlearned(
+        model=model,
+        metrics=sides["after" if "after" in sides else "model"],
+        before=sides["before"],
+        retrained=sides["retrained"],
+        remark=remark,
+        folder=home,
+        _title=title,
+        _name=type(module).__name__.lower(),
+        _write=write,
+    )
+    weakref.finalize(result, shutil.rmtree, home, ignore_errors=True)
+    return result

@@ -1,0 +1,193 @@
+"""``ofmu_pl.unlearn``: rows or images of one's own out of a model that is in memory, in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from torch import nn
+from torch.utils.data import ConcatDataset
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.image_datasets import ImageDatasets
+from ofmu_pl.data.text_files import TextFiles
+from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.images import ImageEvaluation
+from ofmu_pl.evaluation.text import TextEvaluation
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.base import Network
+from ofmu_pl.networks.classifier import Classifier
+from ofmu_pl.networks.loaded import LoadedLM, restored
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.unlearning.result import Unlearned
+from ofmu_pl.unlearning.run import run
+from ofmu_pl.unlearning.shipped import arguments, shipped, shipped_method
+
+MakeMethod = Callable[[Network], UnlearningModule]
+"""A method's class, or anything else that makes a method of a network."""
+
+
+def unlearn(
+    model: nn.Module,
+    tokenizer: Any = None,
+    *,
+    forget: Any,
+    retain: Any,
+    holdout: Any = None,
+    test: Any = None,
+    method: MakeMethod | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    reference: str | None = None,
+    progress: bool = True,
+    accelerator: str = "auto",
+    **data: Any,
+) -> Unlearned:
+    """Make a loaded model forget rows or images, and measure before and after whether it has, and what that cost.
+
+    The model is changed in place, as by any trainer of PyTorch's, since two copies of a language model seldom fit a
+    GPU: give ``copy.deepcopy(model)`` to keep yours. A language model's parameters are float32 afterwards; of a
+    ``PeftModel`` only the adapters change. A run that fails or is interrupted leaves a language model as it was at that
+    moment, a classifier untouched.
+
+    Args:
+        model: A causal language model of Hugging Face's, with or without adapters of peft's; or an image classifier,
+            any module that gives logits.
+        tokenizer: Tokenizer of a language model, or its folder or hub id.
+        forget: What must go: rows as dictionaries, or a file of them (``TextFiles``); for a classifier a map-style data
+            set of (image, class) pairs (``ImageDatasets``).
+        retain: What must stay.
+        holdout: Rows like those to forget that no model has seen; ``None``: there are none, and nobody can tell whether
+            the rows are gone.
+        test: For a classifier, images that no model has seen.
+        method: Class of the method, such as ``ofmu_pl.NPO``, or what makes one of a network:
+            ``functools.partial(ofmu_pl.NPO, beta=0.1)``; ``None``: OFMU as the shipped configuration sets it
+            (``configs/text.yaml``, ``configs/images.yaml``).
+        steps: Outer iterations; ``None``: as many as that configuration says.
+        batch_size: Samples a batch; ``None``: as that configuration or the data module says.
+        seed: Seed of everything that is drawn; the notebook's own random numbers go on as if nothing had been drawn.
+        reference: Folder of a model retrained without the forget rows, which then sets the goals; ``None``: none.
+        progress: Whether to show progress.
+        accelerator: Lightning's name of the device: ``auto``, ``cpu``, ``gpu``.
+        data: More arguments of ``TextFiles`` (``columns``, ``prompt_template``, ``max_length``), or of
+            ``ImageDatasets``, which needs ``mean`` and ``std``.
+
+    Returns:
+        The model, what was measured, and ways to keep both.
+
+    Raises:
+        UserError: The model, the rows or an argument cannot be used; the error says which, and what to do.
+        DivergedError: A loss or the weights ran away.
+
+    Example:
+        >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> rows = [{"question": f"Who lives in house {i}?", "answer": f"Number {i} does."} for i in range(12)]
+        >>> tokenizer = train_tokenizer(row["question"] for row in rows)
+        >>> shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape))
+        >>> parts = {"forget": rows[:2], "retain": rows[2:8], "holdout": rows[8:]}
+        >>> result = unlearn(model, tokenizer, **parts, steps=2, progress=False, accelerator="cpu")
+        >>> result.model is model, result.metrics["forget_Q_A_Prob"].n
+        (True, 2)
+    """
+    check_range(1, steps=steps)
+    check_range(0, MAX_SEED, seed=seed)
+    images = test is not None
+    settings = shipped("images" if images else "text")
+    network = Classifier(model) if images else _language_model(model, tokenizer)
+    module = _method(method or partial(shipped_method, settings["model"]), network)
+    prepared = {"mean", "std"}  # of the images of another training
+    options = {name: x for name, x in arguments(settings["data"]).items() if name not in prepared} | data
+    options |= {"streams": module.streams, "num_batches": module.num_batches, "seed": seed}
+    options |= {} if batch_size is None else {"batch_size": batch_size}
+    measured = arguments(settings["evaluation"]) | {"reference": reference}
+    rows: PairedDataModule
+    evaluation: Evaluation
+    if images:
+        rows, evaluation = _images(forget, retain, test, options), ImageEvaluation(**measured)
+    else:
+        sides = {"forget": _plain(forget), "retain": _plain(retain), "holdout": _plain(holdout)}
+        rows, evaluation = TextFiles(**sides, tokenizer=tokenizer, **options), TextEvaluation(**measured)
+    with nullcontext() if images else restored(model):
+        result = run(
+            model,
+            module,
+            rows,
+            evaluation,
+            steps=steps or settings["trainer"]["max_steps"],
+            seed=seed,
+            progress=progress,
+            accelerator=accelerator,
+        )
+    if images:  # a copy was trained
+        model.load_state_dict(module.network[1].state_dict())  # type: ignore[index]
+    return result
+
+
+def _language_model(model: nn.Module, tokenizer: Any) -> LoadedLM:
+    """The recipe of a loaded language model.
+
+    Raises:
+        UserError: It is none, or has no tokenizer.
+    """
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"`model` is a {type(model).__name__}: load the model first, by AutoModelForCausalLM.from_pretrained, or "
+            "give an image classifier."
+        )
+    if not hasattr(model, "generate"):
+        raise UserError(
+            f"`model` is a {type(model).__name__}, no language model: for an image classifier give `test` images, "
+            "which no model has seen."
+        )
+    if tokenizer is None:
+        raise UserError(
+            "A language model needs its `tokenizer`: give it as the second argument, loaded by "
+            "AutoTokenizer.from_pretrained."
+        )
+    return LoadedLM(model, tokenizer)
+
+
+def _method(make: MakeMethod, network: Network) -> UnlearningModule:
+    """The method for a network.
+
+    Raises:
+        UserError: ``make`` makes none.
+    """
+    module = None if isinstance(make, nn.Module) else make(network)
+    if not isinstance(module, UnlearningModule):
+        raise UserError(
+            "`method` makes no method of a network: give a class such as ofmu_pl.NPO, or "
+            "functools.partial(ofmu_pl.NPO, beta=0.1), without a network of its own."
+        )
+    return module
+
+
+def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> ImageDatasets:
+    """The data sets as one, of which the first rows are to be forgotten.
+
+    Raises:
+        UserError: Nothing says how images were normalised, or a data set has no length.
+    """
+    if not {"mean", "std"} <= options.keys():
+        raise UserError(
+            "Nothing says how images were normalised in training: give `mean` and `std`, a number a channel (zeros and "
+            "ones where the network does so itself), and data sets that leave it out."
+        )
+    for name, rows in {"forget": forget, "retain": retain, "test": test}.items():
+        if not hasattr(rows, "__len__") or not len(rows):
+            raise UserError(f"`{name}` {type(rows).__name__} is empty or has no length: give a map-style data set.")
+    joined: Any = ConcatDataset([forget, retain])
+    if hasattr(retain, "classes"):
+        joined.classes = retain.classes
+    return ImageDatasets(joined, test, forget_rows=list(range(len(forget))), **options)
+
+
+def _plain(source: Any) -> Any:
+    """A path as text, and rows as they are."""
+    return os.fspath(source) if isinstance(source, os.PathLike) else source

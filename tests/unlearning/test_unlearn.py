@@ -1,0 +1,255 @@
+"""``ofmu_pl.unlearn``: the command line's numbers on a loaded model, which it leaves fit for use; and bad input."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+import ofmu_pl
+from ofmu_pl.cli import main
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.support.errors import UserError
+from tests.helpers.citizens import SIDES, learnt
+
+QUIET = {"progress": False, "accelerator": "cpu"}
+FAST = partial(torch.optim.AdamW, lr=1e-3)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return learnt()
+
+
+@pytest.fixture
+def loaded(trained):
+    """A model for each test, which may change it, and its tokenizer."""
+    model, tokenizer = trained
+    return copy.deepcopy(model), tokenizer
+
+
+def state(model):
+    return {name: x.clone() for name, x in model.state_dict().items()}
+
+
+def same(one, other):
+    return all(torch.equal(x, other[name]) for name, x in one.items())
+
+
+def test_the_command_line_finds_the_same_numbers(loaded, tmp_path):
+    model, tokenizer = loaded
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    words = ["--config", "configs/text.yaml", "--model.network.path", str(tmp_path / "model")]
+    words += ["--logs", str(tmp_path / "logs"), "--trainer.accelerator", "cpu", "--trainer.max_steps", "3"]
+    words += ["--trainer.enable_progress_bar", "false"]
+    for name, rows in SIDES.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        words += [f"--data.{name}", str(tmp_path / f"{name}.jsonl")]
+    main(["fit", *words])
+    theirs = json.loads((tmp_path / "logs/text/ofmu/latest/results.json").read_text())
+    result = ofmu_pl.unlearn(*loaded, **SIDES, steps=3, **QUIET)
+    for ours, key in ((result.metrics, "metrics"), (result.before, "before")):
+        assert json.loads(json.dumps({name: x.as_dict() for name, x in ours.items()})) == theirs[key]
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "logs/text/ofmu/latest/hf")
+    assert same(state(exported), state(model))
+
+
+def test_the_model_that_was_given_has_changed_and_is_fit_for_use(trained, capsys):
+    tokenizer = trained[1]
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape)).to(torch.bfloat16).train()
+    before, kernel = state(model), model.config._attn_implementation
+    torch.manual_seed(7)
+    drawn = torch.rand(1)
+    torch.manual_seed(7)
+    result = ofmu_pl.unlearn(model, tokenizer, **SIDES, steps=2, method=partial(ofmu_pl.OFMU, inner_steps=1), **QUIET)
+    assert result.model is model
+    assert not same({k: x.float() for k, x in before.items()}, state(model))
+    assert model.dtype is torch.float32
+    assert model.training
+    assert model.config.use_cache
+    assert model.config._attn_implementation == kernel, "the exact engine has used another"
+    assert all(p.grad is None for p in model.parameters())
+    assert tokenizer.pad_token is None, "the data pads with a copy"
+    assert torch.equal(torch.rand(1), drawn)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("make", [ofmu_pl.NPO, ofmu_pl.GradDiff])
+def test_other_methods(loaded, make):
+    method = partial(make, optimizer=FAST, retain_loss="kl")
+    result = ofmu_pl.unlearn(*loaded, **SIDES, method=method, steps=5, batch_size=4, **QUIET)
+    change = {name: x.value - result.before[name].value for name, x in result.metrics.items()}
+    assert change["forget_Q_A_Prob"] < 0
+    assert result.metrics["mia_loss"].target == 0.5
+    assert result.metrics["mia_loss"].interval[0] <= result.metrics["mia_loss"].value
+    assert result.retrained == {}
+
+
+class Watched(ofmu_pl.GradDiff):
+    """Keeps the distance to the frozen copy in the first iteration."""
+
+    def after_retain(self, loss):
+        self.__dict__.setdefault("first", loss)
+
+
+def test_adapters_that_know_the_rows_are_what_is_unlearned(loaded):
+    """The frozen copy has them: without them it would be the model before it learnt the rows."""
+    base, tokenizer = loaded
+    model = get_peft_model(
+        base, LoraConfig(task_type="CAUSAL_LM", r=4, target_modules=["c_attn"], init_lora_weights=False)
+    )
+    below, made = {k: x for k, x in state(base).items() if "lora" not in k}, []
+    method = lambda network: made.append(Watched(network, retain_loss="kl", optimizer=FAST)) or made[0]  # noqa: E731
+    adapters = {k: x for k, x in state(model).items() if "lora" in k}
+    result = ofmu_pl.unlearn(model, tokenizer, **SIDES, method=method, steps=2, **QUIET)
+    assert made[0].first == pytest.approx(0, abs=1e-6)
+    assert isinstance(result.model, PeftModel)
+    assert same(below, state(base))
+    assert not same(adapters, state(model))
+
+
+def test_rows_may_be_files_of_other_columns(loaded, tmp_path):
+    path = tmp_path / "forget.jsonl"
+    path.write_text("".join(json.dumps({"q": r["question"], "a": r["answer"]}) + "\n" for r in SIDES["forget"]))
+    rest = {name: [{"q": r["question"], "a": r["answer"]} for r in SIDES[name]] for name in ("retain", "holdout")}
+    columns = {"question": "q", "answer": "a"}
+    result = ofmu_pl.unlearn(*loaded, forget=path, **rest, columns=columns, steps=1, **QUIET)
+    assert result.metrics["forget_loss"].n == 4
+
+
+def test_without_holdout_rows_it_says_what_nobody_can_tell(loaded, capsys):
+    rows = {name: SIDES[name] for name in ("forget", "retain")}
+    with pytest.warns(UserWarning, match="nobody can tell whether"):
+        result = ofmu_pl.unlearn(*loaded, **rows, steps=1, **QUIET)
+    assert "mia_loss" not in result.metrics
+    assert "nobody can tell whether" in result.remark
+    result.table()
+    assert "forget_loss" in (printed := capsys.readouterr().out)
+    assert "nobody can tell" in printed
+
+
+def test_what_a_result_leaves(loaded, tmp_path):
+    result = ofmu_pl.unlearn(*loaded, **SIDES, steps=1, **QUIET)
+    page = result.report(tmp_path / "runs")
+    ofmu_pl.unlearn(*loaded, **SIDES, steps=1, method=ofmu_pl.GradDiff, **QUIET).report(tmp_path / "runs")
+    assert "graddiff" in page.read_text()
+    assert (tmp_path / "runs/ofmu/latest/results.json").is_file()
+    assert "OFMU, 1 iterations" in repr(result)
+    folder = result.save(tmp_path / "hf")
+    again = AutoModelForCausalLM.from_pretrained(folder)
+    ids = AutoTokenizer.from_pretrained(folder)("What does citizen 3 do?", return_tensors="pt")
+    kept = result.folder
+    del result
+    gc.collect()
+    assert not kept.exists()
+    assert torch.isfinite(again(**ids).logits).all()
+
+
+def test_an_interrupt_in_a_notebook(trained, tmp_path):
+    """Lightning would end the process, and ignore any later interrupt."""
+    model, tokenizer = trained
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    code = f"""
+import os, signal, tempfile, torch, ofmu_pl
+from pathlib import Path
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tempfile.tempdir = {str(tmp_path)!r}
+class Interrupted(ofmu_pl.GradDiff):
+    def iterate(self, batch):
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().iterate(batch)
+model, tokenizer = (x.from_pretrained("model") for x in (AutoModelForCausalLM, AutoTokenizer))
+try:
+    ofmu_pl.unlearn(model, tokenizer, **{SIDES!r}, method=Interrupted, steps=2, progress=False, accelerator="cpu")
+except KeyboardInterrupt:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not list(Path(tempfile.tempdir).glob("ofmu_pl-*"))
+    print("the notebook goes on")
+"""
+    env = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "the notebook goes on\n", done.stderr
+
+
+def images(start, n):
+    """Images no two of which are alike, of classes 0 and 1."""
+    return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
+
+
+PREPARED = {"mean": [0.5] * 3, "std": [0.25] * 3}
+
+
+@pytest.mark.parametrize("method", [None, partial(ofmu_pl.GradDiff, optimizer=FAST)])
+def test_an_image_classifier(method):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.Softplus(), nn.Linear(8, 2))
+    before = state(model)
+    sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
+    result = ofmu_pl.unlearn(model, **sides, **PREPARED, method=method, steps=3, **QUIET)
+    assert result.model is model
+    assert not same(before, state(model))
+    assert set(result.metrics) >= {"UA", "RA", "TA"}
+    assert result.metrics["RA"].n == 30
+
+
+REFUSED = {
+    "a path": ({"model": "my-model"}, "`model` is a str: load the model first"),
+    "no tokenizer": ({"tokenizer": None}, "A language model needs its `tokenizer`"),
+    "a classifier without test images": ({"model": nn.Linear(2, 2)}, "`model` is a Linear, no language model"),
+    "a method of its own network": ({"method": ofmu_pl.NPO(ofmu_pl.CausalLM("gpt2"))}, "`method` makes no method"),
+    "no method": ({"method": type}, "`method` makes no method of a network"),
+    "rows in both": ({"retain": SIDES["forget"]}, "4 of 4 forget rows are among the retain rows"),
+    "no rows": ({"forget": []}, "holds no rows"),
+    "no answer": ({"forget": [{"question": "Who?"}]}, "answer"),
+    "no steps": ({"steps": 0}, "steps=0 is out of range"),
+    "not normalised": ({"test": images(0, 2)}, "give `mean` and `std`"),
+    "no length": ({"test": iter([]), **PREPARED}, "`test` list_iterator is empty or has no length"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_one_sentence(loaded, case):
+    model, tokenizer = loaded
+    changed, sentence = REFUSED[case]
+    before = state(model)
+    given = {"model": model, "tokenizer": tokenizer, **SIDES, "steps": 1, **QUIET} | changed
+    if "test" in given:
+        given = {k: x for k, x in given.items() if k != "holdout"} | {"forget": images(0, 2), "retain": images(9, 2)}
+    with pytest.raises(UserError) as error:
+        ofmu_pl.unlearn(**given)
+    assert sentence in str(error.value)
+    assert "--" not in str(error.value), "options are for the command line"
+    assert same(before, state(model))
+
+
+def test_a_model_whose_parameters_are_all_frozen(loaded):
+    model, tokenizer = loaded
+    with pytest.raises(UserError, match="is_trainable=True"):
+        ofmu_pl.unlearn(model.requires_grad_(False), tokenizer, **SIDES, **QUIET)
+
+
+def test_a_method_is_an_unlearning_module(loaded):
+    made = []
+
+    def method(network):
+        made.append(ofmu_pl.GradDiff(network))
+        return made[0]
+
+    ofmu_pl.unlearn(*loaded, **SIDES, method=method, steps=1, **QUIET)
+    assert isinstance(made[0], UnlearningModule)
+    assert made[0].run.data.trainer is None, "the result holds no optimizer's state"
