@@ -53,7 +53,7 @@ def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
     return token_nll(logits, targets).sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
 
 
-def ceiling(losses: Tensor, level: float | None, width: float = 0.25) -> Tensor:
+def ceiling(losses: Tensor, level: float | Tensor | None, width: float = 0.25) -> Tensor:
     """A smooth upper bound of each sample's loss: ``level - width softplus((level - l) / width)``.
 
     It equals l far below ``level`` and is constant far above it, so that a forgotten sample has no gradient; the corner
@@ -61,12 +61,32 @@ def ceiling(losses: Tensor, level: float | None, width: float = 0.25) -> Tensor:
 
     Args:
         losses: Losses in nats, (B,).
-        level: The bound in nats; ``None`` returns the losses unchanged.
+        level: The bound in nats, one for all or one per sample; ``None`` returns the losses unchanged.
         width: Half-width of the rounded corner in nats.
     """
     if level is None:
         return losses
     return level - width * F.softplus((level - losses) / width)
+
+
+def log_odds(losses: Tensor) -> Tensor:
+    """Log-odds against an answer, ``ln((1 - p) / p) = ln(e^l - 1)`` with p = e^-l.
+
+    It grows as fast from p = 0.99 as from p = 0.01, where the loss itself is flat as long as p is near 1: one step's
+    rise is foreseen well by the gradient.
+
+    Args:
+        losses: (B,) mean losses in nats, >= 0; below 1e-6 they count as 1e-6.
+
+    Returns:
+        (B,) of the same dtype.
+
+    Example:
+        >>> log_odds(torch.tensor([0.6931472, 2.3978953])).round(decimals=4)
+        tensor([0.0000, 2.3026])
+    """
+    l = losses.clamp(min=1e-6)
+    return l + torch.log(-torch.expm1(-l))
 
 
 # Forget losses, to be minimised ----------------------------------------------------------------------------------

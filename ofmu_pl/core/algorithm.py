@@ -7,7 +7,7 @@ then, outside:    theta <- theta - eta_out g,   rho_{k+1} = gamma rho_k      (an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch.optim import Optimizer
@@ -49,6 +49,7 @@ def outer_iteration(
     similarity_every: int = 1,
     inner_optimizer: Optimizer | None = None,
     first_order: bool = False,
+    gap: Callable[[int, float], float] | None = None,
 ) -> OuterIteration:
     """Ascend on Phi, then differentiate F where the ascent ended; the engine's parameters stay there, at theta_in.
 
@@ -66,6 +67,7 @@ def outer_iteration(
         concave_only: Leave the penalty out where Phi curves upwards along its gradient.
         similarity_every: Ascent steps between two evaluations of the similarity's part of grad Phi.
         inner_optimizer: Takes the ascent steps; ``None``: plain steps.
+        gap: How far an ascent step is to raise L_f, for a ``Polyak`` as ``inner_optimizer`` (``inner.ascend``).
         first_order: Leave out everything that needs second derivatives: plain ascent on L_f, and g_r.
 
     Returns:
@@ -87,7 +89,7 @@ def outer_iteration(
         [[3.0, 4.0]]
     """
     higher_order_beta = 0.0 if first_order else beta
-    ascent = ascend(engine, pairs[:-1], eta_in, higher_order_beta, floor, inner_clip, similarity_every, inner_optimizer)
+    ascent = ascend(engine, pairs[:-1], eta_in, higher_order_beta, floor, inner_clip, similarity_every, inner_optimizer, gap)
     forget, retain = pairs[-1]
     if first_order:
         g_r = engine.expand(retain, order=1)

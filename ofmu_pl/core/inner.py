@@ -9,7 +9,7 @@ paper's experiments read so ("all [...] are conducted using the AdamW optimizer"
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi
+from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.vectors import Vector, add_, clip_, scale_
 
 
@@ -42,6 +43,7 @@ def ascend(
     clip: float | None = None,
     similarity_every: int = 1,
     optimizer: Optimizer | None = None,
+    gap: Callable[[int, float], float] | None = None,
 ) -> list[InnerStep]:
     """Move the engine's parameters by one ascent step per pair.
 
@@ -57,6 +59,8 @@ def ascend(
             gradients and two Hessian-vector products.
         optimizer: Optimizer of the engine's parameters, which takes the ascent step with the rate ``lr``. ``None``: a
             plain step.
+        gap: Maps the number t of a step and L_f before it to how far L_f is to rise; for ``Polyak`` alone, whose steps
+            follow from it (``lr`` is then a factor).
 
     Returns: One record per step.
 
@@ -88,6 +92,9 @@ def ascend(
             with torch.no_grad():
                 add_(engine.parameters, [(lr, direction)])
         else:
+            if isinstance(optimizer, Polyak):
+                assert gap is not None, "Polyak's steps need to know how far L_f is to rise"
+                optimizer.gap = gap(t, loss_f)
             _against(optimizer, engine.parameters, direction, lr)
         steps.append(InnerStep(loss_f, size))
     return steps

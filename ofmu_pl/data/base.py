@@ -73,6 +73,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make the stream's ``number``-th batch, of the items at these positions of a split (its ``ids``)."""
 
+    @property
+    def never_seen(self) -> str | None:
+        """The split of rows that no model has been trained on; ``None``: there is none."""
+        return None
+
     @abstractmethod
     def blank(self) -> None:
         """Stand in for ``setup`` where sizes matter and contents do not: every split is one batch of the largest rows.

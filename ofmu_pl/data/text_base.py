@@ -18,6 +18,7 @@ from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.sets import HOLDOUT
 
 
 class TextDataModule(PairedDataModule):
@@ -111,6 +112,8 @@ class TextDataModule(PairedDataModule):
         self._measure(splits, evaluation_sets)
         self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
         self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
+        if HOLDOUT in evaluation_sets:
+            splits[HOLDOUT] = evaluation_sets[HOLDOUT]  # after the hashes: nothing is trained on it
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
@@ -129,6 +132,11 @@ class TextDataModule(PairedDataModule):
     def remark(self) -> str | None:
         """A sentence on the parts of rows that no method and no metric sees; ``None``: they see everything."""
         return unseen(self.lengths, self.max_length)
+
+    @property
+    def never_seen(self) -> str | None:
+        """The holdout rows, if there are any."""
+        return HOLDOUT if HOLDOUT in self.splits else None
 
     @property
     def row_tokens(self) -> int | None:

@@ -13,10 +13,12 @@ computes what needs second and third derivatives in some iterations only.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
 from torch.optim import Optimizer
 
 from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
@@ -24,10 +26,12 @@ from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Engine, Loss, trainable
 from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
 from ofmu_pl.core.penalty import Penalty
+from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
@@ -74,6 +78,13 @@ class OFMU(UnlearningModule):
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.
         concave_only: Leave the penalty out where Phi curves upwards along grad Phi; ``false`` as printed (then it pulls
             back to where Phi is stationary because nothing is forgotten yet).
+        rates: ``auto``: both loops step as far as it takes to follow a path that means the same on every model
+            (``modules.goal``, ``core.polyak``): ascents towards never-seen rows' losses, descents back to each retain
+            row's own. Then ``inner_lr``, ``inner_optimizer``, ``forget_ceiling``, ``optimizer``, ``scheduler``,
+            ``inner_clip`` and ``gradient_clip`` are not used. Costs one forward pass over the forget rows and the
+            retain rows that will be drawn, and one over 128 rows every ten iterations.
+        stop_at: ``holdout``: end where forgotten rows can no longer be told from never-seen ones and retain rows are
+            kept, and bend each forget row's loss there instead of at ``forget_ceiling``; ``null``: run all iterations.
         optimizer: Makes the optimizer of the outer step (paper: AdamW at 1e-5).
         scheduler: Makes the scheduler of the outer learning rate, stepped once per outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
@@ -122,8 +133,13 @@ class OFMU(UnlearningModule):
         norm_floor: float | None = 1e-4,
         inner_clip: float | None = 1.0,
         concave_only: bool = True,
+        rates: Literal["auto"] | None = None,
+        stop_at: Literal["holdout"] | None = None,
         **kwargs: Any,
     ) -> None:
+        if rates == "auto":
+            kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
+            inner_lr, inner_clip = 1.0, None
         super().__init__(network, **kwargs)
         check_range(
             1, inner_steps=inner_steps, similarity_every=similarity_every, higher_order_every=higher_order_every
@@ -146,7 +162,10 @@ class OFMU(UnlearningModule):
         self.engine_name, self.scheme = engine, scheme
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
         self.stationarity_tol, self.forget_ceiling = stationarity_tol, forget_ceiling
+        self.rates, self.stop_at = rates, stop_at
         self.engine: Engine | None = None
+        self.goal: Goal | None = None
+        self._goal_state: dict[str, Any] | None = None
         self.scrutiny = Scrutiny(beta, self.norm_floor, audit=audit)
         self._evaluations_before = 0.0
 
@@ -198,13 +217,15 @@ class OFMU(UnlearningModule):
         Raises:
             UserError: Adam's ascent is asked for on whole copies of a network of which ranks hold shards.
         """
-        if self.inner_optimizer == "sgd":
+        if self.inner_optimizer == "sgd" and not self.rates:
             return []
         if self.exact and self.run.ranks.sharded:
             raise UserError(
                 "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
                 "--model.engine finite_difference, --model.inner_optimizer sgd, or --trainer.strategy ddp."
             )
+        if self.rates:
+            return [Polyak(trainable(self.trained))]
         return [torch.optim.Adam(trainable(self.trained), lr=self.inner_lr, betas=INNER_BETAS)]
 
     def on_train_start(self) -> None:
@@ -217,7 +238,15 @@ class OFMU(UnlearningModule):
         else:
             step = BF16_STEP if precision == "bf16-mixed" else None
             self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.run.ranks)
-        self.level = self.recipe.uniform_loss(self.trained) if self.forget_ceiling == "uniform" else self.forget_ceiling
+        guess = self.recipe.uniform_loss(self.trained)
+        self.level = guess if self.forget_ceiling == "uniform" else self.forget_ceiling
+        if (self.rates or self.stop_at) and self.run.checks_itself:
+            self.goal = Goal(self.run.data, self._row_losses, self.run.steps, guess)
+            if self._goal_state is not None:
+                self.goal.load_state_dict(self._goal_state)
+            else:
+                outer = range(self.inner_steps, self.run.steps * self.num_batches, self.num_batches)
+                self.goal.begin(outer)
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
@@ -241,10 +270,15 @@ class OFMU(UnlearningModule):
             penalty_clip=self.penalty_clip,
             concave_only=self.concave_only,
             similarity_every=self.similarity_every,
-            inner_optimizer=self.run.optimizers[1] if self.inner_optimizer == "adam" else None,
+            inner_optimizer=self.run.optimizers[1] if len(self.run.optimizers) > 1 else None,
+            gap=lambda t, loss: self._gap(batch["forget"][t], loss, t),
             first_order=not whole,
         )
         scalars |= {"rho": self.penalty.rho} | _telemetry(found)
+        if self.goal is not None:
+            rise = self.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
+            scalars["retain_rise"] = rise
+            self._set_outer_gap(rise)
         size = None if found.parts is None else found.parts.grad_phi_norm
         self.penalty.update(size, epoch_ends=self.run.epoch_ends)
         if size is not None and self.stationarity_tol is not None and size <= self.stationarity_tol:
@@ -253,7 +287,36 @@ class OFMU(UnlearningModule):
         return found.gradient, scalars
 
     def _forget_loss(self, batch: Batch) -> Loss:
+        goal = self.goal
+        if goal is not None:
+            return self.mean(batch, lambda part: goal.bent(self.recipe.sample_losses(self.trained, part), part["ids"]))
         return self.loss(batch, lambda losses: ceiling(losses, self.level))
+
+    def _row_losses(self, batch: Batch) -> Tensor:
+        """(b,) losses of rows at the weights of now; takes all ranks where they hold shards."""
+        on_device = {name: x.to(self.device) for name, x in batch.items()}
+        with self.run.forward_context():
+            return self.recipe.sample_losses(self.trained, on_device)
+
+    def _gap(self, batch: Batch, loss: float, t: int) -> float:
+        """How far the t-th ascent step is to raise L_f on its batch, where the path says so."""
+        return 0.0 if self.goal is None else self.goal.gap(batch["ids"], loss, (t + 1) / self.inner_steps)
+
+    def _set_outer_gap(self, rise: float) -> None:
+        """How far the outer step is to lower L_r on its batch, where it is told."""
+        outer = self.run.optimizers[0]
+        if isinstance(outer, Polyak):
+            outer.gap = rise
+
+    def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
+        """One outer iteration; then, if it is due, a look at whether the goal is reached."""
+        scalars = super().outer_step(batch, number, epoch_ends=epoch_ends)
+        if self.goal is not None:
+            reached, seen = self.goal.check(number)
+            scalars |= seen
+            if reached and self.stop_at is not None:
+                self.run.stop()
+        return scalars
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the penalty schedule's state, and the steps of differences."""
@@ -263,11 +326,16 @@ class OFMU(UnlearningModule):
             "gradient_evaluations": self.gradient_evaluations,
             **self.scrutiny.state_dict(),
         }
+        if self.goal is not None:
+            checkpoint["goal"] = self.goal.state_dict()
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the penalty schedule and the steps of differences where the checkpoint left them."""
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
         self.scrutiny.load_state_dict(checkpoint["ofmu"])
+        self._goal_state = checkpoint.get("goal")
+        if self.goal is not None and self._goal_state is not None:
+            self.goal.load_state_dict(self._goal_state)
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
 

@@ -9,7 +9,10 @@ SETS = {
     "real_authors": "ra",
     "world_facts": "wf",
 }
-"""Evaluation sets and the prefixes of their metrics' names; one more set, ``holdout``, serves membership attacks."""
+"""Evaluation sets and the prefixes of their metrics' names."""
+
+HOLDOUT = "holdout"
+"""Evaluation set of rows that no model has seen: what membership attacks compare forgotten rows with."""
 
 PROBE = "probe_"
 """Beginning of the names of probe sets, ``probe_NAME_forget`` and ``probe_NAME_retain``, which ask otherwise for the

@@ -1,0 +1,104 @@
+r"""Polyak's step in Adam's metric: as long as it takes, to first order, to bring a loss to a value that is known.
+
+    v     <- b v + (1 - b) g^2,     d = g / (sqrt(v) + eps)
+    theta <- theta - lr (gap / <g, d>) d                        gap = L(theta) - (the value wanted)
+
+The rate has no unit of its own, so the same setting serves models of any size, and the step vanishes with the gap:
+nothing is annealed. Where losses can be brought to the value of each batch, as those of rows that a model once knew,
+the method converges (Polyak 1969; Loizou, Vaswani, Laradji, Lacoste-Julien 2021, "Stochastic Polyak step-size").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from ofmu_pl.core.vectors import add_, dot
+
+
+class Polyak(Optimizer):
+    """Descends towards a value of the loss that is told to it before each step.
+
+    Args:
+        params: Parameters, or groups of them, that have one rate in common.
+        lr: Share of the gap that a step is to close, to first order.
+        beta: Decay of the second moment v.
+        eps: Smallest denominator of the direction.
+        growth: A step's rate is at most this multiple of the last one's: a gradient that vanishes says little about
+            how far to go.
+
+    Attributes:
+        gap: Loss at the parameters' values of now minus the value wanted, in the loss's unit; set it before ``step``.
+            Where it is zero or less, as at first, there is nothing to do, and ``step`` only learns of the gradient.
+        rate: ``lr gap / <g, d>`` of the last step.
+
+    Raises:
+        ValueError: A number is out of range.
+
+    Example:
+        The distance |theta - 3| from 0 to 1 is two units away, and a step takes them.
+
+        >>> theta = torch.nn.Parameter(torch.tensor([0.0]))
+        >>> optimizer = Polyak([theta])
+        >>> loss = (theta - 3).abs().sum()
+        >>> loss.backward()
+        >>> optimizer.gap = loss.item() - 1
+        >>> optimizer.step()
+        >>> round(theta.item(), 5)
+        2.0
+    """
+
+    def __init__(
+        self, params: Any, lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
+    ) -> None:
+        if lr <= 0 or not 0 <= beta < 1 or eps <= 0 or growth <= 1:
+            raise ValueError(f"lr={lr} and eps={eps} must be above 0, beta={beta} in [0, 1), growth={growth} above 1")
+        super().__init__(params, {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "rate": 0.0, "bound": 0.0})
+        self.gap = 0.0
+
+    @property
+    def rate(self) -> float:
+        """``lr gap / <g, d>`` of the last step; 0 before the first."""
+        return float(self.param_groups[0]["rate"])
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step along the gradients that the parameters have.
+
+        Args:
+            closure: Called first, with gradients enabled; what it returns is returned.
+        """
+        returned = None
+        if closure is not None:
+            with torch.enable_grad():
+                returned = closure()
+        gap, self.gap = self.gap, 0.0
+        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        gradients = [p.grad for p in parameters]
+        first = self.param_groups[0]
+        directions = [self._direction(p, first["beta"], first["eps"]) for p in parameters]
+        slope = dot(gradients, directions) if parameters else 0.0
+        rate = 0.0
+        if gap > 0 and slope > 0:
+            rate = gap / slope
+            if first["bound"]:
+                rate = min(rate, first["bound"])
+            # A small step, near the goal or on an easy batch, tightens the bound slowly.
+            first["bound"] = first["growth"] * max(rate, first["bound"] / first["growth"] ** 2)
+            rate *= first["lr"]
+            add_(parameters, [(-rate, directions)])
+        first["rate"] = rate
+        return returned
+
+    def _direction(self, p: torch.Tensor, beta: float, eps: float) -> torch.Tensor:
+        state = self.state[p]
+        if not state:
+            state["step"] = 0
+            state["square"] = torch.zeros_like(p)
+        state["step"] += 1
+        assert p.grad is not None, "only parameters with gradients are stepped"
+        state["square"].mul_(beta).addcmul_(p.grad, p.grad, value=1 - beta)
+        return p.grad / (state["square"].div(1 - beta ** state["step"]).sqrt_().add_(eps))

@@ -1,0 +1,181 @@
+r"""How far to forget: to the loss of never-seen rows, along a path whose steps mean the same on every model.
+
+    z(l)  = ln(e^l - 1)                    the log-odds against an answer of mean token loss l = -ln p
+    goal  : z of forget row i ends where a never-seen row's is, and is bent to a constant there
+    path  : after a share t of the way, z stands at (1 - t) z_start + t z_goal
+    keep  : each retain row's loss returns to what it was before the first step
+
+Nothing here is learned from a retrained model. Forgetting further than never-seen rows would be a leak of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from torch import Tensor
+
+from ofmu_pl.data.sampler import batch_indices
+from ofmu_pl.losses import ceiling, log_odds
+from ofmu_pl.networks.base import Batch
+
+APPROACH = 0.6
+"""Share of the iterations after which the path is at its goal; the rest repairs what is to be kept."""
+HARM = 0.3
+"""Mean rise of retain losses, in nats, above which the path waits until they are repaired."""
+KEPT = 0.03
+"""Mean rise of retain losses, in nats, at which they count as kept: 97 % of the probability."""
+LOOKED_AT = 64
+"""Rows of each side that a check scores; their AUC's interval is 0.1 to either side."""
+ROWS = 16
+"""Rows scored at a time."""
+
+
+class Goal:
+    """Levels of forget rows and old losses of retain rows, and whether both are reached.
+
+    Args:
+        data: A ``PairedDataModule`` after ``setup``, whose ``never_seen`` names the split of never-seen rows, if any.
+        losses: Maps a batch to its rows' losses, (b,), at the network's weights of now.
+        iterations: Length of the run.
+        guess: Loss of a uniform guess, in nats; without never-seen rows, forget rows are to end at half of it.
+        every: Outer iterations between two checks.
+
+    Attributes:
+        levels: (N,) loss in nats that each forget row is to end at.
+        start: (N,) loss of each forget row before the first step.
+        old: (M,) loss of each retain row before the first step; NaN for rows that the run does not draw.
+        way: Iterations that the path has gone; it waits while too much is harmed.
+        harm: Running mean of the rise of retain losses, in nats.
+    """
+
+    def __init__(
+        self, data: Any, losses: Callable[[Batch], Tensor], iterations: int, guess: float, every: int = 10
+    ) -> None:
+        self.data, self.losses, self.guess, self.every = data, losses, guess, every
+        self.length = max(1.0, APPROACH * iterations)
+        self.levels = self.start = self.old = torch.empty(0)
+        self.way, self.harm = 0, 0.0
+        n = len(data.splits["forget"])
+        self._places = np.random.Generator(np.random.Philox(key=data.seed)).permutation(n)
+
+    def begin(self, outer_batches: range) -> None:
+        """Score the model that is to forget, once.
+
+        Args:
+            outer_batches: Numbers of the retain stream's batches whose losses are to return.
+        """
+        n, m = len(self.data.splits["forget"]), len(self.data.splits["retain"])
+        self.start = self._score("forget", range(n))
+        size, seed = self.data.batch_size, self.data.seed
+        drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
+        self.old = torch.full((m,), math.nan, dtype=torch.float64)
+        self.old[sorted(drawn)] = self._score("retain", sorted(drawn))
+        if self.data.never_seen is None:
+            rank_zero_warn(
+                "There are no never-seen rows (--data.holdout), so how far to forget is a guess (half of the loss "
+                f"ln V of a model that knows nothing, {self.guess / 2:.2f} nats): give some if there are any."
+            )
+        self._set_levels()
+
+    def bent(self, losses: Tensor, ids: Tensor) -> Tensor:
+        """(b,) log-odds against forget rows, bent to a constant at their levels."""
+        return ceiling(log_odds(losses), log_odds(self.levels[ids.cpu()]).to(losses))
+
+    def gap(self, ids: Tensor, reached: float, share: float) -> float:
+        """How far the path is ahead of a batch's mean bent log-odds.
+
+        Args:
+            ids: (b,) positions of the batch's rows in the forget split.
+            reached: Their mean of ``bent`` at the present weights.
+            share: Part of the iteration's ascent steps that will be done after the next one.
+        """
+        i = ids.cpu()
+        start, goal = self.bent(self.start[i], i).mean(), self.bent(self.levels[i], i).mean()
+        return float(start + (goal - start) * min(1.0, (self.way + share) / self.length)) - reached
+
+    def excess(self, ids: Tensor, loss: float) -> float:
+        """Rise of a retain batch's mean loss since before the first step, in nats; the path goes on if it is small."""
+        rise = loss - float(self.old[ids.cpu()].mean())
+        self.harm += 0.2 * (rise - self.harm)
+        self.way += rise < HARM
+        return rise
+
+    def check(self, step: int) -> tuple[bool, dict[str, float]]:
+        """Compare forget with never-seen rows if a check is due, and set the levels by the latter's losses of now.
+
+        Args:
+            step: Outer iterations done.
+
+        Returns:
+            Whether the goal is reached, and what was measured.
+        """
+        if step % self.every:
+            return False, {}
+        seen = {"goal/harm": self.harm}
+        if self.data.never_seen is None:
+            arrived = self.way >= self.length
+        else:
+            strangers = self._set_levels()
+            forgotten = self._score("forget", _spread(len(self.start), LOOKED_AT)).numpy()
+            auc = _auc(forgotten, strangers)
+            error = math.sqrt((len(forgotten) + len(strangers) + 1) / 12 / len(forgotten) / len(strangers))
+            arrived = abs(auc - 0.5) <= 1.96 * error
+            seen |= {"goal/forget": float(forgotten.mean()), "goal/never_seen": float(strangers.mean()), "goal/auc": auc}
+        reached = arrived and self.harm <= KEPT
+        if reached:
+            told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
+            rank_zero_info(f"Stopping at the goal after {step} iterations: {told}.")
+        return reached, seen
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run cannot measure again."""
+        return {"start": self.start, "old": self.old, "levels": self.levels, "way": self.way, "harm": self.harm}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
+        self.start, self.old, self.levels = state["start"], state["old"], state["levels"]
+        self.way, self.harm = state["way"], state["harm"]
+
+    def _set_levels(self) -> np.ndarray:
+        """Give forget rows the quantiles of never-seen rows' losses, by lot; returns these losses."""
+        if self.data.never_seen is None:
+            found = np.array([self.guess / 2])
+        else:
+            rows = len(self.data.splits[self.data.never_seen])
+            found = self._score(self.data.never_seen, _spread(rows, LOOKED_AT)).numpy()
+        n = len(self.start)
+        self.levels = torch.from_numpy(np.quantile(found, (self._places + 0.5) / n))
+        return found
+
+    def _score(self, stream: str, rows: Iterable[int]) -> Tensor:
+        """Losses of rows of a split, float64, in their order."""
+        found = []
+        with torch.no_grad():
+            for part in _batched(rows, ROWS):
+                batch = self.data.collate(stream, part, 0)
+                found.append(self.losses(batch).double().cpu())
+        return torch.cat(found)
+
+
+def _batched(rows: Iterable[int], size: int) -> Iterator[list[int]]:
+    """The rows, so many at a time."""
+    rest = iter(rows)
+    while part := list(islice(rest, size)):
+        yield part
+
+
+def _spread(n: int, wanted: int) -> list[int]:
+    """At most so many of n positions, evenly spaced."""
+    return list(range(n)) if n <= wanted else [i * n // wanted for i in range(wanted)]
+
+
+def _auc(members: np.ndarray, strangers: np.ndarray) -> float:
+    """``P(stranger > member) + P(equal) / 2``."""
+    difference = strangers[:, None] - members
+    return float((difference > 0).mean() + (difference == 0).mean() / 2)
