@@ -113,7 +113,7 @@ class TextDataModule(PairedDataModule):
         self.hashes = {name: content_hash(rows) for name, rows in splits.items()}
         self.hashes |= {f"{name}_eval": content_hash(rows) for name, rows in evaluation_sets.items()}
         if HOLDOUT in evaluation_sets:
-            splits[HOLDOUT] = evaluation_sets[HOLDOUT]  # after the hashes: nothing is trained on it
+            splits.setdefault(HOLDOUT, evaluation_sets[HOLDOUT])  # after the hashes: nothing is trained on it
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:

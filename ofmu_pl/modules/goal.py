@@ -1,6 +1,7 @@
 r"""How far to forget: to the loss of never-seen rows, along a path whose steps mean the same on every model.
 
-    z(l)  = ln(e^l - 1)                    the log-odds against an answer of mean token loss l = -ln p
+    l     : mean over a row's tokens of their losses, each bent at c, where a fifth of never-seen rows' tokens lie above
+    z(l)  = ln(e^l - 1)                    the log-odds against an answer of loss l = -ln p
     goal  : z of forget row i ends where a never-seen row's is, and is bent to a constant there
     path  : after a share t of the way, z stands at (1 - t) z_start + t z_goal
     keep  : each retain row's loss returns to what it was before the first step
@@ -21,19 +22,25 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.sampler import batch_indices
-from ofmu_pl.losses import ceiling, log_odds
+from ofmu_pl.losses import IGNORED, ceiling, log_odds, sample_mean
 from ofmu_pl.networks.base import Batch
 
+PATH = 100
+"""Iterations that the path takes if it never waits."""
 APPROACH = 0.6
-"""Share of the iterations after which the path is at its goal; the rest repairs what is to be kept."""
+"""Share of a short run's iterations after which the path is at its goal; the rest repairs what is to be kept."""
 HARM = 0.3
 """Mean rise of retain losses, in nats, above which the path waits until they are repaired."""
 KEPT = 0.03
 """Mean rise of retain losses, in nats, at which they count as kept: 97 % of the probability."""
 LOOKED_AT = 64
 """Rows of each side that a check scores; their AUC's interval is 0.1 to either side."""
+TOKENS = 0.8
+"""Quantile of never-seen rows' token losses above which a forget row's token counts as forgotten."""
 ROWS = 16
 """Rows scored at a time."""
+
+STATE = ("start", "old", "levels", "token_level", "way", "harm")
 
 
 class Goal:
@@ -41,12 +48,13 @@ class Goal:
 
     Args:
         data: A ``PairedDataModule`` after ``setup``, whose ``never_seen`` names the split of never-seen rows, if any.
-        losses: Maps a batch to its rows' losses, (b,), at the network's weights of now.
+        tokens: Maps a batch to its tokens' losses, (b, S), and targets, at the network's weights of now.
         iterations: Length of the run.
         guess: Loss of a uniform guess, in nats; without never-seen rows, forget rows are to end at half of it.
         every: Outer iterations between two checks.
 
     Attributes:
+        token_level: The bound c of a token's loss, in nats.
         levels: (N,) loss in nats that each forget row is to end at.
         start: (N,) loss of each forget row before the first step.
         old: (M,) loss of each retain row before the first step; NaN for rows that the run does not draw.
@@ -55,12 +63,12 @@ class Goal:
     """
 
     def __init__(
-        self, data: Any, losses: Callable[[Batch], Tensor], iterations: int, guess: float, every: int = 10
+        self, data: Any, tokens: Callable[[Batch], tuple[Tensor, Tensor]], iterations: int, guess: float, every: int = 10
     ) -> None:
-        self.data, self.losses, self.guess, self.every = data, losses, guess, every
-        self.length = max(1.0, APPROACH * iterations)
+        self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
+        self.length = PATH if iterations < 0 else max(1.0, min(PATH, APPROACH * iterations))
         self.levels = self.start = self.old = torch.empty(0)
-        self.way, self.harm = 0, 0.0
+        self.token_level, self.way, self.harm = 0.0, 0, 0.0
         n = len(data.splits["forget"])
         self._places = np.random.Generator(np.random.Philox(key=data.seed)).permutation(n)
 
@@ -71,20 +79,24 @@ class Goal:
             outer_batches: Numbers of the retain stream's batches whose losses are to return.
         """
         n, m = len(self.data.splits["forget"]), len(self.data.splits["retain"])
-        self.start = self._score("forget", range(n))
-        size, seed = self.data.batch_size, self.data.seed
-        drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
-        self.old = torch.full((m,), math.nan, dtype=torch.float64)
-        self.old[sorted(drawn)] = self._score("retain", sorted(drawn))
         if self.data.never_seen is None:
             rank_zero_warn(
                 "There are no never-seen rows (--data.holdout), so how far to forget is a guess (half of the loss "
                 f"ln V of a model that knows nothing, {self.guess / 2:.2f} nats): give some if there are any."
             )
-        self._set_levels()
+        self._set_levels(n)
+        self.start = self._score("forget", range(n), self.token_level)
+        size, seed = self.data.batch_size, self.data.seed
+        drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
+        self.old = torch.full((m,), math.nan, dtype=torch.float64)
+        self.old[sorted(drawn)] = self._score("retain", sorted(drawn))
 
-    def bent(self, losses: Tensor, ids: Tensor) -> Tensor:
-        """(b,) log-odds against forget rows, bent to a constant at their levels."""
+    def rows(self, batch: Batch) -> Tensor:
+        """(b,) log-odds against a forget batch's rows, bent to a constant at their levels."""
+        nll, targets = self.tokens(batch)
+        return self._bent(sample_mean(ceiling(nll, self.token_level), targets), batch["ids"])
+
+    def _bent(self, losses: Tensor, ids: Tensor) -> Tensor:
         return ceiling(log_odds(losses), log_odds(self.levels[ids.cpu()]).to(losses))
 
     def gap(self, ids: Tensor, reached: float, share: float) -> float:
@@ -96,7 +108,7 @@ class Goal:
             share: Part of the iteration's ascent steps that will be done after the next one.
         """
         i = ids.cpu()
-        start, goal = self.bent(self.start[i], i).mean(), self.bent(self.levels[i], i).mean()
+        start, goal = self._bent(self.start[i], i).mean(), self._bent(self.levels[i], i).mean()
         return float(start + (goal - start) * min(1.0, (self.way + share) / self.length)) - reached
 
     def excess(self, ids: Tensor, loss: float) -> float:
@@ -121,7 +133,7 @@ class Goal:
         if self.data.never_seen is None:
             arrived = self.way >= self.length
         else:
-            strangers = self._set_levels()
+            strangers = self._set_levels(len(self.start))
             forgotten = self._score("forget", _spread(len(self.start), LOOKED_AT)).numpy()
             auc = _auc(forgotten, strangers)
             error = math.sqrt((len(forgotten) + len(strangers) + 1) / 12 / len(forgotten) / len(strangers))
@@ -135,32 +147,38 @@ class Goal:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
-        return {"start": self.start, "old": self.old, "levels": self.levels, "way": self.way, "harm": self.harm}
+        return {name: getattr(self, name) for name in STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
-        self.start, self.old, self.levels = state["start"], state["old"], state["levels"]
-        self.way, self.harm = state["way"], state["harm"]
+        for name in STATE:
+            setattr(self, name, state[name])
 
-    def _set_levels(self) -> np.ndarray:
-        """Give forget rows the quantiles of never-seen rows' losses, by lot; returns these losses."""
+    def _set_levels(self, n: int) -> np.ndarray:
+        """Give n forget rows the quantiles of never-seen rows' losses, by lot; returns these, without a bound."""
         if self.data.never_seen is None:
-            found = np.array([self.guess / 2])
+            self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
+            bounded = plain
         else:
-            rows = len(self.data.splits[self.data.never_seen])
-            found = self._score(self.data.never_seen, _spread(rows, LOOKED_AT)).numpy()
-        n = len(self.start)
-        self.levels = torch.from_numpy(np.quantile(found, (self._places + 0.5) / n))
-        return found
+            shown = _spread(len(self.data.splits[self.data.never_seen]), LOOKED_AT)
+            found = list(self._tokens(self.data.never_seen, shown))
+            tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
+            self.token_level = float(tokens.quantile(TOKENS))
+            bounded = torch.cat([sample_mean(ceiling(nll, self.token_level), t) for nll, t in found]).numpy()
+            plain = torch.cat([sample_mean(*x) for x in found]).numpy()
+        self.levels = torch.from_numpy(np.quantile(bounded, (self._places + 0.5) / n))
+        return plain
 
-    def _score(self, stream: str, rows: Iterable[int]) -> Tensor:
-        """Losses of rows of a split, float64, in their order."""
-        found = []
-        with torch.no_grad():
-            for part in _batched(rows, ROWS):
-                batch = self.data.collate(stream, part, 0)
-                found.append(self.losses(batch).double().cpu())
-        return torch.cat(found)
+    def _score(self, stream: str, rows: Iterable[int], level: float | None = None) -> Tensor:
+        """Losses of rows of a split, float64, in their order; their tokens' bent at a level."""
+        return torch.cat([sample_mean(ceiling(nll, level), targets) for nll, targets in self._tokens(stream, rows)])
+
+    def _tokens(self, stream: str, rows: Iterable[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Token losses (b, S), float64, and targets of rows of a split, batch by batch."""
+        for part in _batched(rows, ROWS):
+            with torch.no_grad():
+                nll, targets = self.tokens(self.data.collate(stream, part, 0))
+            yield nll.double().cpu(), targets.cpu()
 
 
 def _batched(rows: Iterable[int], size: int) -> Iterator[list[int]]:

@@ -29,7 +29,7 @@ from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.losses import ceiling
+from ofmu_pl.losses import ceiling, token_nll
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.scrutiny import Scrutiny
@@ -241,7 +241,7 @@ class OFMU(UnlearningModule):
         guess = self.recipe.uniform_loss(self.trained)
         self.level = guess if self.forget_ceiling == "uniform" else self.forget_ceiling
         if (self.rates or self.stop_at) and self.run.checks_itself:
-            self.goal = Goal(self.run.data, self._row_losses, self.run.steps, guess)
+            self.goal = Goal(self.run.data, self._tokens, self.run.steps, guess)
             if self._goal_state is not None:
                 self.goal.load_state_dict(self._goal_state)
             else:
@@ -252,7 +252,9 @@ class OFMU(UnlearningModule):
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
         assert self.engine is not None, "on_train_start has not run"
         rounds, rest = divmod(self.run.step - 1, self.period)
-        whole, penalised = rest == 0, self.penalty.rho > 0
+        penalised = self.penalty.rho > 0
+        needed = self.beta > 0 or penalised or self.stationarity_tol is not None or not self.rates
+        whole = rest == 0 and needed
         scalars = self.scrutiny.look(
             self, self.engine, self._forget_loss, batch, whole=rounds if whole else None, penalised=penalised
         )
@@ -289,14 +291,14 @@ class OFMU(UnlearningModule):
     def _forget_loss(self, batch: Batch) -> Loss:
         goal = self.goal
         if goal is not None:
-            return self.mean(batch, lambda part: goal.bent(self.recipe.sample_losses(self.trained, part), part["ids"]))
+            return self.mean(batch, goal.rows)
         return self.loss(batch, lambda losses: ceiling(losses, self.level))
 
-    def _row_losses(self, batch: Batch) -> Tensor:
-        """(b,) losses of rows at the weights of now; takes all ranks where they hold shards."""
-        on_device = {name: x.to(self.device) for name, x in batch.items()}
+    def _tokens(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(b, S) losses of a batch's tokens at the weights of now, and targets."""
         with self.run.forward_context():
-            return self.recipe.sample_losses(self.trained, on_device)
+            logits, targets = self.recipe.logits(self.trained, {name: x.to(self.device) for name, x in batch.items()})
+            return token_nll(logits, targets), targets
 
     def _gap(self, batch: Batch, loss: float, t: int) -> float:
         """How far the t-th ascent step is to raise L_f on its batch, where the path says so."""
