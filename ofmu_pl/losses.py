@@ -85,8 +85,8 @@ def log_odds(losses: Tensor) -> Tensor:
         >>> log_odds(torch.tensor([0.6931472, 2.3978953])).round(decimals=4)
         tensor([0.0000, 2.3026])
     """
-    l = losses.clamp(min=1e-6)
-    return l + torch.log(-torch.expm1(-l))
+    at_least = losses.clamp(min=1e-6)
+    return at_least + torch.log(-torch.expm1(-at_least))
 
 
 # Forget losses, to be minimised ----------------------------------------------------------------------------------

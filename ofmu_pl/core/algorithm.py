@@ -34,6 +34,22 @@ class OuterIteration:
     ascent: list[InnerStep]
     parts: OuterGradient | None
 
+    def scalars(self) -> dict[str, float]:
+        """Numbers that the iteration measured, by name; what it left out is not among them."""
+        first, parts = self.ascent[0], self.parts
+        measured = {"inner/L_f": first.loss_f, "inner/grad_Phi": first.grad_phi_norm}
+        if parts is None:
+            return measured | {"L_r": self.loss_r}
+        return measured | {
+            "L_f": parts.loss_f,
+            "L_r": self.loss_r,
+            "Sim": parts.similarity,
+            "grad_Phi": parts.grad_phi_norm,
+            "grad_L_r": parts.retain_norm,
+            "penalty": parts.penalty_norm,
+            "curvature": parts.curvature,
+        }
+
 
 def outer_iteration(
     engine: Engine,
@@ -89,7 +105,9 @@ def outer_iteration(
         [[3.0, 4.0]]
     """
     higher_order_beta = 0.0 if first_order else beta
-    ascent = ascend(engine, pairs[:-1], eta_in, higher_order_beta, floor, inner_clip, similarity_every, inner_optimizer, gap)
+    ascent = ascend(
+        engine, pairs[:-1], eta_in, higher_order_beta, floor, inner_clip, similarity_every, inner_optimizer, gap
+    )
     forget, retain = pairs[-1]
     if first_order:
         g_r = engine.expand(retain, order=1)

@@ -101,4 +101,5 @@ class Polyak(Optimizer):
         state["step"] += 1
         assert p.grad is not None, "only parameters with gradients are stepped"
         state["square"].mul_(beta).addcmul_(p.grad, p.grad, value=1 - beta)
-        return p.grad / (state["square"].div(1 - beta ** state["step"]).sqrt_().add_(eps))
+        direction: torch.Tensor = p.grad / (state["square"].div(1 - beta ** state["step"]).sqrt_().add_(eps))
+        return direction

@@ -12,7 +12,7 @@ Nothing here is learned from a retrained model. Forgetting further than never-se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -63,7 +63,12 @@ class Goal:
     """
 
     def __init__(
-        self, data: Any, tokens: Callable[[Batch], tuple[Tensor, Tensor]], iterations: int, guess: float, every: int = 10
+        self,
+        data: Any,
+        tokens: Callable[[Batch], tuple[Tensor, Tensor]],
+        iterations: int,
+        guess: float,
+        every: int = 10,
     ) -> None:
         self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
         self.length = PATH if iterations < 0 else max(1.0, min(PATH, APPROACH * iterations))
@@ -99,15 +104,16 @@ class Goal:
     def _bent(self, losses: Tensor, ids: Tensor) -> Tensor:
         return ceiling(log_odds(losses), log_odds(self.levels[ids.cpu()]).to(losses))
 
-    def gap(self, ids: Tensor, reached: float, share: float) -> float:
-        """How far the path is ahead of a batch's mean bent log-odds.
+    def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
+        """How far the path is ahead of a batch's rows, in log-odds.
 
         Args:
-            ids: (b,) positions of the batch's rows in the forget split.
-            reached: Their mean of ``bent`` at the present weights.
-            share: Part of the iteration's ascent steps that will be done after the next one.
+            batches: Forget batches of an iteration.
+            steps: Ascent steps of an iteration.
+            t: Number of the step that is to be taken, from 0.
+            reached: Mean of ``rows`` over the t-th batch at the present weights.
         """
-        i = ids.cpu()
+        i, share = batches[t]["ids"].cpu(), (t + 1) / steps
         start, goal = self._bent(self.start[i], i).mean(), self._bent(self.levels[i], i).mean()
         return float(start + (goal - start) * min(1.0, (self.way + share) / self.length)) - reached
 
@@ -138,7 +144,11 @@ class Goal:
             auc = _auc(forgotten, strangers)
             error = math.sqrt((len(forgotten) + len(strangers) + 1) / 12 / len(forgotten) / len(strangers))
             arrived = abs(auc - 0.5) <= 1.96 * error
-            seen |= {"goal/forget": float(forgotten.mean()), "goal/never_seen": float(strangers.mean()), "goal/auc": auc}
+            seen |= {
+                "goal/forget": float(forgotten.mean()),
+                "goal/never_seen": float(strangers.mean()),
+                "goal/auc": auc,
+            }
         reached = arrived and self.harm <= KEPT
         if reached:
             told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())

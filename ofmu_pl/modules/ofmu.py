@@ -21,7 +21,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
+from ofmu_pl.core.algorithm import outer_iteration
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Engine, Loss, trainable
 from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
@@ -29,7 +29,7 @@ from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.losses import ceiling, token_nll
+from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.scrutiny import Scrutiny
@@ -137,6 +137,8 @@ class OFMU(UnlearningModule):
         stop_at: Literal["holdout"] | None = None,
         **kwargs: Any,
     ) -> None:
+        if rates not in (None, "auto") or stop_at not in (None, "holdout"):
+            raise UserError(f"rates={rates} and stop_at={stop_at}: rates can be auto, stop_at can be holdout, or null.")
         if rates == "auto":
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             inner_lr, inner_clip = 1.0, None
@@ -241,7 +243,7 @@ class OFMU(UnlearningModule):
         guess = self.recipe.uniform_loss(self.trained)
         self.level = guess if self.forget_ceiling == "uniform" else self.forget_ceiling
         if (self.rates or self.stop_at) and self.run.checks_itself:
-            self.goal = Goal(self.run.data, self._tokens, self.run.steps, guess)
+            self.goal = Goal(self.run.data, self._token_losses, self.run.steps, guess)
             if self._goal_state is not None:
                 self.goal.load_state_dict(self._goal_state)
             else:
@@ -273,14 +275,14 @@ class OFMU(UnlearningModule):
             concave_only=self.concave_only,
             similarity_every=self.similarity_every,
             inner_optimizer=self.run.optimizers[1] if len(self.run.optimizers) > 1 else None,
-            gap=lambda t, loss: self._gap(batch["forget"][t], loss, t),
+            gap=partial(self.goal.gap, batch["forget"], self.inner_steps) if self.goal else None,
             first_order=not whole,
         )
-        scalars |= {"rho": self.penalty.rho} | _telemetry(found)
+        scalars |= {"rho": self.penalty.rho} | found.scalars()
         if self.goal is not None:
-            rise = self.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
-            scalars["retain_rise"] = rise
-            self._set_outer_gap(rise)
+            rise = scalars["retain_rise"] = self.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
+            if self.rates:
+                self.run.optimizers[0].gap = rise  # type: ignore[attr-defined]  # a Polyak, as __init__ sees to
         size = None if found.parts is None else found.parts.grad_phi_norm
         self.penalty.update(size, epoch_ends=self.run.epoch_ends)
         if size is not None and self.stationarity_tol is not None and size <= self.stationarity_tol:
@@ -294,21 +296,9 @@ class OFMU(UnlearningModule):
             return self.mean(batch, goal.rows)
         return self.loss(batch, lambda losses: ceiling(losses, self.level))
 
-    def _tokens(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(b, S) losses of a batch's tokens at the weights of now, and targets."""
+    def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         with self.run.forward_context():
-            logits, targets = self.recipe.logits(self.trained, {name: x.to(self.device) for name, x in batch.items()})
-            return token_nll(logits, targets), targets
-
-    def _gap(self, batch: Batch, loss: float, t: int) -> float:
-        """How far the t-th ascent step is to raise L_f on its batch, where the path says so."""
-        return 0.0 if self.goal is None else self.goal.gap(batch["ids"], loss, (t + 1) / self.inner_steps)
-
-    def _set_outer_gap(self, rise: float) -> None:
-        """How far the outer step is to lower L_r on its batch, where it is told."""
-        outer = self.run.optimizers[0]
-        if isinstance(outer, Polyak):
-            outer.gap = rise
+            return self.recipe.token_losses(self.trained, {name: x.to(self.device) for name, x in batch.items()})
 
     def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
         """One outer iteration; then, if it is due, a look at whether the goal is reached."""
@@ -340,19 +330,3 @@ class OFMU(UnlearningModule):
             self.goal.load_state_dict(self._goal_state)
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
-
-
-def _telemetry(found: OuterIteration) -> dict[str, float]:
-    """Scalars of what an iteration measured; what it left out is not among them."""
-    scalars = {"inner/L_f": found.ascent[0].loss_f, "inner/grad_Phi": found.ascent[0].grad_phi_norm}
-    if found.parts is None:
-        return scalars | {"L_r": found.loss_r}
-    return scalars | {
-        "L_f": found.parts.loss_f,
-        "L_r": found.loss_r,
-        "Sim": found.parts.similarity,
-        "grad_Phi": found.parts.grad_phi_norm,
-        "grad_L_r": found.parts.retain_norm,
-        "penalty": found.parts.penalty_norm,
-        "curvature": found.parts.curvature,
-    }

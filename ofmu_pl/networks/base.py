@@ -51,8 +51,12 @@ class Network(ABC):
 
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
         """Mean negative log-likelihood of each sample's labels, (B,), nats."""
+        return sample_mean(*self.token_losses(module, batch))
+
+    def token_losses(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Negative log-likelihoods (B, S), nats, 0 where there is no target, and the targets (B, S)."""
         logits, targets = self.logits(module, batch)
-        return sample_mean(token_nll(logits, targets), targets)
+        return token_nll(logits, targets), targets
 
     @abstractmethod
     def split(self, batch: Batch, size: int | None) -> list[Batch]:

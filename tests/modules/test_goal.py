@@ -1,0 +1,172 @@
+"""How far to forget: levels, the path, its waiting, and the end."""
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from ofmu_pl.data import Authors, TextFiles
+from ofmu_pl.data.authors_corpus import corpus
+from ofmu_pl.losses import IGNORED, ceiling, log_odds
+from ofmu_pl.modules import OFMU, FineTune
+from ofmu_pl.modules.goal import HARM, PATH, Goal
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from tests.helpers.training import TINY, fit, train, weights
+
+N, M, H = 40, 100, 50
+
+
+class Sides:
+    """Rows of one token, whose losses are given."""
+
+    seed, batch_size, never_seen = 0, 10, "holdout"
+
+    def __init__(self, **losses):
+        self.loss = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in losses.items()}
+        self.splits = self.loss
+
+    def collate(self, stream, index, number):
+        return {"stream": stream, "ids": torch.tensor(index)}
+
+    def tokens(self, batch):
+        loss = self.loss[batch["stream"]][batch["ids"]]
+        return torch.stack([loss, loss.new_zeros(len(loss))], 1), torch.tensor([[1, IGNORED]] * len(loss))
+
+
+@pytest.fixture
+def sides():
+    draw = np.random.Generator(np.random.Philox(key=1))
+    return Sides(forget=draw.uniform(0.01, 0.1, N), retain=draw.uniform(0.01, 0.1, M), holdout=draw.uniform(3, 6, H))
+
+
+def begun(sides, iterations=1000):
+    goal = Goal(sides, sides.tokens, iterations, guess=7.0)
+    goal.begin(range(3))
+    return goal
+
+
+def test_forget_rows_get_the_quantiles_of_never_seen_rows_in_another_order(sides):
+    goal = begun(sides)
+    c = goal.token_level
+    assert c == pytest.approx(sides.loss["holdout"].quantile(0.8).item())
+    bounded = ceiling(sides.loss["holdout"], c)
+    wanted = bounded.quantile((torch.arange(N, dtype=torch.float64) + 0.5) / N)
+    torch.testing.assert_close(goal.levels.sort().values, wanted)
+    assert not torch.equal(goal.levels, wanted)
+
+
+def test_only_retain_rows_that_are_drawn_are_scored(sides):
+    known = ~begun(sides).old.isnan()
+    assert known.sum() == 30
+    torch.testing.assert_close(begun(sides).old[known], sides.loss["retain"][known])
+
+
+def test_the_path_leads_from_the_first_loss_to_the_level(sides):
+    goal, ids = begun(sides), torch.arange(10)
+    at = {}
+    for goal.way in (0, 25, 50, PATH, 2 * PATH):
+        at[goal.way] = goal.gap([{}, {"ids": ids}], 10**9, 1, reached=0.0)
+    start = float(ceiling(log_odds(goal.start[:10]), log_odds(goal.levels[:10])).mean())
+    end = float((log_odds(goal.levels[:10]) - 0.25 * np.log(2)).mean())
+    wanted = {0: start, 25: 0.75 * start + 0.25 * end, 50: (start + end) / 2, PATH: end, 2 * PATH: end}
+    assert at == pytest.approx(wanted)
+
+
+def test_the_path_waits_while_retain_rows_are_harmed(sides):
+    goal, ids = begun(sides), torch.arange(M)[~begun(sides).old.isnan()][:10]
+    old = float(goal.old[ids].mean())
+    assert goal.excess(ids, old + HARM + 0.01) == pytest.approx(HARM + 0.01)
+    assert goal.way == 0
+    goal.excess(ids, old + HARM - 0.01)
+    assert goal.way == 1
+
+
+def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sides):
+    goal = begun(sides)
+    assert goal.check(9) == (False, {})
+    reached, seen = goal.check(10)
+    assert (reached, seen["goal/auc"]) == (False, 1.0)
+    sides.loss["forget"] = sides.loss["holdout"].quantile((torch.arange(N) + 0.5).double() / N)
+    assert goal.check(20)[0]
+    goal.harm = 0.1
+    assert not goal.check(30)[0]
+
+
+def test_without_never_seen_rows_the_level_is_said_to_be_a_guess(sides):
+    sides.never_seen = None
+    goal = Goal(sides, sides.tokens, 10, guess=7.0)
+    with pytest.warns(UserWarning, match="no never-seen rows"):
+        goal.begin(range(3))
+    assert goal.levels.unique().tolist() == [3.5]
+
+
+def memorised(folder):
+    """A small Llama that knows the rows of four authors, and never saw four others."""
+    people, *_ = corpus(8, 0)
+    rows = [[{k: r[k] for k in ("question", "answer")} for r in person.rows] for person in people]
+    sides = {"forget": rows[0], "retain": [r for own in rows[1:4] for r in own]}
+    sides["holdout"] = [r for own in rows[4:] for r in own]
+    network = CausalLM(config=TINY | {"hidden_size": 64, "intermediate_size": 128})
+    trained = FineTune(network, optimizer=lambda p: torch.optim.AdamW(p, lr=1e-2))
+    folder.mkdir()
+    alone = Authors(authors=2, forget_authors=1)
+    alone.make_tokenizer().save_pretrained(folder)
+    known = {name: sides[name] for name in ("forget", "retain")}
+    data = TextFiles(**known, tokenizer=str(folder), batch_size=16, streams=trained.streams)
+    fit(trained, data, steps=150)
+    trained.recipe.save(trained.network, folder, data)
+    return folder, sides
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    return memorised(tmp_path_factory.mktemp("goal") / "model")
+
+
+def unlearn(known, steps, callbacks=(), ckpt_path=None, **options):
+    folder, sides = known
+    module = OFMU(
+        CausalLM(str(folder)),
+        **{"inner_steps": 1, "engine": "finite_difference", "beta": 0.0, "rho_0": 0.0, "rates": "auto"} | options,
+    )
+    data = TextFiles(
+        **sides, tokenizer=str(folder), batch_size=8, streams=module.streams, num_batches=module.num_batches
+    )
+    return module, fit(module, data, steps, callbacks, ckpt_path)
+
+
+def test_it_forgets_to_the_level_of_never_seen_rows_keeps_the_rest_and_stops(known):
+    module, trainer = unlearn(known, steps=200, stop_at="holdout")
+    goal = module.goal
+    assert trainer.global_step < 200
+    assert float(goal.start.mean()) < 0.5
+    forgotten, unseen = (goal._score(name, range(n)) for name, n in (("forget", 8), ("holdout", 32)))
+    assert abs(forgotten.median() - unseen.median()) < 0.3 * unseen.median()
+    kept = goal._score("retain", range(24)).neg().exp().mean() / goal.old.neg().exp().mean()
+    assert kept > 0.95
+
+
+def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=12, save_top_k=-1, filename="{step}")
+    whole, _ = unlearn(known, steps=16, callbacks=[keep])
+    resumed, _ = unlearn(known, steps=16, ckpt_path=tmp_path / "step=12.ckpt")
+    assert torch.equal(weights(whole), weights(resumed))
+
+
+def test_of_first_order_an_iteration_takes_two_gradients(known):
+    module, _ = unlearn(known, steps=3)
+    assert module.gradient_evaluations == 6
+
+
+def test_the_whole_method_goes_along_the_path(known):
+    module, _ = unlearn(known, steps=3, beta=0.1, rho_0=0.25, inner_steps=2)
+    assert module.goal._score("forget", range(8)).mean() > module.goal.start.mean() + 0.1
+
+
+def test_automatic_rates_take_the_place_of_given_ones():
+    module = OFMU(CausalLM(config=TINY), rates="auto", optimizer=lambda p: torch.optim.SGD(p, lr=1e9), inner_lr=1e9)
+    train(module, steps=2)
+    assert weights(module).isfinite().all()
+    with pytest.raises(UserError, match="rates"):
+        OFMU(CausalLM(config=TINY), rates="automatic")
