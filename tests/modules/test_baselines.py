@@ -319,7 +319,7 @@ def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder
         (lambda f: NPO(CausalLM(path=f, lora={"rank": 2})), "adapters cannot be made"),
         (lambda f: NPO(CausalLM(path=f, trainable="nothing")), "'nothing' matches no parameter"),
         (lambda f: NPO(CausalLM(path=f, trainable="(")), r"'\(' is no regular expression"),
-        (lambda f: NPO(CausalLM(path=f, load_in_4bit=True)), "lora too"),
+        (lambda f: NPO(CausalLM(path=f, load_in_4bit=True)), "`lora` too"),
     ],
 )
 def test_bad_arguments(folder, make, words):
