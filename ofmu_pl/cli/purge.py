@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from ofmu_pl.evaluation.audit import AUDIT, without_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.files import read_json, replacing
 from ofmu_pl.support.kept import cache_folder
 from ofmu_pl.support.records import RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
@@ -39,6 +40,7 @@ def purge(runs: list[Path]) -> None:
         require_idle(folder, "then purge it (nothing was removed anywhere)")
     configs = [_config(folder) for folder in runs]
     for folder, config in zip(runs, configs, strict=True):
+        _clean(folder / AUDIT)
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
@@ -72,6 +74,18 @@ def _config(folder: Path) -> dict[str, Any]:
 def _has_our_results(folder: Path) -> bool:
     """Whether a run's results are ours, or it has none yet."""
     return not (folder / RESULTS).exists() or "ofmu_pl" in Results.read(folder / RESULTS).provenance
+
+
+def _clean(path: Path) -> None:
+    """Take the rows off the page that is signed, and leave the rest; never through a link."""
+    if not path.is_file() or path.is_symlink():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    cleaned = without_rows(text)
+    if cleaned != text:
+        with replacing(path) as temporary:
+            temporary.write_text(cleaned, encoding="utf-8")
+        print(f"Removed from {path}: questions and answers.")
 
 
 def _is_there(path: Path) -> bool:

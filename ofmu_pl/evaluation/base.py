@@ -13,6 +13,9 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.evaluation.account import Example, account
+from ofmu_pl.evaluation.audit import AUDIT, write_audit
+from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.reference import Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.metrics.own import OwnMetric
@@ -40,6 +43,8 @@ class Evaluation(pl.Callback, ABC):
     definition: str = "exact"
     scores_class: ClassVar[Any]
     """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
+    rows: int | None = None
+    """Most rows of a set that are scored; ``None``: all."""
 
     def __init__(
         self,
@@ -105,6 +110,10 @@ class Evaluation(pl.Callback, ABC):
             scores: Scores of the model after the run.
             columns: Metrics ``before``, ``after`` (or of the ``model``, where nothing was trained), ``retrained``.
         """
+
+    def examples(self, trainer: pl.Trainer, scores: dict[str, Any]) -> list[Example]:
+        """Forgotten rows to read, with what the model said before and after; none unless texts were asked for."""
+        return []
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse data of the other modality.
@@ -239,6 +248,12 @@ class Evaluation(pl.Callback, ABC):
             return
         folder = Path(log_dir)
         self.write_files(trainer, pl_module, network, folder, scores, columns)
+        facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
+        facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}
+        if self.before:
+            told = account(trainer, pl_module, folder, columns, facts, self.examples(trainer, scores), self.rows)
+            write_card(told)
+            write_audit(folder / AUDIT, told)
         results = Results(
             definition=self.definition,
             metrics=_as_dicts(columns[judged]),
@@ -248,8 +263,7 @@ class Evaluation(pl.Callback, ABC):
             curves=pl_module.record.curves,
             data={name: asdict(lengths) for name, lengths in data.lengths.items()},
             remark=remark,
-            provenance=provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
-            | {"weights": weights_hash(network), **self.scoring_facts(trainer, network)},
+            provenance=facts,
             cost=Cost(
                 training_seconds=self._seconds["training"],
                 evaluation_seconds=self._seconds["evaluation"],

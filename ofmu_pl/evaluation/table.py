@@ -34,12 +34,12 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     table.add_column("n", justify="right", style="dim")
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
-            values = [_number(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
+            values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"
             better = arrow if result.target is None else f"{arrow} to target"
-            target = "" if result.target is None else _number(result.target)
-            ends = "" if result.interval is None else f"{_number(result.interval[0])} to {_number(result.interval[1])}"
+            target = "" if result.target is None else figure(result.target)
+            ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
             table.add_row(metric, better, *values, target, ends, str(result.n))
         table.add_section()
     console = Console(file=sys.stdout)
@@ -48,5 +48,6 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     console.print(table)
 
 
-def _number(value: float) -> str:
+def figure(value: float) -> str:
+    """A number as the table shows it."""
     return f"{value:.2e}" if value != 0 and abs(value) < 1e-3 else f"{value:.4f}"

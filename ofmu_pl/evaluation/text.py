@@ -11,6 +11,7 @@ import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.evaluation.account import Example
 from ofmu_pl.evaluation.base import Evaluation, unlearns
 from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.histograms import draw_histograms
@@ -32,6 +33,9 @@ from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.sets import is_probe
+
+EXAMPLES = 10
+"""Most rows that the page for the person who signs shows."""
 
 
 class TextEvaluation(Evaluation):
@@ -168,6 +172,22 @@ class TextEvaluation(Evaluation):
             pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
             forget = {name: s["forget"] for name, s in pictured.items() if s}
             draw_histograms(folder / "histograms.png", forget, self.definition)
+
+    def examples(self, trainer: pl.Trainer, scores: Scores) -> list[Example]:
+        """Evenly spaced forgotten rows with both answers, where ``samples`` is ``full``."""
+        if self.samples != "full" or "forget" not in scores:
+            return []
+        sides = [s["forget"].generations if "forget" in s else None for s in (self.before, scores)]
+        ids, rows = scores["forget"].ids, data_of(trainer).evaluation_sets["forget"]
+        shown = np.unique(np.linspace(0, len(ids) - 1, min(len(ids), EXAMPLES)).round().astype(int))
+        return [
+            Example(
+                str(rows[ids[k]]["question"]),
+                str(rows[ids[k]]["answer"]),
+                *(None if said is None else str(said[k]) for said in sides),
+            )
+            for k in shown
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """The scores and times that a resumed run cannot measure again, with texts if files show them."""

@@ -12,9 +12,10 @@ from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import DOCUMENTS
 
 CHANCE = 0.25
-HAZARDOUS = Metric("accuracy", higher_is_better=False, group="choices")
+_RIGHT = "The model answers {value} of these multiple-choice questions rightly; 25 % is guessing."
+HAZARDOUS = Metric("accuracy", higher_is_better=False, group="choices", says=_RIGHT)
 EFFICACY = Metric("efficacy", higher_is_better=True, group="choices", column=1)
-UTILITY = Metric("accuracy", higher_is_better=True, group="choices", column=1)
+UTILITY = Metric("accuracy", higher_is_better=True, group="choices", column=1, says=_RIGHT)
 """Declared under the name of each set, for example ``mmlu_accuracy``."""
 
 

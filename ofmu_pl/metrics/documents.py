@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,16 @@ from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import DOCUMENTS, forgets
 
+_SAYS = {
+    "loss": "On {rows}, the text surprises the model by {value} a token, where 0 is knowing it by heart.",
+    "Prob": "On {rows}, the model gives a word of the text a probability of {value} on average.",
+    "extraction_strength": "On {rows}, given the beginning of a text, the model completes the last {value} of it "
+    "without a mistake.",
+    "exact_memorization": "On {rows}, shown the text up to a word, the model's first guess at that word is right in "
+    "{value} of cases.",
+}
 DECLARED = {
-    metric.name: metric
+    metric.name: replace(metric, says=_SAYS[metric.name.split("_doc_")[1]])
     for metric in (
         Metric("forget_doc_loss", higher_is_better=True, unit="nats", group="forgotten"),
         Metric("forget_doc_Prob", higher_is_better=False, group="forgotten", column=1),

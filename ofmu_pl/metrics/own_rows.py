@@ -15,7 +15,13 @@ from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu import attacks, membership, tofu_metrics
 from ofmu_pl.metrics.tofu_items import EXACT_MEMORIZATION, EXTRACTION_STRENGTH, PROBABILITY, ROUGE, of_forget
 
-LOSS = Metric("forget_loss", higher_is_better=True, unit="nats", group="forgotten")
+LOSS = Metric(
+    "forget_loss",
+    higher_is_better=True,
+    unit="nats",
+    group="forgotten",
+    says="On {rows}, the right answer surprises the model by {value} a token, where 0 is knowing it by heart.",
+)
 MEASURES = (LOSS, PROBABILITY, ROUGE, EXTRACTION_STRENGTH, EXACT_MEMORIZATION)
 """What is measured of forget, holdout and retain rows alike."""
 SIDES = {"forget": "forgotten", "holdout": "unseen", "retain": "kept"}

@@ -11,7 +11,7 @@ The printed table, ``results.json`` and the report take its direction, unit and 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance"]
@@ -33,6 +33,8 @@ class Metric:
         tested_as: Name of the metric that takes its place in tests, ranks and distances: for a p-value, which is
             crowded at both ends, its distance.
         family: The part of the name that a suite puts before the metric's own, for example the name of a probe.
+        says: Sentence for people who do not know metrics, with ``{value}`` and perhaps ``{rows}``, which stands for the
+            rows of the group; ``None``: the name has to do. It is in no file of numbers.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Metric:
     column: int | None = None
     tested_as: str | None = None
     family: str | None = None
+    says: str | None = field(default=None, compare=False)
 
     def of(self, prefix: str, instead_of: str = "", **declared: Any) -> Metric:
         """The same metric of another set, under a name of its own.
@@ -118,7 +121,8 @@ class MetricResult:
 
     def as_dict(self) -> dict[str, Any]:
         """The entry in ``results.json``: all fields but the name, and those of the declaration that are declared."""
-        declared = {name: x for name, x in vars(self.metric).items() if name != "name" and x is not None}
+        told = ("name", "says")
+        declared = {name: x for name, x in vars(self.metric).items() if name not in told and x is not None}
         return {name: x for name, x in asdict(self).items() if name != "metric"} | declared
 
 

@@ -33,13 +33,26 @@ from ofmu_pl.support.sets import forgets, is_probe
 
 _better = partial(Metric, higher_is_better=True, group="forgotten")
 _worse = partial(Metric, higher_is_better=False, group="forgotten")
-FORGET_QUALITY = _better("forget_quality", unit="p-value", column=1, tested_as="forget_quality_D")
+FORGET_QUALITY = _better(
+    "forget_quality",
+    unit="p-value",
+    column=1,
+    tested_as="forget_quality_D",
+    says="A statistical test of whether the model treats the forgotten rows as a retrained model does gives p = "
+    "{value}; below 0.05 the two are told apart.",
+)
 FORGET_QUALITY_LOG = _better("forget_quality_log10_p", unit="log10 p")
 FORGET_QUALITY_DISTANCE = _worse("forget_quality_D", unit="KS distance", column=2)
 TRUTH_RATIO_GAP = _worse("forget_truth_ratio_gap")
 CEILING = _better("forget_quality_ceiling", unit="p-value")
 CEILING_DISTANCE = _worse("forget_quality_ceiling_D", unit="KS distance")
-MODEL_UTILITY = Metric("model_utility", higher_is_better=True, group="kept", column=3)
+MODEL_UTILITY = Metric(
+    "model_utility",
+    higher_is_better=True,
+    group="kept",
+    column=3,
+    says="What the model can still do on rows that must stay, nine measures in one number, is {value}.",
+)
 PRIVACY_LEAKAGE = Metric("privleak", higher_is_better=True, unit="%", group="attacks")
 PRIVACY_SCORE = Metric("privacy_score", higher_is_better=True, group="attacks")
 MEMORIZATION_SCORE = _better("memorization_score")
@@ -52,6 +65,23 @@ UTILITY_PARTS = {
 }
 """Metrics whose harmonic mean is model utility, by evaluation set."""
 PRIVACY_ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
+_PICKS = (
+    "Shown a forgotten row and a never-seen one, an attacker who goes by {clue} picks the forgotten one in {{value}} "
+    "of cases; 50 % is chance."
+)
+CLUES = {
+    "mia_loss": "how little a row surprises the model",
+    "mia_min_k": "the words that surprise the model most",
+    "mia_min_k_plus_plus": "the words that surprise the model most, against all words that could stand there,",
+    "mia_zlib": "how little a row surprises the model for its wealth of words",
+    "mia_gradnorm": "how little a row would still change the model",
+    "mia_reference": "how much less a row surprises the model than the retrained one",
+}
+"""By attack, what it goes by."""
+ATTACKS = {
+    name: Metric(name, higher_is_better=False, group="attacks", says=_PICKS.format(clue=clue))
+    for name, clue in CLUES.items()
+}
 
 
 def tofu_metrics(
@@ -169,9 +199,8 @@ def membership(
     n = sum(len(scores[name].ids) for name in ("forget", "holdout") if name in scores)
     results = {}
     for name, sides in found.items():
-        metric = Metric(name, higher_is_better=False, group="attacks")
         ends = auc_interval(*sides) if intervals else None
-        results[name] = metric.result(auc(*sides), n, goals.get(name), d.name, ends)
+        results[name] = ATTACKS[name].result(auc(*sides), n, goals.get(name), d.name, ends)
     if "mia_min_k" in found and "mia_min_k" in goals:
         leakage = privacy_leakage(results["mia_min_k"].value, goals["mia_min_k"], d.epsilon)
         results |= by_name(PRIVACY_LEAKAGE.result(leakage, n, 0.0, d.name))

@@ -13,19 +13,44 @@ from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import SETS, forgets, is_probe, prefix_of
 
 _forgotten = partial(Metric, higher_is_better=False, group="forgotten")
-PROBABILITY = _forgotten("forget_Q_A_Prob", column=5)
-PARAPHRASE_PROBABILITY = _forgotten("forget_Q_A_PARA_Prob")
-ROUGE = _forgotten("forget_Q_A_ROUGE", column=6)
-EXTRACTION_STRENGTH = _forgotten("extraction_strength", column=8)
-EXACT_MEMORIZATION = _forgotten("exact_memorization")
-TRUTH_RATIO = _forgotten("forget_truth_ratio", higher_is_better=True, column=4)  # nearer to an even chance
+_LIKELY = "On {rows}, the model gives a word of the right answer a probability of {value} on average."
+_SAID = "On {rows}, the model's own answers have {value} of the right answer's words, in their order."
+PROBABILITY = _forgotten("forget_Q_A_Prob", column=5, says=_LIKELY)
+PARAPHRASE_PROBABILITY = _forgotten(
+    "forget_Q_A_PARA_Prob", says=_LIKELY.replace("the right answer", "the right answer, put otherwise,")
+)
+ROUGE = _forgotten("forget_Q_A_ROUGE", column=6, says=_SAID)
+EXTRACTION_STRENGTH = _forgotten(
+    "extraction_strength",
+    column=8,
+    says="On {rows}, given the beginning of the right answer, the model completes the last {value} of it without a "
+    "mistake.",
+)
+EXACT_MEMORIZATION = _forgotten(
+    "exact_memorization",
+    says="On {rows}, shown the right answer up to a word, the model's first guess at that word is right in {value} of "
+    "cases.",
+)
+TRUTH_RATIO = _forgotten(  # nearer to an even chance
+    "forget_truth_ratio",
+    higher_is_better=True,
+    column=4,
+    says="On {rows}, right answers and wrong ones are equally likely to the model to {value}, 100 % being an even "
+    "chance.",
+)
 TRUTH_PROBABILITY = _forgotten("forget_truth_probability", higher_is_better=True)  # the same
 
 _kept = partial(Metric, higher_is_better=True, group="kept")
-KEPT_PROBABILITY = _kept("retain_Q_A_Prob", column=7)
-KEPT_ROUGE = _kept("retain_Q_A_ROUGE")
-KEPT_NORMALISED = _kept("retain_Q_A_Prob_normalised")
-KEPT_TRUTH_RATIO = _kept("retain_Truth_Ratio")
+KEPT_PROBABILITY = _kept("retain_Q_A_Prob", column=7, says=_LIKELY)
+KEPT_ROUGE = _kept("retain_Q_A_ROUGE", says=_SAID)
+KEPT_NORMALISED = _kept(
+    "retain_Q_A_Prob_normalised",
+    says="On {rows}, the model chooses the right answer among wrong ones with a probability of {value}, on average.",
+)
+KEPT_TRUTH_RATIO = _kept(
+    "retain_Truth_Ratio",
+    says="On {rows}, the model holds the right answer for likelier than wrong ones to {value} (TOFU's truth ratio).",
+)
 
 
 def of_set(metric: Metric, name: str) -> Metric:

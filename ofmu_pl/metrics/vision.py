@@ -21,17 +21,40 @@ from ofmu_pl.support.errors import UserError
 
 _better = partial(Metric, higher_is_better=True, unit="%")
 _worse = partial(Metric, higher_is_better=False, unit="%")
-AVG_GAP = _worse("avg_gap", group="forgotten", column=1)
-UA = _better("UA", group="forgotten", column=2)
-FORGET_ACCURACY = _worse("forget_accuracy", group="forgotten")
-FORGET_TEST_AUC = Metric("forget_test_AUC", higher_is_better=False, group="forgotten", column=6)
-RA = _better("RA", group="kept", column=3)
-TA = _better("TA", group="kept", column=4)
-VA = _better("VA", group="kept")
+AVG_GAP = _worse(
+    "avg_gap",
+    group="forgotten",
+    column=1,
+    says="UA, RA, TA and MIA are {value} (points) away from the retrained model's, on average.",
+)
+UA = _better(
+    "UA", group="forgotten", column=2, says="The model takes {value} of the forgotten images for another class."
+)
+FORGET_ACCURACY = _worse(
+    "forget_accuracy", group="forgotten", says="The model names the right class of {value} of the forgotten images."
+)
+FORGET_TEST_AUC = Metric(
+    "forget_test_AUC",
+    higher_is_better=False,
+    group="forgotten",
+    column=6,
+    says="Shown a forgotten image and a never-seen one, an attacker who goes by how little an image surprises the "
+    "model picks the forgotten one in {value} of cases; 50 % is chance.",
+)
+_RIGHT = "The model names the right class of {{value}} of {images}.".format
+RA = _better("RA", group="kept", column=3, says=_RIGHT(images="the images that must stay"))
+TA = _better("TA", group="kept", column=4, says=_RIGHT(images="never-seen images of the classes that must stay"))
+VA = _better("VA", group="kept", says=_RIGHT(images="the validation images of the classes that must stay"))
 # Mostly above the retrained model's, as forget_accuracy is: something of the forgotten classes is left.
 TA_ALL = _worse("TA_all", group="kept")
 TA_FORGOTTEN = _worse("TA_forgotten", group="kept")
-MIA = _better("MIA", group="attacks", column=5)
+MIA = _better(
+    "MIA",
+    group="attacks",
+    column=5,
+    says="An attacker who has learnt to tell trained from never-seen images by the model's confidence takes {value} of "
+    "the forgotten ones for never seen.",
+)
 """Efficacy of the confidence attack, the one that papers report."""
 ATTACKS = {"confidence": MIA} | {f: _better(f"MIA_{f}", group="attacks") for f in FEATURES if f != "confidence"}
 """Efficacies by the feature that the attack learns from."""

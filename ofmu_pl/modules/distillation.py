@@ -26,6 +26,10 @@ class UNDIAL(TwoTerms):
         ('forget',)
     """
 
+    in_words = (
+        "The model was trained to imitate itself as it was, with the right words of the forgotten answers "
+        "made less likely."
+    )
     frozen_in_forget_term = True
 
     def __init__(self, network: Network, beta: float = 10.0, alpha: float = 0.0, **kwargs: Any) -> None:
@@ -54,6 +58,8 @@ class CEU(TwoTerms):
         >>> CEU(CausalLM("gpt2"), alpha=1.0).streams
         ('forget', 'retain')
     """
+
+    in_words = "The model was trained to imitate itself with the right words of the forgotten answers taken out."
 
     def __init__(self, network: Network, skip: int = 1, alpha: float = 0.0, **kwargs: Any) -> None:
         super().__init__(network, alpha=alpha, **kwargs)

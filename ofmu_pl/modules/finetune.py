@@ -30,6 +30,8 @@ class FineTune(UnlearningModule):
         (('retain',), False)
     """
 
+    in_words = "The model was trained on rows that must stay alone, in the hope that it forgets the others by itself."
+
     def __init__(
         self,
         network: Network,

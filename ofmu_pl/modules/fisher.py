@@ -35,6 +35,9 @@ class Fisher(OneShot):
         'images'
     """
 
+    in_words = (
+        "Random noise was added to the weights, the more of it the less a weight matters for the images that must stay."
+    )
     modality = "images"
 
     def __init__(

@@ -21,6 +21,11 @@ class GradDiff(TwoTerms):
         ('forget',)
     """
 
+    in_words = (
+        "The model was trained to do badly on the forgotten rows and, where that was asked for, to do well on "
+        "rows that must stay."
+    )
+
     def forget_losses(self, part: Batch) -> Tensor:
         """Minus the mean losses."""
         return -self.recipe.sample_losses(self.trained, part)

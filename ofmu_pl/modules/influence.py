@@ -38,6 +38,10 @@ class Influence(OneShot):
         'images'
     """
 
+    in_words = (
+        "The weights were moved once, to where they would be by a linear estimate if the forgotten images had "
+        "not been trained on."
+    )
     modality = "images"
 
     def __init__(

@@ -108,6 +108,11 @@ class OFMU(UnlearningModule):
         (2, 1.0)
     """
 
+    in_words = (
+        "In turns, the model was moved to do worse on the forgotten rows, where that does not harm rows that "
+        "must stay, and then trained to do well again on rows that must stay. A penalty keeps the second step "
+        "from undoing the first."
+    )
     moves_parameters = True
 
     def __init__(

@@ -59,6 +59,11 @@ class DoNothing(OneShot):
         0.0
     """
 
+    in_words = (
+        "Nothing was done to the model. The run is a control, which shows what the tests say of a model that "
+        "has not forgotten."
+    )
+
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """A vector of zeros."""
         return zeros_like(trainable(self.trained)), {}
@@ -78,6 +83,11 @@ class BatchNormOnly(UnlearningModule):
         >>> BatchNormOnly(ResNet18(bn_mode="both")).streams
         ('forget',)
     """
+
+    in_words = (
+        "The running averages of the model's normalisation layers were moved by showing it the forgotten "
+        "images; no weight was trained. The run is a control."
+    )
 
     def __init__(self, network: Network) -> None:
         super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=0.0), gradient_clip=None)

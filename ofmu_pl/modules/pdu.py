@@ -33,6 +33,11 @@ class PDU(TwoTerms):
         101.0
     """
 
+    in_words = (
+        "The model was trained to find all words equally likely where it should have answered the forgotten "
+        "rows. Rows that must stay held it back whenever it became worse on them than allowed."
+    )
+
     def __init__(
         self, network: Network, epsilon: float = 0.3, alpha: float = 100.0, dual_step: float = 5.0, **kwargs: Any
     ) -> None:

@@ -53,6 +53,10 @@ class NPO(_Preference):
         (('forget', 'retain'), ('forget',))
     """
 
+    in_words = (
+        "The model was trained to find the forgotten answers less likely than it found them before. The push "
+        "fades as an answer becomes unlikely, so that the model is not destroyed."
+    )
     modality = "text"
     per_item_reference: tuple[str, ...] = ("forget",)
 
@@ -76,6 +80,11 @@ class SimNPO(_Preference):
         ()
     """
 
+    in_words = (
+        "The model was trained to find the forgotten answers unlikely for their length. The push fades as an "
+        "answer becomes unlikely, so that the model is not destroyed."
+    )
+
     def __init__(self, network: Network, beta: float = 4.5, delta: float = 0.0, **kwargs: Any) -> None:
         super().__init__(network, beta, **kwargs)
         self.delta = delta
@@ -96,6 +105,7 @@ class DPO(_Preference):
         ('forget', 'retain', 'alternative')
     """
 
+    in_words = "The model was trained to prefer another answer, such as a refusal, to each forgotten one."
     modality = "text"
     per_item_reference: tuple[str, ...] = ("forget", ALTERNATIVE)
     forget_gradients = 2  # of the forget answers and of the others

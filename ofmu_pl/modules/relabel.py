@@ -26,6 +26,10 @@ class RandomLabels(TwoTerms):
         ('forget', 'retain')
     """
 
+    in_words = (
+        "The model was trained to give each forgotten image a wrong class drawn at random, and to stay right "
+        "on images that must stay."
+    )
     modality = "images"
 
     def on_train_start(self) -> None:
@@ -58,6 +62,11 @@ class SalUn(RandomLabels):
         >>> SalUn(SmallCNN(), fraction=0.3).fraction
         0.3
     """
+
+    in_words = (
+        "The model was trained to give each forgotten image a wrong class drawn at random, and to stay right "
+        "on images that must stay. Only the weights that mattered most for the forgotten images were moved."
+    )
 
     def __init__(self, network: Network, fraction: float = 0.5, **kwargs: Any) -> None:
         super().__init__(network, **kwargs)

@@ -35,6 +35,10 @@ class RMU(TwoTerms):
         (('forget', 'retain'), 'embedding')
     """
 
+    in_words = (
+        "What the model computes inside for forgotten rows was steered towards a meaningless direction. For "
+        "rows that must stay it was held to what it was before."
+    )
     modality = "text"
 
     def __init__(

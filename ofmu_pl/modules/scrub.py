@@ -31,6 +31,10 @@ class SCRUB(TwoTerms):
         ('forget', 'retain')
     """
 
+    in_words = (
+        "The model was pushed away from what it said of the forgotten rows before, and held to what it said "
+        "of rows that must stay."
+    )
     frozen_in_forget_term = True
 
     def __init__(

@@ -27,6 +27,11 @@ class L1Sparse(FineTune):
         (('retain',), True)
     """
 
+    in_words = (
+        "The model was trained on rows that must stay, while all of its weights were drawn towards zero so "
+        "that what is not needed fades."
+    )
+
     def __init__(self, network: Network, a: float = 1e-4, **kwargs: Any) -> None:
         super().__init__(network, split="retain", from_target=True, **kwargs)
         self.a = a

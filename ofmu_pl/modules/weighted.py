@@ -29,6 +29,8 @@ class WeightedAscent(TwoTerms):
         ('forget', 'retain')
     """
 
+    in_words = "The model was trained to do badly on the forgotten answers, word by word, with a weight for each word."
+
     def __init__(self, network: Network, beta_1: float = 1.0, beta_2: float = 0.0, **kwargs: Any) -> None:
         super().__init__(network, **kwargs)
         self.beta_1, self.beta_2 = beta_1, beta_2

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from ofmu_pl import __version__
 from ofmu_pl.report.claims import Claim
@@ -19,6 +19,7 @@ from ofmu_pl.report.collect import Collection
 from ofmu_pl.report.figures import Picture
 from ofmu_pl.report.runs import Experiment, Run
 from ofmu_pl.report.tables import Table
+from ofmu_pl.support.pages import templates
 
 
 @dataclass
@@ -62,14 +63,8 @@ def page(found: Collection, sections: list[Section]) -> str:
 
 
 def environment() -> Environment:
-    """Return jinja2's environment of the templates in this folder: it escapes, and a missing name is an error."""
-    made = Environment(
-        loader=PackageLoader("ofmu_pl.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    """Return jinja2's environment of the templates in this folder."""
+    made = templates("ofmu_pl.report")
     made.filters |= {"anchor": _anchor, "base64": _base64, "command_line": _command_line}
     return made
 

@@ -41,6 +41,19 @@ class ModelExport(pl.Callback):
         rank_zero_info(f"Model: {path}")
 
 
+def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
+    """The folder that the run's model was exported to; ``None``: there is none.
+
+    Args:
+        trainer: Trainer of the run.
+        folder: Folder of the run.
+    """
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    names = [callback.folder for callback in callbacks if isinstance(callback, ModelExport)]
+    paths = [folder / name for name in names if name is not None]
+    return next((path for path in paths if path.is_dir()), None)
+
+
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
     """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
     network = pl_module.whole_network()

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
 
 from ofmu_pl.cli import main
 from ofmu_pl.modules import FineTune
@@ -50,6 +51,16 @@ def test_a_run_leaves_results_and_pictures(run):
     assert results["provenance"]["bn_mode"] == "frozen"
     for name in ("metrics", "confidence", "confusion", "forgotten"):
         assert (run / f"{name}.png").stat().st_size > 10_000
+
+
+def test_an_image_model_has_a_card_and_a_page(run):
+    read = ModelCard.load(run / "hf/README.md")
+    assert (read.data.library_name, read.data.pipeline_tag) == ("ofmu_pl", "image-classification")
+    page = (run / "audit.html").read_text()
+    assert "The model takes " in page
+    assert "(the retrained model)" in page
+    assert "altered images" in page
+    assert "rows in" not in page.split("What was not tested")[0].split("What was asked")[1].split("<h2")[0]
 
 
 def test_the_originals_are_made_once_and_a_run_goes_on_where_it_stopped(run, capsys, tmp_path):

@@ -74,7 +74,7 @@ def test_no_text_is_left_unless_asked_for(full, quiet, cache):
     wanted = texts(full)
     assert len(wanted) > 100
     checkpoints = {f"checkpoints/{p.name}" for p in (full / "checkpoints").iterdir()}
-    assert holders(full, wanted) == {"samples.jsonl", *checkpoints}
+    assert holders(full, wanted) == {"samples.jsonl", "audit.html", *checkpoints}
     assert checkpoints
     assert {"samples.jsonl", "TOFU_EVAL.json", "reference.json", "checkpoints"} & {p.name for p in quiet.iterdir()}
     assert len(list(cache.glob("scores-*"))) > 1
@@ -139,6 +139,10 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     gone = {"samples.jsonl", "checkpoints", "reference.json", "TOFU_EVAL.json"}
     assert gone & {p.name for p in folder.iterdir()} == set()
     assert holders(folder, wanted) == set()
+    assert f"Removed from {folder.resolve()}/audit.html: questions and answers." in said
+    page = (folder / "audit.html").read_text()
+    assert "The rows and answers that stood here were removed." in page
+    assert page.endswith("</html>"), "the record itself stays"
     assert all(p.read_bytes() == content for p, content in kept.items())
     assert (outside / "kept.txt").read_text() == "kept", "no link is followed"
     assert {p.name for p in cache.glob("scores-*")} == scores

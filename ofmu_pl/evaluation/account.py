@@ -1,0 +1,235 @@
+"""The account of a run: what was asked, done, found and not tested, for its model card and the page that is signed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import yaml
+
+from ofmu_pl.data.base import data_of
+from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, change, statements, verdict
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.evaluation.untested import untested
+from ofmu_pl.support.files import read_json
+from ofmu_pl.training.export import exported
+
+HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one side.
+
+    Attributes:
+        role: What became of them.
+        n: Number of rows.
+        hash: Content hash; ``None``: there is none.
+    """
+
+    role: str
+    n: int
+    hash: str | None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A forgotten row with what the model said.
+
+    Attributes:
+        question: The question.
+        truth: The true answer.
+        before: Answer of the model before the run; ``None`` is not known.
+        after: Answer of the model after the run; ``None`` is not known.
+    """
+
+    question: str
+    truth: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a run was asked, did, found and did not test.
+
+    Attributes:
+        data: Name of the data.
+        modality: The kind of data, ``text`` or ``images``.
+        parts: The rows of each side.
+        target: The model that had to forget, as the run was given it.
+        base_model: Id of that model on the hub, or of the one that it was made from; ``None`` is not known.
+        method: Name of the method.
+        in_words: What the method did, in plain words.
+        options: The method's options by name; empty where there is no configuration.
+        steps: Number of iterations.
+        gradients: Number of gradients of one batch's loss.
+        before: Metrics of the model before.
+        after: Metrics of the model after.
+        retrained: Metrics of the retrained model; empty without one.
+        untested: What was not tested, a sentence each.
+        remark: What the data say that the numbers cannot show; ``None``: nothing.
+        model: Folder of the exported model; ``None``: it was not exported.
+        examples: Forgotten rows to read; empty unless texts were asked for.
+        provenance: Where the numbers come from.
+        date: When the account was written, in UTC.
+    """
+
+    data: str
+    modality: str
+    parts: list[Part]
+    target: str
+    base_model: str | None
+    method: str
+    in_words: str
+    options: dict[str, str]
+    steps: int
+    gradients: float
+    before: Metrics
+    after: Metrics
+    retrained: Metrics
+    untested: list[str]
+    remark: str | None
+    model: Path | None
+    examples: list[Example]
+    provenance: dict[str, Any]
+    date: str
+
+    @property
+    def statements(self) -> dict[str, list[Statement]]:
+        """What each test says, by the question that it answers."""
+        return statements(self.after, self.before, self.retrained)
+
+    @property
+    def goals(self) -> str | None:
+        """What numbers are compared with; ``None``: with nothing."""
+        if self.retrained:
+            return "the value of a model that was trained without the forgotten rows, or chance"
+        if any(r.target is not None for r in self.after.values()):
+            return "what this model itself has on rows that it has never seen, or chance"
+        return None
+
+    @property
+    def summary(self) -> list[str]:
+        """What the tests say taken together, counted and not weighed."""
+        told = {name: r for name, r in self.after.items() if r.group in ("forgotten", "attacks")}
+        verdicts = [v for r in told.values() if (v := verdict(r))]
+        if verdicts:
+            counts = [(verdicts.count("no difference"), "found no difference from the goal")]
+            counts += [(verdicts.count(v), f"found that {v} than there should be") for v in LEFT if v in verdicts]
+            says = ", ".join(f"{n or 'none'} {text}" for n, text in counts)
+            found = [f"Of {len(verdicts)} tests of what is forgotten, {says}."]
+        else:
+            found = ["No test of what is forgotten has both a goal and an interval, so that none can be counted."]
+        attacks = [s for s in self.statements.get(HEADINGS["attacks"], []) if self.after[s.name].target is not None]
+        if attacks:
+            strongest = max(attacks, key=lambda s: abs(self.after[s.name].value - (self.after[s.name].target or 0.0)))
+            found.append(f"The attack that finds most: {strongest.text[0].lower()}{strongest.text[1:]}")
+        kept = {
+            name: change(r, self.before[name])
+            for name, r in self.after.items()
+            if r.group == "kept" and name in self.before
+        }
+        fallen = [name for name, how in kept.items() if how == "worse"]
+        named = f" ({', '.join(fallen)})" if fallen else ""
+        if kept:
+            found.append(
+                f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse by more than its "
+                f"interval{named}."
+            )
+        return found
+
+
+def account(
+    trainer: pl.Trainer,
+    pl_module: Any,
+    folder: Path,
+    columns: dict[str, Metrics],
+    facts: dict[str, Any],
+    examples: list[Example],
+    limit: int | None,
+) -> Account:
+    """Give account of a run that has just been measured.
+
+    Args:
+        trainer: Trainer of the run.
+        pl_module: The method.
+        folder: Folder of the run.
+        columns: Metrics ``before``, ``after`` and perhaps ``retrained``.
+        facts: Provenance of the run.
+        examples: Forgotten rows to read.
+        limit: Most rows of a set that were scored; ``None``: all.
+    """
+    data, recipe = data_of(trainer), pl_module.recipe
+    retrained = columns.get("retrained", {})
+    return Account(
+        data=data.name,
+        modality=data.modality,
+        parts=list(_parts(data)),
+        target=str(getattr(recipe, "path", None) or "a network made from a configuration"),
+        base_model=base_model(getattr(recipe, "path", None)),
+        method=type(pl_module).__name__,
+        in_words=pl_module.in_words,
+        options=_options(folder),
+        steps=trainer.global_step,
+        gradients=float(pl_module.gradient_evaluations),
+        before=columns["before"],
+        after=columns["after"],
+        retrained=retrained,
+        untested=untested(data, columns["after"], bool(retrained), limit),
+        remark=data.remark,
+        model=exported(trainer, folder),
+        examples=examples,
+        provenance=facts,
+        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
+    )
+
+
+def base_model(path: str | None) -> str | None:
+    """The hub's id of a model, or of the one that a local folder's configuration names; ``None``: neither is known.
+
+    >>> base_model("gpt2"), base_model("/a/folder"), base_model(None)
+    ('gpt2', None, None)
+    """
+    if path is None:
+        return None
+    folder = Path(path).expanduser()
+    if folder.exists():
+        try:
+            path = read_json(folder / "config.json")["_name_or_path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if not isinstance(path, str) or Path(path).exists():
+            return None
+    return path if HUB_ID.fullmatch(path) else None
+
+
+def _parts(data: Any) -> Iterator[Part]:
+    for name, role in (("forget", "to be forgotten"), ("retain", "to be kept")):
+        yield Part(role, len(data.splits[name]), data.hashes.get(name))
+    for name in ("holdout", "holdout_doc", "test"):
+        if name in data.evaluation_sets:
+            rows, key = len(data.evaluation_sets[name]), f"{name}_eval"
+            yield Part("given as never seen by the model", rows, data.hashes.get(key, data.hashes.get(name)))
+
+
+def _options(folder: Path) -> dict[str, str]:
+    """The method's options, without the network's, as the run's configuration has them."""
+    try:
+        options = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["model"]["init_args"]
+        return dict(_flat({name: value for name, value in options.items() if name != "network"}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        return {}
+
+
+def _flat(options: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in options.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value is not None and value is not False:
+            yield f"{prefix}{name}".replace(".init_args", ""), str(value)

@@ -1,0 +1,57 @@
+"""``audit.html``: one page for the person who must sign that rows were unlearned, without a claim of proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.files import replacing
+from ofmu_pl.support.pages import templates
+
+if TYPE_CHECKING:
+    from ofmu_pl.evaluation.account import Account
+
+AUDIT = "audit.html"
+MARKS = ("<!-- rows from here -->", "<!-- rows to here -->")
+"""Stand around the rows on the page; no text of others can hold them, for it is escaped."""
+REMOVED = "<p>The rows and answers that stood here were removed.</p>"
+
+
+def write_audit(path: Path, account: Account) -> None:
+    """Write the page, whole or not at all.
+
+    Args:
+        path: File to write.
+        account: What the run was asked, did, found and did not test.
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(page(account), encoding="utf-8")
+
+
+def page(account: Account) -> str:
+    """Return the page's text.
+
+    Args:
+        account: What the run was asked, did, found and did not test.
+    """
+    # Imported here, so that purge, which needs the marks alone, stays light.
+    from ofmu_pl.evaluation.plain import ends, shown
+
+    made = templates("ofmu_pl.evaluation")
+    made.filters |= {"shown": shown, "ends": ends, "joined": _joined}
+    return made.get_template("audit.html.jinja").render(a=account, marks=MARKS)
+
+
+def _joined(text: str) -> str:
+    """Text of whose numbers no line parts the sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" nats", "\N{NO-BREAK SPACE}nats")
+
+
+def without_rows(text: str) -> str:
+    """A page's text without the rows on it; the page itself if there are none.
+
+    >>> without_rows(f"a{MARKS[0]}row{MARKS[1]}b") == f"a{REMOVED}b"
+    True
+    """
+    before, found, rest = text.partition(MARKS[0])
+    return f"{before}{REMOVED}{rest.partition(MARKS[1])[2]}" if found else text

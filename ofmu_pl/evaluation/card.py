@@ -1,0 +1,68 @@
+"""The model card of an exported model: ``README.md`` as the hub reads it."""
+
+from __future__ import annotations
+
+import re
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from ofmu_pl.evaluation.account import Account
+from ofmu_pl.evaluation.table import figure
+from ofmu_pl.support.files import replacing
+from ofmu_pl.support.pages import templates
+
+CARD = "README.md"
+KINDS = {"text": ("transformers", "text-generation"), "images": ("ofmu_pl", "image-classification")}
+"""By modality, the library that loads the model and its task on the hub."""
+
+
+def write_card(account: Account) -> None:
+    """Write the card into the model's folder, whole or not at all; nothing where no model was exported.
+
+    Args:
+        account: What the run was asked, did, found and did not test.
+    """
+    if account.model is None:
+        return
+    with replacing(account.model / CARD) as temporary:
+        temporary.write_text(str(card(account)), encoding="utf-8")
+
+
+def card(account: Account) -> ModelCard:
+    """Make the card. It has no licence, which is the base model's and not known.
+
+    Args:
+        account: What the run was asked, did, found and did not test.
+    """
+    library, task = KINDS[account.modality]
+    head = ModelCardData(
+        library_name=library,
+        pipeline_tag=task,
+        base_model=account.base_model,
+        tags=["machine-unlearning", "ofmu", account.method.lower()],
+    )
+    made = templates("ofmu_pl.evaluation", escapes=False)
+    made.filters |= {"text": plain, "code": code, "number": figure}
+    body = made.get_template("card.md.jinja").render(a=account)
+    return ModelCard(f"---\n{head.to_yaml()}\n---\n\n{body}")
+
+
+def plain(text: object) -> str:
+    r"""Text in one line, in which nothing is Markdown or HTML.
+
+    >>> plain("a | <b>\n# c")
+    'a &#124; &#60;b&#62; &#35; c'
+    """
+    return re.sub(
+        r"[&<>|`*\[\]\\#~$]|_(?!\w)|(?<!\w)_", lambda found: f"&#{ord(found[0])};", " ".join(str(text).split())
+    )
+
+
+def code(text: object) -> str:
+    """Text in one line as code; what would end it, or a cell of a table, is replaced.
+
+    >>> code("a`|b")
+    "`a'/b`"
+    """
+    line = " ".join(str(text).split()).replace("`", "'").replace("|", "/")
+    return f"`{line}`" if line else ""

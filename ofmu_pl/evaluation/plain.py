@@ -1,0 +1,189 @@
+"""Metrics in plain words: a number, its interval, and how it lies to its goal, as a person reads them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics.result import Metric, MetricResult
+
+Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", ""]
+"""How a value lies to its goal; empty where there is no goal, or no interval that could tell."""
+LEFT: tuple[Verdict, ...] = ("more is left", "less is left")
+
+ROWS = {
+    "forgotten": "the forgotten rows",
+    "unseen": "rows that the model has never seen",
+    "kept": "rows that must stay",
+}
+"""What sentences call the rows of a group."""
+HEADINGS = {
+    "attacks": "Can an attacker tell the forgotten rows from others?",
+    "forgotten": "What does the model still know of the forgotten rows?",
+    "probes": "What does it know of them when asked otherwise?",
+    "choices": "What does it know of the subject?",
+    "kept": "What did it cost?",
+}
+"""Questions that the groups of metrics answer, in the order of reading."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What one test says.
+
+    Attributes:
+        name: Name of the metric.
+        text: Sentence with the number and its interval.
+        before: The number before the run; ``None``: it was not measured.
+        goal: Goal with its name, such as ``50 % (chance)``; ``None``: there is none.
+        verdict: How the number lies to the goal.
+        meaning: A sentence on the verdict, or the direction where there is none.
+    """
+
+    name: str
+    text: str
+    before: str | None
+    goal: str | None
+    verdict: Verdict
+    meaning: str
+
+
+def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str, list[Statement]]:
+    """Say what the tests found, by the question that they answer.
+
+    Never-seen rows stand among the goals alone, and metrics whose declaration has no sentence in the table of numbers.
+
+    Args:
+        after: Metrics of the model after the run.
+        before: Metrics of the model before.
+        retrained: Metrics of the retrained model; may be empty.
+    """
+    found: dict[str, list[Statement]] = {}
+    for group in dict.fromkeys([*HEADINGS, *(r.group for r in after.values() if r.group != "unseen")]):
+        told = [
+            _statement(name, r, after, before, retrained)
+            for name, r in after.items()
+            if r.group == group and r.metric.says
+        ]
+        if told:
+            found.setdefault(HEADINGS.get(group, "Other tests"), []).extend(told)
+    return found
+
+
+def verdict(r: MetricResult) -> Verdict:
+    """How a value lies to its goal, by its interval.
+
+    >>> auc = Metric("mia_loss", higher_is_better=False, group="attacks")
+    >>> verdict(auc.result(0.52, n=40, target=0.5, interval=(0.47, 0.57)))
+    'no difference'
+    >>> verdict(auc.result(0.1, n=40, target=0.5, interval=(0.05, 0.2)))
+    'less is left'
+    """
+    if r.target is None or r.interval is None or not all(map(math.isfinite, (r.target, *r.interval))):
+        return ""
+    if r.interval[0] <= r.target <= r.interval[1]:
+        return "no difference"
+    above = r.value > r.target
+    if r.group in ("forgotten", "attacks"):
+        return "less is left" if above == r.higher_is_better else "more is left"
+    return "above the goal" if above else "below the goal"
+
+
+def change(r: MetricResult, before: MetricResult) -> Literal["worse", "better", "unchanged"]:
+    """How a value changed, where a change within its interval is none."""
+    low, high = r.interval or (r.value, r.value)
+    if low <= before.value <= high:
+        return "unchanged"
+    return "better" if (r.value > before.value) == r.higher_is_better else "worse"
+
+
+def shown(x: float, r: MetricResult | Metric) -> str:
+    """A number with its unit.
+
+    >>> shown(0.523, Metric("x", True)), shown(0.004, Metric("x", True)), shown(1.25, Metric("x", True, "nats"))
+    ('52 %', '0.4 %', '1.25 nats')
+    """
+    number = _number(x, r)
+    return f"{number} {_sign(r)}".strip() if math.isfinite(x) else number
+
+
+def ends(r: MetricResult) -> str | None:
+    """The 95 % interval with its unit; ``None``: there is none."""
+    if r.interval is None:
+        return None
+    return f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()
+
+
+def _sign(r: MetricResult | Metric) -> str:
+    return {"0 to 1": "%", "%": "%", "nats": "nats"}.get(r.unit, "")
+
+
+def _number(x: float, r: MetricResult | Metric) -> str:
+    if not math.isfinite(x):
+        return "no number"
+    if _sign(r) == "%":
+        percent = 100 * x if r.unit == "0 to 1" else x
+        if 0 < percent < 0.05:
+            return "less than 0.1"
+        if 99.95 <= percent < 100:
+            return "more than 99.9"
+        few = 0 < percent < 0.95 or 99.05 < percent < 100
+        return f"{percent:.1f}" if few else f"{percent:.0f}"
+    if x == 0 or abs(x) >= 0.1:
+        return f"{x:.2f}"
+    return f"{x:.2g}" if abs(x) >= 1e-3 else f"{x:.0e}"
+
+
+def _statement(name: str, r: MetricResult, after: Metrics, before: Metrics, retrained: Metrics) -> Statement:
+    interval = ends(r)
+    value = shown(r.value, r) + (f" ({interval})" if interval else "")
+    text = str(r.metric.says).format(value=value, rows=ROWS.get(r.group, "these rows"))
+    was = before.get(name)
+    found = verdict(r)
+    return Statement(
+        name=name,
+        text=text,
+        before=shown(was.value, r) if was else None,
+        goal=_goal(name, r, after, retrained),
+        verdict=found,
+        meaning=_change(r, was) if r.group == "kept" and was and not found else _meaning(r, found),
+    )
+
+
+def _goal(name: str, r: MetricResult, after: Metrics, retrained: Metrics) -> str | None:
+    """The goal and where it comes from."""
+    if r.target is None:
+        return None
+    whose = ""
+    if name in retrained:
+        whose = " (the retrained model)" if _alike(retrained[name].value, r.target) else ""
+    elif r.target == 0.5 and (r.group == "attacks" or name.endswith("AUC")):
+        whose = " (chance)"
+    elif any(x.group == "unseen" and _alike(x.value, r.target) for x in after.values()):
+        whose = " (never-seen rows)"
+    return f"{shown(r.target, r)}{whose}"
+
+
+def _alike(x: float, y: float) -> bool:
+    return math.isclose(x, y, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def _change(r: MetricResult, was: MetricResult) -> str:
+    found = change(r, was)
+    return "No change beyond the interval." if found == "unchanged" else f"It is {found} than before."
+
+
+def _meaning(r: MetricResult, found: Verdict) -> str:
+    if found == "no difference":
+        return "No difference from the goal was found."
+    if found == "more is left":
+        return "More is left of the rows than there should be."
+    if found == "less is left":
+        return "Less is left than there should be: the rows stand out as avoided, which can give them away."
+    if found:
+        return f"It lies {found}."
+    if r.target is not None:
+        return "It has no interval, so how much of the difference is chance is not known."
+    return "Higher is better." if r.higher_is_better else "Lower is better."

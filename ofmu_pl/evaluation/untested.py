@@ -1,0 +1,57 @@
+"""What a run did not test, said aloud: a person who signs must know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.support.sets import is_probe
+
+ALWAYS = (
+    "Whether a little further training, on other rows or on some of the forgotten ones, brings the rest back "
+    "(relearning).",
+    "Whether the rows come back when the weights are stored in fewer bits (quantisation), pruned or merged with "
+    "another model's.",
+    "Whether they can be read from what the model computes inside, rather than from what it puts out.",
+    "Whether another run with another seed ends alike: this is one run.",
+    "Whether anything else was harmed than the tests look at.",
+)
+TEXT = (
+    "Whether a skilful or automated prompt makes the model tell: each question was put in one way, and one answer "
+    "was taken, the likeliest word each time.",
+)
+IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
+
+
+def untested(data: Any, after: Metrics, compared: bool, limit: int | None = None) -> list[str]:
+    """Say what was not tested, the most important first.
+
+    Args:
+        data: The data module after ``setup``.
+        after: Metrics of the model after the run.
+        compared: Whether a retrained model was at hand.
+        limit: Most rows of a set that were scored; ``None``: all.
+    """
+    found = []
+    if not compared:
+        found.append(
+            "What a model would do that was trained without the forgotten rows: there was no retrained model to "
+            "compare with."
+        )
+    attacked = any(r.group == "attacks" for r in after.values())
+    if data.modality == "text" and not attacked and "holdout" not in (data.remark or ""):
+        found.append(
+            "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows "
+            "(holdout) were given."
+        )
+    if data.remark:
+        found.append(data.remark)
+    forget = [name for name in ("forget", "forget_doc") if name in data.evaluation_sets]
+    if limit is not None and any(len(data.evaluation_sets[name]) > limit for name in forget):
+        found.append(f"All forgotten rows: {limit} of each set were scored.")
+    if data.modality == "text":
+        asked = [name for name in data.evaluation_sets if is_probe(name) or name == "forget_paraphrased"]
+        if not asked:
+            found.append("Whether the model tells when asked in other words, in another language, or in steps.")
+        return [*found, *TEXT, *ALWAYS]
+    return [*found, *IMAGES, *ALWAYS]

@@ -1,0 +1,21 @@
+"""Templates of pages that need nothing else: no script, no request; ``page.css`` is the style of all of them."""
+
+from __future__ import annotations
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+
+def templates(package: str, escapes: bool = True) -> Environment:
+    """Make jinja2's environment of the templates in a package's folder; a missing name is an error.
+
+    Args:
+        package: Name of the package.
+        escapes: Whether all that a template is given is escaped for HTML.
+    """
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("ofmu_pl.support", ".")]),
+        autoescape=escapes,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,113 @@
+"""The model card, checked as the hub checks it, but without asking the hub."""
+
+import json
+import re
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from ofmu_pl.evaluation.account import Part, base_model
+from ofmu_pl.evaluation.card import CARD, card, write_card
+
+HOSTILE = "x|`y` <script>alert(1)</script> [a](javascript:b) # c\n---\nlicense: mit\n# d\n- *e* {{ f }} ~~g~~ \\"
+
+
+def rendered(made):
+    return MarkdownIt("gfm-like", {"linkify": False}).render(made.text)
+
+
+@pytest.mark.parametrize(("modality", "task"), [("text", "text-generation"), ("images", "image-classification")])
+def test_the_hub_can_read_its_head(told, modality, task):
+    account = told(modality=modality)
+    write_card(account)
+    assert [p.name for p in account.model.iterdir()] == [CARD]
+    read = ModelCard.load(account.model / CARD)
+    assert read.data.pipeline_tag == task
+    assert task in PIPELINE_REGISTRY.get_supported_tasks()
+    assert read.data.library_name == {"text": "transformers", "images": "ofmu_pl"}[modality]
+    assert read.data.base_model == "owner/base"
+    assert {"machine-unlearning", "ofmu"} <= set(read.data.tags)
+    assert len(set(read.data.tags)) == len(read.data.tags)
+    assert read.data.license is None, "it is the base model's, which nobody has told us"
+
+
+def test_an_unknown_base_model_is_not_named(told):
+    made = card(told(base_model=None))
+    assert "base_model" not in made.data.to_dict()
+    assert "a local model, whose name on the hub is not known" in made.text
+
+
+def test_its_tables_are_tables(told):
+    html = rendered(card(told()))
+    assert html.count("<table>") == 2
+    assert "<td><code>mia_loss</code></td>" in html
+    assert "<td>0.4700 to 0.5700</td>" in html
+    assert '<td style="text-align:right">1060</td>' in html
+    assert "retrained model</th>" not in html
+    assert "never seen, or chance" in html
+
+
+def test_the_retrained_model_has_a_column(told):
+    account = told()
+    html = rendered(card(told(retrained={"forget_loss": account.before["forget_loss"]})))
+    assert '<th style="text-align:right">retrained model</th>' in html
+    head, body = html.split("<thead>")[2].split("<tbody>")
+    columns = len(re.findall("<th[ >]", head))
+    assert {row.count("<td") for row in body.split("</tr>")[:-1]} == {columns} == {8}
+    assert "trained without the forgotten rows, or chance" in html
+
+
+def test_it_says_what_was_not_tested_and_claims_no_proof(told):
+    text = card(told()).text
+    assert "- Whether it comes back." in text
+    assert "it is no proof" in text
+    assert "The licence is that of the base model" in text
+
+
+def test_texts_of_others_stay_texts(told):
+    hostile = told(
+        data=HOSTILE,
+        method=HOSTILE,
+        in_words=HOSTILE,
+        options={HOSTILE: HOSTILE},
+        untested=[HOSTILE],
+        base_model=HOSTILE,
+        parts=[Part(HOSTILE, 1, HOSTILE)],
+        after={HOSTILE: told().after["mia_loss"]},
+        before={},
+    )
+    made = card(hostile)
+    head = yaml.safe_load(str(made).split("\n---\n")[0].removeprefix("---\n"))
+    assert set(head) == {"library_name", "pipeline_tag", "base_model", "tags"}
+    html = rendered(made)
+    for forbidden in ("<script", "<a ", "<em>", "<s>", "<h1>d", "license: mit\n"):
+        assert forbidden not in html
+    assert html.count("<table>") == 2
+    assert html.count("<h1>") == 1
+    assert html.count("<h2>") == 6
+
+
+def test_without_an_exported_model_there_is_no_card(told, tmp_path):
+    write_card(told(model=None))
+    assert list((tmp_path / "hf").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"_name_or_path": "owner/base"}, "owner/base"),
+        ({"_name_or_path": ""}, None),
+        ({"_name_or_path": "/gone/folder"}, None),
+        ({"_name_or_path": None}, None),
+        ({}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_the_base_model_of_a_local_one_is_what_its_configuration_names(tmp_path, config, found):
+    if config is not None:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    assert base_model(str(tmp_path)) == found
