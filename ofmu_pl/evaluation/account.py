@@ -73,7 +73,6 @@ class Account:
         after: Metrics of the model after.
         retrained: Metrics of the retrained model; empty without one.
         untested: What was not tested, a sentence each.
-        remark: What the data say that the numbers cannot show; ``None``: nothing.
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
         provenance: Where the numbers come from.
@@ -94,7 +93,6 @@ class Account:
     after: Metrics
     retrained: Metrics
     untested: list[str]
-    remark: str | None
     model: Path | None
     examples: list[Example]
     provenance: dict[str, Any]
@@ -109,9 +107,9 @@ class Account:
     def goals(self) -> str | None:
         """What numbers are compared with; ``None``: with nothing."""
         if self.retrained:
-            return "the value of a model that was trained without the forgotten rows, or chance"
+            return "what a model has that was trained without what is forgotten, or chance"
         if any(r.target is not None for r in self.after.values()):
-            return "what this model itself has on rows that it has never seen, or chance"
+            return "what this model itself has on what it has never seen, or chance"
         return None
 
     @property
@@ -133,7 +131,7 @@ class Account:
         kept = {
             name: change(r, self.before[name])
             for name, r in self.after.items()
-            if r.group == "kept" and name in self.before
+            if r.group == "kept" and name in self.before and r.interval
         }
         fallen = [name for name, how in kept.items() if how == "worse"]
         named = f" ({', '.join(fallen)})" if fallen else ""
@@ -165,14 +163,15 @@ def account(
         examples: Forgotten rows to read.
         limit: Most rows of a set that were scored; ``None``: all.
     """
-    data, recipe = data_of(trainer), pl_module.recipe
+    data, config = data_of(trainer), getattr(pl_module.network, "config", None)
+    path = getattr(pl_module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
     retrained = columns.get("retrained", {})
     return Account(
         data=data.name,
         modality=data.modality,
         parts=list(_parts(data)),
-        target=str(getattr(recipe, "path", None) or "a network made from a configuration"),
-        base_model=base_model(getattr(recipe, "path", None)),
+        target=path or "a model that no folder was named of",
+        base_model=base_model(path),
         method=type(pl_module).__name__,
         in_words=pl_module.in_words,
         options=_options(folder),
@@ -182,7 +181,6 @@ def account(
         after=columns["after"],
         retrained=retrained,
         untested=untested(data, columns["after"], bool(retrained), limit),
-        remark=data.remark,
         model=exported(trainer, folder),
         examples=examples,
         provenance=facts,

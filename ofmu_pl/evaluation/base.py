@@ -13,7 +13,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Example, account
+from ofmu_pl.evaluation.account import Account, Example, account
 from ofmu_pl.evaluation.audit import AUDIT, write_audit
 from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.reference import Reference
@@ -57,6 +57,7 @@ class Evaluation(pl.Callback, ABC):
         self.show: Callable[..., None] = print_table
         self.reference: Reference | None = None
         self.before: dict[str, Any] = {}
+        self.told: Account | None = None
         self._seconds = {"training": 0.0, "evaluation": 0.0}
         self._mark: float | None = None
 
@@ -251,9 +252,10 @@ class Evaluation(pl.Callback, ABC):
         facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
         facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}
         if self.before:
-            told = account(trainer, pl_module, folder, columns, facts, self.examples(trainer, scores), self.rows)
-            write_card(told)
-            write_audit(folder / AUDIT, told)
+            examples = self.examples(trainer, scores)
+            self.told = account(trainer, pl_module, folder, columns, facts, examples, self.rows)
+            write_card(self.told)
+            write_audit(folder / AUDIT, self.told)
         results = Results(
             definition=self.definition,
             metrics=_as_dicts(columns[judged]),

@@ -20,10 +20,10 @@ ROWS = {
 }
 """What sentences call the rows of a group."""
 HEADINGS = {
-    "attacks": "Can an attacker tell the forgotten rows from others?",
-    "forgotten": "What does the model still know of the forgotten rows?",
-    "probes": "What does it know of them when asked otherwise?",
-    "choices": "What does it know of the subject?",
+    "attacks": "Can an attacker tell what is forgotten from what was never seen?",
+    "forgotten": "What does the model still know of it?",
+    "probes": "What does the model know of it when asked otherwise?",
+    "choices": "What does the model know of the subject?",
     "kept": "What did it cost?",
 }
 """Questions that the groups of metrics answer, in the order of reading."""
@@ -92,9 +92,8 @@ def verdict(r: MetricResult) -> Verdict:
 
 
 def change(r: MetricResult, before: MetricResult) -> Literal["worse", "better", "unchanged"]:
-    """How a value changed, where a change within its interval is none."""
-    low, high = r.interval or (r.value, r.value)
-    if low <= before.value <= high:
+    """How a value changed; a change within its interval is none, nor is one of a value without an interval."""
+    if r.interval is None or r.interval[0] <= before.value <= r.interval[1]:
         return "unchanged"
     return "better" if (r.value > before.value) == r.higher_is_better else "worse"
 
@@ -148,7 +147,7 @@ def _statement(name: str, r: MetricResult, after: Metrics, before: Metrics, retr
         before=shown(was.value, r) if was else None,
         goal=_goal(name, r, after, retrained),
         verdict=found,
-        meaning=_change(r, was) if r.group == "kept" and was and not found else _meaning(r, found),
+        meaning=_change(r, was) if r.group == "kept" and was and r.interval and not found else _meaning(r, found),
     )
 
 
@@ -179,9 +178,9 @@ def _meaning(r: MetricResult, found: Verdict) -> str:
     if found == "no difference":
         return "No difference from the goal was found."
     if found == "more is left":
-        return "More is left of the rows than there should be."
+        return "More is left than there should be."
     if found == "less is left":
-        return "Less is left than there should be: the rows stand out as avoided, which can give them away."
+        return "Less is left than there should be: what is avoided stands out, which can give it away."
     if found:
         return f"It lies {found}."
     if r.target is not None:

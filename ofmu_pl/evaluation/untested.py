@@ -8,11 +8,11 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.sets import is_probe
 
 ALWAYS = (
-    "Whether a little further training, on other rows or on some of the forgotten ones, brings the rest back "
+    "Whether a little further training, on other data or on a part of what is forgotten, brings the rest back "
     "(relearning).",
-    "Whether the rows come back when the weights are stored in fewer bits (quantisation), pruned or merged with "
-    "another model's.",
-    "Whether they can be read from what the model computes inside, rather than from what it puts out.",
+    "Whether it comes back when the weights are stored in fewer bits (quantisation), pruned or merged with another "
+    "model's.",
+    "Whether it can be read from what the model computes inside, rather than from what it puts out.",
     "Whether another run with another seed ends alike: this is one run.",
     "Whether anything else was harmed than the tests look at.",
 )

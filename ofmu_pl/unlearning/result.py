@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
 
+from ofmu_pl.evaluation.account import Account
+from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.report import report
 from ofmu_pl.support.files import replacing
@@ -37,6 +39,7 @@ class Unlearned:
     _title: str
     _name: str
     _write: Callable[[Path], None]
+    _told: Account | None
 
     def __repr__(self) -> str:
         return f"<{self._title}: see metrics, table(), report(folder) and save(folder)>"
@@ -49,7 +52,8 @@ class Unlearned:
     def save(self, folder: str | Path) -> Path:
         """Write the model, as a run of the command line leaves it.
 
-        A language model comes with its tokenizer and with adapters merged, for ``from_pretrained``.
+        A language model comes with its tokenizer and with adapters merged, for ``from_pretrained``. The model card is
+        ``README.md``.
 
         Args:
             folder: Folder of the model alone; one that is there is replaced.
@@ -58,6 +62,8 @@ class Unlearned:
             The folder.
         """
         self._write(Path(folder))
+        if self._told is not None:
+            write_card(replace(self._told, model=Path(folder)))
         return Path(folder)
 
     def report(self, folder: str | Path) -> Path:

@@ -94,6 +94,7 @@ def run(
         _title=title,
         _name=type(module).__name__.lower(),
         _write=write,
+        _told=evaluation.told,
     )
     weakref.finalize(result, shutil.rmtree, home, ignore_errors=True)
     return result

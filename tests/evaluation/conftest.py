@@ -55,7 +55,6 @@ def told(tmp_path):
             after=after,
             retrained={},
             untested=["Whether it comes back."],
-            remark=None,
             model=tmp_path / "hf",
             examples=[],
             provenance={"ofmu_pl": "0.2.0", "git": None, "weights": "f52c", "seed": 0, "versions": versions},

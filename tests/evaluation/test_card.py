@@ -57,7 +57,7 @@ def test_the_retrained_model_has_a_column(told):
     head, body = html.split("<thead>")[2].split("<tbody>")
     columns = len(re.findall("<th[ >]", head))
     assert {row.count("<td") for row in body.split("</tr>")[:-1]} == {columns} == {8}
-    assert "trained without the forgotten rows, or chance" in html
+    assert "trained without what is forgotten, or chance" in html
 
 
 def test_it_says_what_was_not_tested_and_claims_no_proof(told):

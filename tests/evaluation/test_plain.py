@@ -7,7 +7,7 @@ import pytest
 from ofmu_pl.evaluation.plain import change, ends, shown, statements, verdict
 from ofmu_pl.metrics.choice import UTILITY
 from ofmu_pl.metrics.own_rows import LOSS
-from ofmu_pl.metrics.result import Metric
+from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.tofu import ATTACKS, MODEL_UTILITY
 from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY
 from ofmu_pl.metrics.vision import MIA, UA
@@ -72,19 +72,26 @@ def test_a_change_within_the_interval_is_none(metric, before, said):
     assert change(metric.result(0.75, 9, interval=(0.65, 0.85)), metric.result(before, 9)) == said
 
 
+def test_without_an_interval_nobody_calls_it_a_change(told):
+    was, now = (by_name(KEPT_PROBABILITY.result(value, 9)) for value in (0.9, 0.1))
+    ((kept,),) = statements(now, was, {}).values()
+    assert kept.meaning == "Higher is better."
+    assert "measures of what must stay" not in " ".join(told(before=was, after=now).summary)
+
+
 def test_each_test_says_number_interval_goal_and_whose(told):
     found = statements(told().after, told().before, {})
     assert list(found) == [
-        "Can an attacker tell the forgotten rows from others?",
-        "What does the model still know of the forgotten rows?",
+        "Can an attacker tell what is forgotten from what was never seen?",
+        "What does the model still know of it?",
         "What did it cost?",
     ]
-    (attack,) = found["Can an attacker tell the forgotten rows from others?"]
+    (attack,) = found["Can an attacker tell what is forgotten from what was never seen?"]
     assert attack.text.endswith("picks the forgotten one in 52 % (47 to 57 %) of cases; 50 % is chance.")
     assert (attack.before, attack.goal) == ("98 %", "50 % (chance)")
     assert attack.meaning == "No difference from the goal was found."
-    loss, probability = found["What does the model still know of the forgotten rows?"]
-    assert "the rows stand out as avoided" in loss.meaning
+    loss, probability = found["What does the model still know of it?"]
+    assert "what is avoided stands out" in loss.meaning
     assert probability.text.startswith(
         "On the forgotten rows, the model gives a word of the right answer a probability"
     )

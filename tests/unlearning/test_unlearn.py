@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
@@ -148,7 +149,11 @@ def test_what_a_result_leaves(loaded, tmp_path):
     assert "graddiff" in page.read_text()
     assert (tmp_path / "runs/ofmu/latest/results.json").is_file()
     assert "OFMU, 1 iterations" in repr(result)
+    signed = (tmp_path / "runs/ofmu/latest/audit.html").read_text()
+    assert "config.yaml" not in signed
+    assert "retrained model to compare with" in " ".join(signed.split())
     folder = result.save(tmp_path / "hf")
+    assert ModelCard.load(folder / "README.md").data.library_name == "transformers"
     again = AutoModelForCausalLM.from_pretrained(folder)
     ids = AutoTokenizer.from_pretrained(folder)("What does citizen 3 do?", return_tensors="pt")
     kept = result.folder
