@@ -21,7 +21,14 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     """Data with a forget and a retain split.
 
     One item of the training loader is everything that one outer iteration needs: ``num_batches`` batches of each of
-    the ``streams``, the j-th batch of a stream being a function of (seed, j) alone.
+    the ``streams``, the j-th batch of a stream being a function of (seed, j) alone:
+
+        {"forget": [batch, ...], "retain": [batch, ...]}
+
+    A batch of B samples has ``ids``, (B,), positions in the split; of texts ``input_ids``, ``attention_mask`` and
+    ``labels``, (B, S), padded on the right, with -100 where there is no loss, not shifted; of images ``images``,
+    (B, C, H, W) in [0, 1], not normalised, and ``labels``, (B,). Any LightningModule can be trained on it, by any
+    trainer (docs/python.md).
 
     Args:
         batch_size: Samples per batch (paper: 32).

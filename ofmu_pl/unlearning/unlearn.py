@@ -17,6 +17,7 @@ from ofmu_pl.data.text_files import TextFiles
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.text import TextEvaluation
+from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.classifier import Classifier
@@ -43,6 +44,7 @@ def unlearn(
     batch_size: int | None = None,
     seed: int = 0,
     reference: str | None = None,
+    own_metrics: list[OwnMetric] | None = None,
     progress: bool = True,
     accelerator: str = "auto",
     **data: Any,
@@ -71,6 +73,7 @@ def unlearn(
         batch_size: Samples a batch; ``None``: as that configuration or the data module says.
         seed: Seed of everything that is drawn; the notebook's own random numbers go on as if nothing had been drawn.
         reference: Folder of a model retrained without the forget rows, which then sets the goals; ``None``: none.
+        own_metrics: Metrics of your own beside the others; ``None``: none.
         progress: Whether to show progress.
         accelerator: Lightning's name of the device: ``auto``, ``cpu``, ``gpu``.
         data: More arguments of ``TextFiles`` (``columns``, ``prompt_template``, ``max_length``), or of
@@ -105,7 +108,7 @@ def unlearn(
     options = {name: x for name, x in arguments(settings["data"]).items() if name not in prepared} | data
     options |= {"streams": module.streams, "num_batches": module.num_batches, "seed": seed}
     options |= {} if batch_size is None else {"batch_size": batch_size}
-    measured = arguments(settings["evaluation"]) | {"reference": reference}
+    measured = arguments(settings["evaluation"]) | {"reference": reference, "own_metrics": own_metrics}
     rows: PairedDataModule
     evaluation: Evaluation
     if images:

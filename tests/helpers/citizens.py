@@ -18,21 +18,26 @@ def asked(numbers):
 SIDES = {"forget": asked(range(4)), "retain": asked(range(4, 16)), "holdout": asked(range(16, 20))}
 
 
+def tokenizer():
+    """A tokenizer of pieces from other citizens' rows, with a chat template."""
+    return train_tokenizer(row["question"] + row["answer"] for row in asked(range(100, 130)))
+
+
 def learnt():
     """A GPT-2 that has learnt the forget and retain rows, and its tokenizer, which has no template and no pad token."""
     torch.manual_seed(0)
-    tokenizer = train_tokenizer(row["question"] + row["answer"] for row in asked(range(100, 130)))
-    tokenizer.chat_template = tokenizer.pad_token = tokenizer.bos_token = None
+    plain = tokenizer()
+    plain.chat_template = plain.pad_token = plain.bos_token = None
     shape = {"n_positions": 128, "n_embd": 32, "n_layer": 2, "n_head": 2}
-    config = GPT2Config(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, bos_token_id=None, **shape)
+    config = GPT2Config(vocab_size=len(plain), eos_token_id=plain.eos_token_id, bos_token_id=None, **shape)
     model = GPT2LMHeadModel(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     rows = [f"Question: {r['question']}\nAnswer: {r['answer']}" for r in SIDES["forget"] + SIDES["retain"]]
-    ids = [torch.tensor([[*tokenizer(text)["input_ids"], tokenizer.eos_token_id]]) for text in rows]
+    ids = [torch.tensor([[*plain(text)["input_ids"], plain.eos_token_id]]) for text in rows]
     for _ in range(8):
         for row in ids:
             logits = model(input_ids=row[:, :-1]).logits
             torch.nn.functional.cross_entropy(logits[0], row[0, 1:]).backward()
             optimizer.step()
             optimizer.zero_grad()
-    return model.eval(), tokenizer
+    return model.eval(), plain

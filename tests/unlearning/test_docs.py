@@ -1,0 +1,91 @@
+"""docs/python.md runs as it is printed, and its foreign method learns on every kind of data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from torch import nn
+
+import ofmu_pl
+from tests.helpers.citizens import SIDES, learnt, tokenizer
+from tests.helpers.tofu_files import tofu_files
+
+PAGE = Path(__file__).parents[2] / "docs/python.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A reader's folder with a model and rows."""
+    folder = tmp_path_factory.mktemp("reader")
+    for part in learnt():
+        part.save_pretrained(folder / "my-model")
+    rows = [row for side in SIDES.values() for row in side]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def images(start, n):
+    return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
+
+
+def test_the_page_runs(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    classifier = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 2))
+    sides = {"forget_images": images(0, 6), "retain_images": images(20, 30), "test_images": images(100, 20)}
+    reader = {"classifier": classifier, **sides, "__name__": "reader"}
+    for block in BLOCKS:
+        exec(compile(block, str(PAGE), "exec"), reader)
+    assert reader["result"].metrics["forget_worst_Prob"].n == 4
+    assert {path.name for path in Path("comparison").iterdir()} == {"npo", "graddiff", "ofmu", "report"}
+    said = dict(re.findall(r"^(NPO|GradDiff|OFMU) (0\.\d+)", capsys.readouterr().out, re.MULTILINE))
+    assert len(said) == 3
+    known = json.loads(Path("comparison/ofmu/latest/results.json").read_text())["before"]["forget_Q_A_Prob"]["value"]
+    assert all(float(value) < known for value in said.values()), "each has made it forget"
+    assert Path("runs/report/index.html").is_file()
+    assert Path("forgotten/model.safetensors").is_file()
+
+
+@pytest.fixture(scope="module")
+def their_method():
+    """The class that the page prints, which needs no name of ours."""
+    (block,) = (block for block in BLOCKS if "class TheirMethod" in block)
+    text = block.partition("\ndata = ")[0]
+    assert "import ofmu_pl" not in text
+    assert text.count("\n") <= 40
+    space = {"__name__": "theirs"}
+    exec(compile(text, str(PAGE), "exec"), space)
+    return space["TheirMethod"]
+
+
+def data_and_network(kind, folder, tmp_path):
+    if kind == "Digits":
+        return ofmu_pl.Digits(forget_classes=[3]), nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Linear(32, 10))
+    rows = {name: SIDES[name] for name in ("forget", "retain")}
+    if kind == "TextFiles":
+        data = ofmu_pl.TextFiles(**rows, tokenizer=str(folder / "my-model"), batch_size=4)
+    else:
+        more = {"paraphrased_answer": "That.", "perturbed_answer": ["This."]}
+        configs = {"forget10": rows["forget"], "retain90": rows["retain"], "full": rows["forget"] + rows["retain"]}
+        configs |= {"forget10_perturbed": [row | more for row in rows["forget"]]}
+        data = ofmu_pl.TOFU(tofu_files(tmp_path / "tofu", **configs), tokenizer=tokenizer(), batch_size=4)
+    return data, learnt()[0]
+
+
+@pytest.mark.parametrize("kind", ["TextFiles", "TOFU", "Digits"])
+def test_somebody_elses_method_under_a_plain_trainer(their_method, folder, tmp_path, kind):
+    data, network = data_and_network(kind, folder, tmp_path)
+    module = their_method(network)
+    before = pl.Trainer(**QUIET).validate(module, data, verbose=False)
+    trainer = pl.Trainer(**QUIET, max_epochs=20, enable_model_summary=False)
+    trainer.fit(module, data)
+    after = {name: float(trainer.callback_metrics[name]) for name in ("forget", "retain")}
+    assert trainer.global_step == 20 * data.iterations_per_epoch
+    started = {name: value for loader in before for name, value in loader.items()}
+    assert after["forget"] - after["retain"] > started["forget"] - started["retain"] + 0.1
