@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
-from ofmu_pl.evaluation.audit import AUDIT, without_rows
+from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, replacing
 from ofmu_pl.support.kept import cache_folder
+from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.records import RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
 

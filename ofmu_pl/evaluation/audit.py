@@ -11,7 +11,6 @@ from ofmu_pl.support.pages import templates
 if TYPE_CHECKING:
     from ofmu_pl.evaluation.account import Account
 
-AUDIT = "audit.html"
 MARKS = ("<!-- rows from here -->", "<!-- rows to here -->")
 """Stand around the rows on the page; no text of others can hold them, for it is escaped."""
 REMOVED = "<p>The rows and answers that stood here were removed.</p>"

@@ -14,12 +14,13 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Account, Example, account
-from ofmu_pl.evaluation.audit import AUDIT, write_audit
+from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.reference import Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory

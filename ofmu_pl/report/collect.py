@@ -11,6 +11,7 @@ from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, read_json
+from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.records import (
     ANALYSIS,
     FINISHED,
@@ -134,7 +135,7 @@ def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
     if not path.is_file():
         run.status, run.error = "unfinished", f"its {RESULTS} is missing although it is said to have finished"
         return run
-    run.results = _results(path, problems)
+    run.results, run.signed = _results(path, problems), path.with_name(AUDIT).is_file()
     if run.results is None:
         run.status, run.error = "unfinished", f"its {RESULTS} cannot be read"
         return run
@@ -174,7 +175,9 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         seed = results.provenance.get("seed")
         name = "/".join(scenario) or found.name
         relative = place.relative_to(folder).as_posix()
-        runs.append(Run(name, method, seed if isinstance(seed, int) else 0, relative, "finished", results=results))
+        signed = (place / "latest" / AUDIT).is_file()
+        seed = seed if isinstance(seed, int) else 0
+        runs.append(Run(name, method, seed, relative, "finished", results=results, signed=signed))
     if not runs:
         return None
     methods = list(dict.fromkeys(r.method for r in runs))

@@ -23,10 +23,12 @@ class Run(CellRecord):
     Attributes:
         results: ``results.json``; ``None`` where there is none that can be read.
         words: Its command line, where it is known.
+        signed: Whether it left the page that is signed beside its results.
     """
 
     results: Results | None = None
     words: list[str] = field(default_factory=list)
+    signed: bool = False
 
     def metric(self, name: str, side: str = "metrics") -> dict[str, Any]:
         """One entry of the results (value, target, direction, ...); empty where there is none."""

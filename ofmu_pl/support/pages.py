@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+AUDIT = "audit.html"
+"""The page of a run for the person who must sign, beside its results."""
+
 
 def templates(package: str, escapes: bool = True) -> Environment:
     """Make jinja2's environment of the templates in a package's folder; a missing name is an error.

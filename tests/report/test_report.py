@@ -123,8 +123,14 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
     (path.parent.parent / "latest").symlink_to("version_0")
+    signed = path.with_name("audit.html")
     main(["report", str(tmp_path / "quickstart")])
     folder = tmp_path / "quickstart/report"
+    assert "audit.html" not in (folder / "index.html").read_text(), "this run left none"
+    signed.touch()
+    main(["report", str(tmp_path / "quickstart")])
+    (link,) = re.findall(r'href="([^"]*audit.html)"', (folder / "index.html").read_text())
+    assert (folder / link).resolve() == signed
     assert {p.stem for p in (folder / "figures").glob("*.png")} >= {"runs-course", "runs-trade-off"}
     out = capsys.readouterr().out
     assert f"Report: {folder / 'index.html'}" in out
