@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A real language model forgets people: SmolLM2-135M-Instruct learns LUME's invented persons by adapters, then 4 of them go.
-#   DATA=FOLDER_OF_LUME bash scripts/example_smollm2.sh    (forget.jsonl and retain.jsonl of amazon-science/lume-llm-unlearning)
-# Steps whose model is there already are skipped, interrupted ones go on; PRECISION=bf16-mixed is faster where the CPU has AMX.
+# A real language model forgets people: SmolLM2-135M-Instruct learns LUME's invented persons, then 4 of them go.
+#   DATA=FOLDER bash scripts/example_smollm2.sh    (with forget.jsonl, retain.jsonl of amazon-science/lume-llm-unlearning)
+# Steps whose model is there already are skipped, interrupted ones go on. PRECISION=bf16-mixed is faster on a CPU with AMX.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh
