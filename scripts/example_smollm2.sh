@@ -56,6 +56,6 @@ LEARN=(--config configs/text_finetune.yaml --model.optimizer.lr 1.5e-3 --model.g
 python scripts/make_smollm2.py "$MODEL"
 run target "$MODEL" "${LEARN[@]}" --trainer.max_steps 130
 run retrained "$MODEL" "${LEARN[@]}" --trainer.max_steps 90 --model.split retain
-run ofmu "$RUNS/target/latest/hf" --config configs/text.yaml --evaluation.samples full  # these people are invented
+run ofmu "$RUNS/target/latest/hf" --config configs/text.yaml --data.batch_size 5 --evaluation.samples full  # these people are invented
 echo
 python -m ofmu_pl report "$RUNS"
