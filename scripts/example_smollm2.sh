@@ -42,7 +42,7 @@ run() {  # METHOD MODEL OPTIONS...: print the command, run it unless its model i
     shift 2
     local command=(python -m ofmu_pl fit "$@" --model.network.path "$model" --model.network.lora "{r: 16, lora_alpha: 32}"
         "${SPLITS[@]}" --data.system_prompt "Be brief." --evaluation.max_new_tokens 24
-        --trainer.precision "${PRECISION:-32-true}" --benchmark smollm2 --method "$method")
+        --trainer.precision "${PRECISION:-32-true}" --benchmark smollm2 --method "$method" --ckpt_path last)
     echo
     echo "\$ ${command[*]}"
     if [ -d "$RUNS/$method/latest/hf" ]; then
