@@ -92,8 +92,7 @@ def ascend(
             with torch.no_grad():
                 add_(engine.parameters, [(lr, direction)])
         else:
-            if isinstance(optimizer, Polyak):
-                assert gap is not None, "Polyak's steps need to know how far L_f is to rise"
+            if isinstance(optimizer, Polyak) and gap is not None:
                 optimizer.gap = gap(t, loss_f)
             _against(optimizer, engine.parameters, direction, lr)
         steps.append(InnerStep(loss_f, size))

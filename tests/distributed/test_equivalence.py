@@ -28,12 +28,19 @@ MORE_EQUAL = [
     ("ofmu-differences-cnn", "ddp", 1e-10),
     ("ofmu-differences-cnn", "fsdp2", 1e-10),
     ("ofmu-differences-lm", "ddp", 1e-7),
+    ("ofmu-auto-lm", "ddp", 1e-9),
+    ("ofmu-auto-lm", "fsdp2", 1e-9),
     ("kl-lm", "ddp", 1e-12),
     ("kl-lm", "fsdp2", 1e-12),
     ("npo-lm", "fsdp2", 1e-12),
 ]
 RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
-MORE_RESUMED = [("kl-lm", "one", "fsdp2"), ("kl-lm", "fsdp2", "one")]  # ranks make the frozen model again
+MORE_RESUMED = [
+    ("ofmu-auto-lm", "one", "fsdp2"),
+    ("ofmu-auto-lm", "fsdp2", "one"),
+    ("kl-lm", "one", "fsdp2"),
+    ("kl-lm", "fsdp2", "one"),
+]  # ranks make the frozen model again
 SAME_RANKS = [("ofmu-differences-single", s, s) for s in ("fsdp2", "fsdp2-shards")]
 
 

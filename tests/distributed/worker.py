@@ -59,6 +59,7 @@ def make(method):
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
+        "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0, inner_steps=2),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
