@@ -247,7 +247,7 @@ class OFMU(UnlearningModule):
             self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.run.ranks)
         guess = self.recipe.uniform_loss(self.trained)
         self.level = guess if self.forget_ceiling == "uniform" else self.forget_ceiling
-        if (self.rates or self.stop_at) and self.run.checks_itself:
+        if (self.rates or self.stop_at) and self.device.type != "meta":  # a plan has no losses
             self.goal = Goal(self.run.data, self._token_losses, self.run.steps, guess)
             if self._goal_state is not None:
                 self.goal.load_state_dict(self._goal_state)
