@@ -2,8 +2,8 @@ r"""How far to forget: to the loss of never-seen rows, along a path whose steps 
 
     l     : mean over a row's tokens of their losses, each bent at c, where a fifth of never-seen rows' tokens lie above
     z(l)  = ln(e^l - 1)                    the log-odds against an answer of loss l = -ln p
-    goal  : z of forget row i ends where a never-seen row's is, and is bent to a constant there
-    path  : after a share t of the way, z stands at (1 - t) z_start + t z_goal
+    far   : sqrt((z - z_goal)^2 + w^2) - w of a forget row, where z_goal is a never-seen row's; 0 is the goal, on both sides
+    path  : after a share t of the way, a row's distance is 1 - t of what it was
     keep  : each retain row's loss returns to what it was before the first step
 
 Nothing here is learned from a retrained model. Forgetting further than never-seen rows would be a leak of its own.
@@ -37,6 +37,8 @@ LOOKED_AT = 64
 """Rows of each side that a check scores; their AUC's interval is 0.1 to either side."""
 TOKENS = 0.8
 """Quantile of never-seen rows' token losses above which a forget row's token counts as forgotten."""
+WIDTH = 0.25
+"""Distance in log-odds below which a row's pull fades."""
 ROWS = 16
 """Rows scored at a time."""
 
@@ -97,12 +99,14 @@ class Goal:
         self.old[sorted(drawn)] = self._score("retain", sorted(drawn))
 
     def rows(self, batch: Batch) -> Tensor:
-        """(b,) log-odds against a forget batch's rows, bent to a constant at their levels."""
+        """(b,) minus the distances of a forget batch's rows from their levels, in log-odds: largest, 0, at the goal."""
         nll, targets = self.tokens(batch)
-        return self._bent(sample_mean(ceiling(nll, self.token_level), targets), batch["ids"])
+        return -self._far(sample_mean(ceiling(nll, self.token_level), targets), batch["ids"])
 
-    def _bent(self, losses: Tensor, ids: Tensor) -> Tensor:
-        return ceiling(log_odds(losses), log_odds(self.levels[ids.cpu()]).to(losses))
+    def _far(self, losses: Tensor, ids: Tensor) -> Tensor:
+        """Smooth distances, (b,), so that Phi has its derivatives; a row that went too far is called back."""
+        z, goal = log_odds(losses), log_odds(self.levels[ids.cpu()]).to(losses)
+        return ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
 
     def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
         """How far the path is ahead of a batch's rows, in log-odds.
@@ -114,8 +118,8 @@ class Goal:
             reached: Mean of ``rows`` over the t-th batch at the present weights.
         """
         i, share = batches[t]["ids"].cpu(), (t + 1) / steps
-        start, goal = self._bent(self.start[i], i).mean(), self._bent(self.levels[i], i).mean()
-        return float(start + (goal - start) * min(1.0, (self.way + share) / self.length)) - reached
+        left = 1 - min(1.0, (self.way + share) / self.length)
+        return -left * float(self._far(self.start[i], i).mean()) - reached
 
     def excess(self, ids: Tensor, loss: float) -> float:
         """Rise of a retain batch's mean loss since before the first step, in nats; the path goes on if it is small."""

@@ -56,6 +56,22 @@ def test_forget_rows_get_the_quantiles_of_never_seen_rows_in_another_order(sides
     assert not torch.equal(goal.levels, wanted)
 
 
+def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sides):
+    goal = begun(sides)
+    batch = sides.collate("forget", range(N), 0)
+    slopes = []
+    for beyond in (-0.5, 0.0, 0.5):
+        sides.loss["forget"] = (goal.levels + beyond).clamp(max=goal.token_level - 0.5).requires_grad_()
+        rows = goal.rows(batch)
+        (slope,) = torch.autograd.grad(rows.sum(), sides.loss["forget"])
+        low = goal.levels < goal.token_level - 2  # else the tokens are bent
+        assert low.any()
+        slopes.append((rows[low].max().item(), slope[low].sign().unique().tolist()))
+    assert slopes[0][0] < -0.1 and slopes[0][1] == [1.0]
+    assert slopes[1][0] == pytest.approx(0, abs=1e-3)
+    assert slopes[2][0] < -0.1 and slopes[2][1] == [-1.0]
+
+
 def test_only_retain_rows_that_are_drawn_are_scored(sides):
     known = ~begun(sides).old.isnan()
     assert known.sum() == 30
@@ -67,9 +83,8 @@ def test_the_path_leads_from_the_first_loss_to_the_level(sides):
     at = {}
     for goal.way in (0, 25, 50, PATH, 2 * PATH):
         at[goal.way] = goal.gap([{}, {"ids": ids}], 10**9, 1, reached=0.0)
-    start = float(ceiling(log_odds(goal.start[:10]), log_odds(goal.levels[:10])).mean())
-    end = float((log_odds(goal.levels[:10]) - 0.25 * np.log(2)).mean())
-    wanted = {0: start, 25: 0.75 * start + 0.25 * end, 50: (start + end) / 2, PATH: end, 2 * PATH: end}
+    far = (((log_odds(goal.start[:10]) - log_odds(goal.levels[:10])) ** 2 + 0.0625).sqrt() - 0.25).mean().item()
+    wanted = {0: -far, 25: -0.75 * far, 50: -far / 2, PATH: 0.0, 2 * PATH: 0.0}
     assert at == pytest.approx(wanted)
 
 
