@@ -67,9 +67,11 @@ def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sid
         low = goal.levels < goal.token_level - 2  # else the tokens are bent
         assert low.any()
         slopes.append((rows[low].max().item(), slope[low].sign().unique().tolist()))
-    assert slopes[0][0] < -0.1 and slopes[0][1] == [1.0]
+    assert slopes[0][0] < -0.1
+    assert slopes[0][1] == [1.0]
     assert slopes[1][0] == pytest.approx(0, abs=1e-3)
-    assert slopes[2][0] < -0.1 and slopes[2][1] == [-1.0]
+    assert slopes[2][0] < -0.1
+    assert slopes[2][1] == [-1.0]
 
 
 def test_only_retain_rows_that_are_drawn_are_scored(sides):
