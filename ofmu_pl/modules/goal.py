@@ -2,7 +2,7 @@ r"""How far to forget: to the loss of never-seen rows, along a path whose steps 
 
     l     : mean over a row's tokens of their losses, each bent at c, where a fifth of never-seen rows' tokens lie above
     z(l)  = ln(e^l - 1)                    the log-odds against an answer of loss l = -ln p
-    far   : sqrt((z - z_goal)^2 + w^2) - w of a forget row, where z_goal is a never-seen row's; 0 is the goal, on both sides
+    far   : sqrt((z - z_goal)^2 + w^2) - w of a forget row, where z_goal is a never-seen row's: 0 at the goal alone
     path  : after a share t of the way, a row's distance is 1 - t of what it was
     keep  : each retain row's loss returns to what it was before the first step
 
