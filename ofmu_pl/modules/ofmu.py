@@ -13,6 +13,8 @@ computes what needs second and third derivatives in some iterations only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -35,6 +37,7 @@ from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.training.parallel import reshard
 
 INNER_BETAS = (0.9, 0.99)
 """Adam's betas in the inner loop, so that its second moments settle within a run of a hundred steps."""
@@ -253,7 +256,8 @@ class OFMU(UnlearningModule):
                 self.goal.load_state_dict(self._goal_state)
             else:
                 outer = range(self.inner_steps, self.run.steps * self.num_batches, self.num_batches)
-                self.goal.begin(outer)
+                with self._scoring():
+                    self.goal.begin(outer)
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
@@ -305,11 +309,20 @@ class OFMU(UnlearningModule):
         with self.run.forward_context():
             return self.recipe.token_losses(self.trained, {name: x.to(self.device) for name, x in batch.items()})
 
+    @contextmanager
+    def _scoring(self) -> Iterator[None]:
+        """Where ranks hold shards: the exact engine's whole copy is up to date before, all else is cut again after."""
+        if self.exact:
+            self.whole_network()
+        yield
+        reshard(self.trained)
+
     def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
         """One outer iteration; then, if it is due, a look at whether the goal is reached."""
         scalars = super().outer_step(batch, number, epoch_ends=epoch_ends)
         if self.goal is not None:
-            reached, seen = self.goal.check(number)
+            with self._scoring():
+                reached, seen = self.goal.check(number)
             scalars |= seen
             if reached and self.stop_at is not None:
                 self.run.stop()

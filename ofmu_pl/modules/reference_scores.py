@@ -12,6 +12,7 @@ from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.training.parallel import reshard
 
 ROWS = 32
 
@@ -44,6 +45,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
             batch = collate([encoded[i] for i in index], index, pad_id=0)
             logits, targets = recipe.logits(model, {k: v.to(device) for k, v in batch.items()})
             values[index] = token_nll(logits, targets).sum(1).double().cpu()
+    reshard(model)
     if path is not None and values.isfinite().all():
         keep(path, values.tolist())
     return values

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ofmu_pl.core.ranks import Ranks
@@ -58,6 +58,16 @@ def shard(network: nn.Module, strategy: Any) -> None:
             for layer in module:
                 fully_shard(layer, mesh=mesh)
     fully_shard(network, mesh=mesh)
+
+
+def reshard(network: nn.Module) -> None:
+    """Free what FSDP2 leaves whole after a forward pass that no backward pass follows; without it, do nothing.
+
+    Until then ``parameters()`` are whole tensors in some modules and shards in others.
+    """
+    for module in network.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def scatter_(shards: Vector, whole: Vector) -> None:
