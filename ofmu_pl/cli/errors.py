@@ -15,6 +15,7 @@ from jsonargparse import ArgumentError
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+import ofmu_pl
 from ofmu_pl.cli.words import unrecognized
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
@@ -83,7 +84,10 @@ def choices(base: type) -> dict[str, type]:
     for cls in subclasses:
         package = re.match(r"torch\.optim(\.lr_scheduler)?\b|ofmu_pl\b", cls.__module__)
         if package and not cls.__name__.startswith("_") and not inspect.isabstract(cls):
-            found[cls.__name__ if package[0] == "ofmu_pl" else f"{package[0]}.{cls.__name__}"] = cls
+            if package[0] != "ofmu_pl":
+                found[f"{package[0]}.{cls.__name__}"] = cls
+            elif cls.__name__ in dir(ofmu_pl) and not getattr(cls, "takes_objects", False):
+                found[cls.__name__] = cls
         found.update(choices(cls))
     return dict(sorted(found.items()))
 

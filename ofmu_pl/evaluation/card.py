@@ -43,7 +43,7 @@ def card(account: Account) -> ModelCard:
     )
     made = templates("ofmu_pl.evaluation", escapes=False)
     made.filters |= {"text": plain, "code": code, "number": figure}
-    body = made.get_template("card.md.jinja").render(a=account)
+    body = made.get_template("card.jinja").render(a=account)
     return ModelCard(f"---\n{head.to_yaml()}\n---\n\n{body}")
 
 

@@ -12,9 +12,8 @@ from ofmu_pl.metrics.result import MetricResult
 class OwnMetric(ABC):
     """A metric of your own, which goes wherever the suite's metrics go: table, ``results.json``, report.
 
-    Declare it by ``Metric`` and compute it from scores; an evaluation takes it by its class
-    (``--evaluation.own_metrics '[my_metrics.Fluency]'``). With a retrained model, that model's value is the goal of a
-    result that has none.
+    Declare it by ``Metric`` and compute it from scores; an evaluation takes it as one of its ``own_metrics``. With a
+    retrained model, that model's value is the goal of a result that has none.
 
     Example:
         >>> from ofmu_pl import Metric

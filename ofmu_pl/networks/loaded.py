@@ -38,6 +38,9 @@ class LoadedLM(CausalLM):
         True
     """
 
+    takes_objects = True
+    """Whether only a program can make one: the command line does not offer it."""
+
     def __init__(self, model: nn.Module, tokenizer: Any = None) -> None:
         if not hasattr(model, "generate") or not hasattr(model, "config"):
             raise UserError(

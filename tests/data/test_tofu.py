@@ -13,7 +13,8 @@ from tests.helpers.tofu_files import tofu_files
 def test_real_tofu(shared):
     data = TOFU(str(shared / "data/tofu"), "forget05", tokenizer=str(shared / "models/tofu-tiny-full"))
     data.setup()
-    assert {k: len(v) for k, v in data.splits.items()} == {"forget": 200, "retain": 3800, "full": 4000}
+    sizes = {"forget": 200, "retain": 3800, "full": 4000, "holdout": 200}
+    assert {k: len(v) for k, v in data.splits.items()} == sizes
     assert {k: len(v) for k, v in data.evaluation_sets.items()} == {
         "forget": 200,
         "retain": 400,
