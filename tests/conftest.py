@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import lightning.pytorch  # noqa: F401  its log keeps the stream of its first import, which must not be a test's
 import pytest
 import torch
 
