@@ -5,5 +5,6 @@ cd "$(dirname "$0")/.."
 source scripts/venv.sh
 ruff check .
 ruff format --check .
-mypy
+mypy & types=$!  # beside the tests
 OMP_NUM_THREADS=1 python -m pytest --numprocesses 2 --dist loadfile "$@"
+wait "$types"

@@ -83,7 +83,10 @@ def losses(path):
         return network.sample_losses(network.build(data, exact=False), batch)
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+FEW = ("gpt2", "llama", "gemma3_text")
+
+
+@pytest.mark.parametrize("kind", [k if k in FEW else pytest.param(k, marks=pytest.mark.slow) for k in SHAPES])
 def test_unlearning_with_adapters_beside_every_linear_layer(kind, folder, fit):
     """OFMU, measured before and after; the exported model has the adapters merged and is read by transformers."""
     run = fit(folder(kind), "--model.network.lora", "{r: 2}", *FIXED, "--model.optimizer.lr", "0.1")
@@ -99,7 +102,7 @@ def test_unlearning_with_adapters_beside_every_linear_layer(kind, folder, fit):
     assert moved == {name for name, p in plain.named_parameters() if p.dim() == 2 and re.search(r"\.\d+\.", name)}
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
+@pytest.mark.parametrize("kind", ["gpt2", pytest.param("gemma2", marks=pytest.mark.slow)])
 def test_another_method_on_the_whole_network(kind, folder, fit):
     """NPO moves every parameter, and what is tied stays tied in the export."""
     run = fit(folder(kind), "--config", "configs/methods/npo.yaml", "--model.optimizer.lr", "0.01")

@@ -163,6 +163,7 @@ def test_what_a_result_leaves(loaded, tmp_path):
     assert torch.isfinite(again(**ids).logits).all()
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_a_notebook(trained, tmp_path):
     """Lightning would end the process, and ignore any later interrupt."""
     model, tokenizer = trained
