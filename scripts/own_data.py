@@ -1,4 +1,4 @@
-"""Rows of one's own on four models with one configuration: runs what is missing, and writes the table.
+"""Rows of one's own on several models with one configuration: runs what is missing, and writes the table.
 
     python scripts/own_data.py [--tofu DATA MODEL] [--smollm2 MODEL ROWS] [--logs logs/own_data] [--only-table]
 
@@ -42,7 +42,7 @@ MADE: dict[str, tuple[int, int, int, dict[str, Any]]] = {
     "GPT-2, 1 M": (50, 5, 600, GPT2),
 }
 """Authors, how many of them to forget, iterations of training, and the architecture."""
-ABOUT = """# Rows of one's own, four models, one configuration
+ABOUT = """# Rows of one's own, several models, one configuration
 
 Written by `scripts/own_data.py` from docs/results/data/own-data.json. Every run is `configs/text.yaml` as it is
 shipped: no rate, no length, no other option was chosen for a model. p is exp(-loss) of the true answer, the mean over
