@@ -47,7 +47,7 @@ def own_rows_metrics(
 
     Args:
         scores: By evaluation set: ``forget``, ``retain``, ``holdout``, or these with ``_doc`` for documents.
-        reference: Of the retrained model on the same rows.
+        reference: Scores of the retrained model on the same rows.
         definition: A key of ``DEFINITIONS``.
         reference_values: The goals by metric, where they are known.
         intervals: Compute bootstrap intervals over rows.

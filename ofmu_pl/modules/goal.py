@@ -12,8 +12,7 @@ Nothing here is learned from a retrained model. Forgetting further than never-se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,7 +90,7 @@ class Goal:
                 "There are no never-seen rows (--data.holdout), so how far to forget is a guess (half of the loss "
                 f"ln V of a model that knows nothing, {self.guess / 2:.2f} nats): give some if there are any."
             )
-        self._set_levels(n)
+        self._set_levels()
         self.start = self._score("forget", range(n), self.token_level)
         size, seed = self.data.batch_size, self.data.seed
         drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
@@ -143,7 +142,7 @@ class Goal:
         if self.data.never_seen is None:
             arrived = self.way >= self.length
         else:
-            strangers = self._set_levels(len(self.start))
+            strangers = self._set_levels()
             forgotten = self._score("forget", _spread(len(self.start), LOOKED_AT)).numpy()
             auc = _auc(forgotten, strangers)
             error = math.sqrt((len(forgotten) + len(strangers) + 1) / 12 / len(forgotten) / len(strangers))
@@ -168,8 +167,8 @@ class Goal:
         for name in STATE:
             setattr(self, name, state[name])
 
-    def _set_levels(self, n: int) -> np.ndarray:
-        """Give n forget rows the quantiles of never-seen rows' losses, by lot; returns these, without a bound."""
+    def _set_levels(self) -> np.ndarray:
+        """Give forget rows the quantiles of never-seen rows' losses, by lot; returns these, without a bound."""
         if self.data.never_seen is None:
             self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
             bounded = plain
@@ -180,26 +179,19 @@ class Goal:
             self.token_level = float(tokens.quantile(TOKENS))
             bounded = torch.cat([sample_mean(ceiling(nll, self.token_level), t) for nll, t in found]).numpy()
             plain = torch.cat([sample_mean(*x) for x in found]).numpy()
-        self.levels = torch.from_numpy(np.quantile(bounded, (self._places + 0.5) / n))
+        self.levels = torch.from_numpy(np.quantile(bounded, (self._places + 0.5) / len(self._places)))
         return plain
 
-    def _score(self, stream: str, rows: Iterable[int], level: float | None = None) -> Tensor:
+    def _score(self, stream: str, rows: Sequence[int], level: float | None = None) -> Tensor:
         """Losses of rows of a split, float64, in their order; their tokens' bent at a level."""
         return torch.cat([sample_mean(ceiling(nll, level), targets) for nll, targets in self._tokens(stream, rows)])
 
-    def _tokens(self, stream: str, rows: Iterable[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _tokens(self, stream: str, rows: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Token losses (b, S), float64, and targets of rows of a split, batch by batch."""
-        for part in _batched(rows, ROWS):
+        for part in torch.tensor(rows).split(ROWS):
             with torch.no_grad():
-                nll, targets = self.tokens(self.data.collate(stream, part, 0))
+                nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
             yield nll.double().cpu(), targets.cpu()
-
-
-def _batched(rows: Iterable[int], size: int) -> Iterator[list[int]]:
-    """The rows, so many at a time."""
-    rest = iter(rows)
-    while part := list(islice(rest, size)):
-        yield part
 
 
 def _spread(n: int, wanted: int) -> list[int]:

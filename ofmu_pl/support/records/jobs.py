@@ -65,7 +65,7 @@ class AnalysisRecord(Record):
 
     Attributes:
         seeds: What ``analysis.analyse`` found, by seed (``SCENARIO/SEED`` where there are several scenarios).
-        draws: Of each draw of the forget set its difficulty and the drop in utility by method.
+        draws: The difficulty of each draw of the forget set, and the drop in utility by method.
         spearman: Their correlation by method.
     """
 
