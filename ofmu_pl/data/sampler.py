@@ -6,13 +6,14 @@ A run resumed at iteration k, on any number of devices, sees the batches that th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
+T = TypeVar("T")
 Item = dict[str, Any]
 """What the loader gives for one outer iteration, or for one batch of a pass."""
 
@@ -38,6 +39,15 @@ def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) 
     sweeps = range(first // n, (first + size - 1) // n + 1)
     items = np.concatenate([_permutation(n, seed, stream, sweep) for sweep in sweeps])
     return items[first - sweeps[0] * n :][:size]
+
+
+def evenly(items: Sequence[T], most: int) -> Sequence[T]:
+    """Return so many evenly spaced items, or all of fewer.
+
+    >>> list(evenly(range(10), 4))
+    [0, 2, 5, 7]
+    """
+    return items if len(items) <= most else [items[k * len(items) // most] for k in range(most)]
 
 
 def _permutation(n: int, seed: int, stream: str, sweep: int) -> np.ndarray:

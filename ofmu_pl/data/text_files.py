@@ -21,6 +21,7 @@ from ofmu_pl.data.own_rows import (
     turns_of,
 )
 from ofmu_pl.data.row_encoder import RowEncoder, first_tokens
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -130,7 +131,7 @@ class TextFiles(TextDataModule):
         sets: dict[str, list[Row]] = {}
         for name, found in rows.items():
             asked = [turn for row in found for turn in turns_of(row)]
-            shown = asked if name == "forget" else evenly(asked, self.eval_rows)
+            shown = asked if name == "forget" else list(evenly(asked, self.eval_rows))
             sets[f"{name}_doc" if forms[name] == "text" else name] = shown
         if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
@@ -222,8 +223,3 @@ def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[li
     """
     last = max(len(ids) - size, 0)
     return [list(ids[i : i + size]) for i in [*range(0, last, min(stride or size, size)), last]]
-
-
-def evenly(rows: list[Row], most: int) -> list[Row]:
-    """``most`` evenly spaced rows, or all of fewer."""
-    return rows if len(rows) <= most else [rows[k * len(rows) // most] for k in range(most)]

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from tqdm.auto import tqdm
 
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
 from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts, score_answers
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
@@ -85,7 +86,7 @@ def score_rows(
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     ids = {name: np.arange(len(rows)) for name, rows in sets.items()}
     if items is not None:
-        ids = {name: x if len(x) <= items else np.arange(items) * len(x) // items for name, x in ids.items()}
+        ids = {name: np.array(evenly(range(len(x)), items), dtype=np.int64) for name, x in ids.items()}
     ids = {name: x[rank::world] for name, x in ids.items()}
     detailed = [name for name in sets if thorough or name in DETAILED]
     asked = [name for name in sets if name not in DOCUMENTS and (thorough or prefix_of(name) is not None)]

@@ -20,7 +20,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor
 
-from ofmu_pl.data.sampler import batch_indices
+from ofmu_pl.data.sampler import batch_indices, evenly
 from ofmu_pl.losses import IGNORED, ceiling, log_odds, sample_mean
 from ofmu_pl.networks.base import Batch
 
@@ -143,7 +143,7 @@ class Goal:
             arrived = self.way >= self.length
         else:
             strangers = self._set_levels()
-            forgotten = self._score("forget", _spread(len(self.start), LOOKED_AT)).numpy()
+            forgotten = self._score("forget", evenly(range(len(self.start)), LOOKED_AT)).numpy()
             auc = _auc(forgotten, strangers)
             error = math.sqrt((len(forgotten) + len(strangers) + 1) / 12 / len(forgotten) / len(strangers))
             arrived = abs(auc - 0.5) <= 1.96 * error
@@ -173,7 +173,7 @@ class Goal:
             self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
             bounded = plain
         else:
-            shown = _spread(len(self.data.splits[self.data.never_seen]), LOOKED_AT)
+            shown = evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
             found = list(self._tokens(self.data.never_seen, shown))
             tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
             self.token_level = float(tokens.quantile(TOKENS))
@@ -192,11 +192,6 @@ class Goal:
             with torch.no_grad():
                 nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
             yield nll.double().cpu(), targets.cpu()
-
-
-def _spread(n: int, wanted: int) -> list[int]:
-    """At most so many of n positions, evenly spaced."""
-    return list(range(n)) if n <= wanted else [i * n // wanted for i in range(wanted)]
 
 
 def _auc(members: np.ndarray, strangers: np.ndarray) -> float:
