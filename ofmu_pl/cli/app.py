@@ -17,17 +17,17 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
+import ofmu_pl.evaluation.images
 import ofmu_pl.evaluation.validation
 import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.options import check_devices, check_trainer
+from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.ranks import watched
 from ofmu_pl.cli.trust import check_classes
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.images import RETRAIN, ImageEvaluation
 from ofmu_pl.evaluation.originals import Original, original
-from ofmu_pl.networks.vision import ImageNetwork
-from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, check_range
 from ofmu_pl.support.files import below
 from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.records import RESULTS, Results
@@ -78,6 +78,7 @@ class UnlearningCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Check the configuration before anything is made of it."""
         check_classes(self.config)
+        begin_from_base(self.config[self.config["subcommand"]])
 
     def instantiate_classes(self) -> None:
         """Make the classes of the configuration.
@@ -174,7 +175,7 @@ class UnlearningCLI(LightningCLI):
             "--original",
             type=Original | None,
             default=None,
-            help="How image classifiers are trained from scratch, where no path is given; null: not at all.",
+            help="How target and retrained model are trained, where there are none; null: not at all.",
         )
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
@@ -227,28 +228,16 @@ class UnlearningCLI(LightningCLI):
 
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
-        recipe, how = self.model.recipe, self._get(self.config_init, "original")
-        if not isinstance(recipe, ImageNetwork) or not self.model.unlearns:
-            return
-        if how is None:
-            if recipe.path is None:
-                raise UserError(
-                    "There is no model that could forget: give its folder as --model.network.path, or say how to train "
-                    "one in the configuration's 'original' section (configs/digits.yaml has one)."
-                )
-            return
+        how = self._get(self.config_init, "original")
         train = partial(
             original,
             how,
-            recipe,
+            self.model.recipe,
             self.datamodule,
             seed=int(self._get(self.config_init, "seed_everything")),
             folder=Path(self._get(self.config_init, "logs")),
             accelerator=self.trainer.accelerator,
             progress=self.trainer.progress_bar_callback is not None,
         )
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, ImageEvaluation) and callback.source == RETRAIN:
-                callback.source = str(train(split="retain"))
-        if recipe.path is None:
-            recipe.path = str(train(split="full"))
+        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        train_originals(self.model, how, [x for x in callbacks if isinstance(x, Evaluation)], train)

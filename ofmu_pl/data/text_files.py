@@ -27,8 +27,8 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 
 NO_HOLDOUT = (
-    "Without holdout rows, which no model has seen, nobody can tell whether the forget rows are gone, only that they "
-    "are no longer produced."
+    "Without holdout rows, which no model has seen, or a retrained model nobody can tell whether the forget rows are "
+    "gone, only that they are no longer produced."
 )
 CONTRADICTION = "unlearning would teach what it removes, so take them out of one of the two"
 NOT_UNSEEN = "a row that was trained on is not unseen and makes every test against unseen rows wrong, so take them out"

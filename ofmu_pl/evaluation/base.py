@@ -16,8 +16,9 @@ from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Account, Example, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.reference import Reference
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
@@ -91,7 +92,7 @@ class Evaluation(pl.Callback, ABC):
             trainer: Trainer of the run.
             metrics: Metrics of the model that is judged.
         """
-        return data_of(trainer).remark
+        return remark_of(data_of(trainer), self.reference is not None)
 
     def write_files(
         self,
@@ -223,6 +224,11 @@ class Evaluation(pl.Callback, ABC):
         return found
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.source == RETRAIN:  # the command line has put the model's folder in its place, if it could
+            raise UserError(
+                f"The reference '{RETRAIN}' needs to know how: give {SAYING_HOW[self.modality]}, or give "
+                "--evaluation.reference the retrained model's folder."
+            )
         if self.source is not None and self.reference is None:
             self.reference = self.load_reference(trainer, pl_module, self.source)
 

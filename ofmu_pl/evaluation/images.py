@@ -13,16 +13,12 @@ from ofmu_pl.data.base import data_of
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.image_pictures import draw_pictures
-from ofmu_pl.evaluation.reference import Reference, check_model, read_model_facts
+from ofmu_pl.evaluation.reference import RETRAIN, Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.vision import ImageNetwork, predict
-from ofmu_pl.support.errors import UserError
-
-RETRAIN = "retrain"
-"""The word that stands, as a reference, for the model that ``original`` trains without the forget images."""
 
 ATTACK_SAMPLES = 1000
 """Members, and strangers, that an attack learns from where nobody says otherwise."""
@@ -124,11 +120,6 @@ class ImageEvaluation(Evaluation):
             UserError: The model cannot be read, or was not trained on this run's retain images alone.
         """
         data, recipe = data_of(trainer), pl_module.recipe
-        if source == RETRAIN:
-            raise UserError(
-                "The reference 'retrain' needs to know how: add the 'original' section of configs/digits.yaml to the "
-                "configuration, or give --evaluation.reference the retrained model's folder."
-            )
         facts = read_model_facts(source)
         check_model(source, facts, data)
         retrained: ImageNetwork = recipe.at(source)

@@ -1,11 +1,12 @@
-"""Trains the target and the retrained model from scratch, once, and keeps them by content."""
+"""Trains the target and the retrained model, from scratch or from a base model, once, and keeps them by content."""
 
 from __future__ import annotations
 
 import copy
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,38 +16,78 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from ofmu_pl.modules.finetune import FineTune
+from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.kept import cache_folder, content_path, damage, sweep, warn_damaged, warn_not_kept
 from ofmu_pl.training.export import save_model
 from ofmu_pl.training.progress import IterationProgressBar
 
+IMAGES = {"epochs": 30, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "batch_size": 128}
+TEXT = {"epochs": 10, "lr": 1e-4, "weight_decay": 0.0, "batch_size": 8}
+ADAPTERS_LR = 1e-3
+"""Highest rate where only adapters are trained."""
+
 
 @dataclass
 class Original:
-    """Settings for training image classifiers from scratch: SGD with momentum, one cycle of the rate.
+    """How target and retrained model are trained: image classifiers from scratch, language models from a base model.
+
+    Image classifiers learn by SGD with momentum, language models by AdamW; the rate makes one cycle.
 
     Attributes:
-        epochs: Number of passes over the images (published: 182 with a stepwise rate; 30 with one cycle come close).
-        lr: Highest learning rate.
-        momentum: Momentum of SGD (Nesterov).
-        weight_decay: Weight decay of SGD.
-        batch_size: Images per step.
+        base: Folder or hub id of the language model that both are fine-tuned from; image classifiers have none.
+        epochs: Number of passes over the rows; ``null``: 30 for images (published: 182 with a stepwise rate; 30 with
+            one cycle come close), 10 for text.
+        lr: Highest learning rate; ``null``: 0.1 for images, 1e-4 for text, 1e-3 for adapters.
+        momentum: Momentum of SGD (Nesterov), for images alone; ``null``: 0.9.
+        weight_decay: Weight decay; ``null``: 5e-4 for images, 0 for text.
+        batch_size: Rows per step; ``null``: 128 images, 8 rows of text.
         precision: Lightning's name of the precision; bf16-mixed halves the time on a GPU.
     """
 
-    epochs: int = 30
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 128
+    base: str | None = None
+    epochs: int | None = None
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+    batch_size: int | None = None
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
+
+    def filled(self, recipe: ImageNetwork | CausalLM) -> Original:
+        """The settings with all that a network of this kind needs.
+
+        Args:
+            recipe: Recipe of the network.
+
+        Raises:
+            UserError: A setting is for networks of the other kind, or out of range.
+
+        >>> Original("gpt2", epochs=4).filled(CausalLM("gpt2")).lr
+        0.0001
+        """
+        text = isinstance(recipe, CausalLM)
+        if text and self.base is None:
+            raise UserError(
+                "Nothing says which model target and retrained model are fine-tuned from: give its folder or hub id as "
+                "--original.base."
+            )
+        if (text and self.momentum is not None) or not (text or self.base is None):
+            name, kind = ("momentum", "images") if text else ("base", "text")
+            raise UserError(f"--original.{name} is for {kind}, and the network is for {recipe.modality}: leave it out.")
+        usual: dict[str, Any] = TEXT | ({"lr": ADAPTERS_LR} if recipe.adds_adapters else {}) if text else IMAGES
+        found = replace(self, **{name: x for name, x in usual.items() if getattr(self, name) is None})
+        check_range(1, epochs=found.epochs, batch_size=found.batch_size)
+        check_range(0, above=True, lr=found.lr)
+        check_range(0, weight_decay=found.weight_decay, momentum=found.momentum)
+        return found
 
 
 def original(
     how: Original,
-    recipe: ImageNetwork,
+    recipe: ImageNetwork | CausalLM,
     data: Any,
-    split: str,
+    split: Literal["full", "retain"],
     seed: int,
     folder: Path,
     accelerator: Any = "auto",
@@ -57,28 +98,28 @@ def original(
     Args:
         how: Settings of the training.
         recipe: Recipe of the network; its path is ignored.
-        data: An ``ImageDataModule``, set up here.
+        data: A ``PairedDataModule``, set up here.
         split: ``full`` for the target, ``retain`` for the retrained model.
-        seed: Seed of the initialisation (the same for both, as published) and of the order of batches.
+        seed: Seed of what is random in the network (the same for both, as published) and of the order of batches.
         folder: Where to keep the model if there is no cache folder, or it takes no files.
         accelerator: Lightning's accelerator.
         progress: Show a progress bar.
+
+    Raises:
+        UserError: The settings do not fit the network, or the data has no such split.
     """
+    how = how.filled(recipe)
+    assert how.epochs is not None, "filled has not done its work"
+    data.setup()
     data = copy.copy(data)
     data.trainer = None
-    data.setup()
     data.streams, data.num_batches, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
-    recipe = recipe.untrained()
-    recipe.bn_mode = "retain"
-    kept = ("full", "validation", "test")  # what loading it will ask for
-    facts = {
-        "how": asdict(how),
-        "network": recipe.identity,
-        "hashes": {name: data.hashes[name] for name in {split, *kept}},
-        "augment": data.augment,
-        "seed": seed,
-        "torch": torch.__version__.split("+")[0],
-    }
+    data.require(data.splits)
+    recipe = recipe.at(how.base)
+    if isinstance(recipe, ImageNetwork):
+        recipe = recipe.untrained()
+        recipe.bn_mode = "retain"
+    facts = _facts(how, recipe, data, split, seed)
     folders = [root / "models" for root in (cache_folder(), folder) if root is not None]
     paths = [content_path(root, split, facts).with_suffix("") for root in folders]
     found = _sound(paths)
@@ -87,14 +128,15 @@ def original(
     kind = "original" if split == "full" else "retrained"
     rank_zero_info(f"Training the {kind} model, {how.epochs} epochs: {paths[0]}")
     steps = how.epochs * data.iterations_per_epoch
+    descent: dict[str, Any] = {"lr": how.lr, "weight_decay": how.weight_decay}
+    momentum: dict[str, Any] = {"momentum": how.momentum, "nesterov": True}
+    adamw, sgd = partial(torch.optim.AdamW, **descent), partial(torch.optim.SGD, **descent, **momentum)
     module = FineTune(
         recipe,
-        split=split,  # type: ignore[arg-type]
-        optimizer=lambda p: torch.optim.SGD(
-            p, lr=how.lr, momentum=how.momentum, weight_decay=how.weight_decay, nesterov=True
-        ),
-        scheduler=partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=how.lr, total_steps=steps),
-        gradient_clip=None,
+        split=split,
+        optimizer=adamw if how.base else sgd,
+        scheduler=partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=descent["lr"], total_steps=steps),
+        gradient_clip=1.0 if how.base else None,
     )
     trainer = pl.Trainer(
         accelerator=accelerator,
@@ -125,6 +167,17 @@ def original(
             warn_not_kept(path.parent, error)
     save(paths[-1])
     return paths[-1]
+
+
+def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str, seed: int) -> dict[str, Any]:
+    """All that a model follows from."""
+    settings = {name: x for name, x in asdict(how).items() if x is not None and name != "base"}  # its weights count
+    facts = {"how": settings, "network": recipe.identity, "seed": seed, "torch": torch.__version__.split("+")[0]}
+    if isinstance(recipe, CausalLM):
+        versions = {name: version(name) for name in ("transformers", "peft")}
+        return facts | {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
+    kept = ("full", "validation", "test")  # what loading it will ask for
+    return facts | {"hashes": {name: data.hashes[name] for name in {split, *kept}}, "augment": data.augment}
 
 
 def _sound(paths: list[Path]) -> Path | None:

@@ -15,6 +15,14 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.provenance import provenance, weights_hash
 
+RETRAIN = "retrain"
+"""The word that stands, as a reference, for the model that ``original`` trains without the forget rows."""
+SAYING_HOW = {
+    "images": "the configuration's 'original' section (configs/digits.yaml has one)",
+    "text": "--original.base MODEL, the model that target and retrained model are fine-tuned from",
+}
+"""How a user says how these are trained, by modality."""
+
 
 @dataclass
 class Reference:

@@ -43,8 +43,8 @@ class TextEvaluation(Evaluation):
 
     Args:
         reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
-            that an earlier run wrote, or open-unlearning's ``TOFU_EVAL.json``; ``null``: no forget quality and no
-            goals.
+            that an earlier run wrote, open-unlearning's ``TOFU_EVAL.json``, or ``retrain`` for one trained as the
+            configuration's ``original`` says (once; kept by content); ``null``: no forget quality and no goals.
         second_reference: One more retrained model, of another seed, whose forget quality is the best to hope for.
         definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
             and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.sets import is_probe
 
@@ -23,6 +24,17 @@ TEXT = (
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
+def remark_of(data: Any, compared: bool) -> str | None:
+    """The remark of a data module, without what a retrained model can tell; ``None``: there is none.
+
+    Args:
+        data: The data module after ``setup``.
+        compared: Whether a retrained model was at hand.
+    """
+    told = data.remark or ""
+    return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
+
+
 def untested(data: Any, after: Metrics, compared: bool, limit: int | None = None) -> list[str]:
     """Say what was not tested, the most important first.
 
@@ -39,13 +51,14 @@ def untested(data: Any, after: Metrics, compared: bool, limit: int | None = None
             "compare with."
         )
     attacked = any(r.group == "attacks" for r in after.values())
-    if data.modality == "text" and not attacked and "holdout" not in (data.remark or ""):
+    remark = remark_of(data, compared)
+    if data.modality == "text" and not attacked and "holdout" not in (remark or ""):
         found.append(
             "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows "
             "(holdout) were given."
         )
-    if data.remark:
-        found.append(data.remark)
+    if remark:
+        found.append(remark)
     forget = [name for name in ("forget", "forget_doc") if name in data.evaluation_sets]
     if limit is not None and any(len(data.evaluation_sets[name]) > limit for name in forget):
         found.append(f"All forgotten rows: {limit} of each set were scored.")

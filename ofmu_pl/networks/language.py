@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import offline
+from ofmu_pl.support.provenance import weights_hash
 
 
 class CausalLM(Network):
@@ -85,6 +87,18 @@ class CausalLM(Network):
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}
+
+    def at(self, path: str | None) -> Self:
+        """Copy the recipe, with weights from another place and the tokenizer that it has."""
+        recipe = copy.copy(self)
+        recipe.path, recipe.config = path, None
+        return recipe
+
+    @property
+    def identity(self) -> list[Any]:
+        """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
+        weights = weights_hash(load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code))
+        return [type(self).__name__, weights, self.trainable, self.lora, self.load_in_4bit]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode.

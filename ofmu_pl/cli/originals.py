@@ -1,0 +1,67 @@
+"""Trains what a command lacks before it begins: the target, and the retrained model that it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.originals import Original
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
+from ofmu_pl.support.errors import UserError
+
+
+def begin_from_base(config: Any) -> None:
+    """Name the base model as the network's path where no path is given, so that data and plan know what to expect.
+
+    Args:
+        config: A command's configuration, changed in place.
+
+    Raises:
+        UserError: The network's weights are random, so that there is no base model.
+    """
+    base = config.get("original.base")
+    if base is None or not config.get("model.class_path"):
+        return
+    arguments = config["model"]["init_args"]["network"]["init_args"]
+    if arguments.get("config") is not None:
+        raise UserError(
+            "--original.base names the weights that training begins from, and --model.network.config makes random "
+            "ones: leave one of the two out."
+        )
+    if arguments.get("path") is None:
+        arguments["path"] = base
+
+
+def train_originals(
+    module: Any, how: Original | None, evaluations: Iterable[Evaluation], train: Callable[..., Path]
+) -> None:
+    """Train target and retrained model where a method that unlearns lacks them, once; they are kept by content.
+
+    The target is trained where the network has no path, or the base model's own.
+
+    Args:
+        module: The method, whose recipe then names the target.
+        how: Settings; ``None``: nothing is trained.
+        evaluations: Evaluations of the run, whose references then name the retrained model.
+        train: Trains one model on a split as ``evaluation.originals.original`` does.
+
+    Raises:
+        UserError: There is nothing to train, or nothing that says how.
+    """
+    recipe = module.recipe
+    if not module.unlearns:
+        return
+    if how is None:
+        if recipe.path is None and recipe.modality == "images":
+            raise UserError(
+                "There is no model that could forget: give its folder as --model.network.path, or say how to train "
+                f"one in {SAYING_HOW['images']}."
+            )
+        return
+    for evaluation in evaluations:
+        if evaluation.source == RETRAIN or (evaluation.source is None and how.base):
+            evaluation.source = str(train(split="retain"))
+    if recipe.path in (None, how.base):
+        recipe.path = str(train(split="full"))

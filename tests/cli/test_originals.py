@@ -1,0 +1,132 @@
+"""Target and retrained model from a base model: trained once, then what the run is measured against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from ofmu_pl.cli import main
+from ofmu_pl.evaluation.originals import Original
+from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.support.errors import UserError
+from tests.helpers.citizens import SIDES, TRADES, tokenizer
+
+PASSES = 16
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A random GPT-2 with its tokenizer."""
+    folder, words = tmp_path_factory.mktemp("base"), tokenizer()
+    words.save_pretrained(folder)
+    shape = {"n_positions": 128, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    config = GPT2Config(vocab_size=len(words), eos_token_id=words.eos_token_id, bos_token_id=None, **shape)
+    torch.manual_seed(0)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """A line for each model that is trained first."""
+    lines = []
+    monkeypatch.setattr("ofmu_pl.evaluation.originals.rank_zero_info", lines.append)
+    return lines
+
+
+@pytest.fixture
+def fit(base, home, monkeypatch):
+    """Two iterations of the shipped configuration on rows with all that TOFU's suite asks for; returns the folder."""
+    monkeypatch.setenv("OFMU_CACHE", str(home / "cache"))
+    for name, rows in SIDES.items():
+        wrong = [[f"It is a {trade}." for trade in TRADES if trade not in row["answer"]] for row in rows]
+        more = [
+            {**row, "paraphrased_answer": f"By trade {row['answer']}", "perturbed_answer": answers}
+            for row, answers in zip(rows, wrong, strict=True)
+        ]
+        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in more))
+
+    def run(*options):
+        words = ["--config", "configs/text.yaml", "--logs", str(home / "logs"), "--data.max_length", "64"]
+        words += [word for name in SIDES for word in (f"--data.{name}", str(home / f"{name}.jsonl"))]
+        words += ["--trainer.accelerator", "cpu", "--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false"]
+        words += ["--original.epochs", str(PASSES), "--original.lr", "0.01", "--original.batch_size", "4"]
+        main(["fit", *words, "--evaluation.max_new_tokens", "4", *options])
+        return (home / "logs/text/ofmu/latest").resolve()
+
+    return run
+
+
+def test_the_base_model_learns_the_rows_twice_and_the_retrained_one_sets_every_goal(fit, base, home, said, capsys):
+    run = fit("--original.base", str(base))
+    results = json.loads((run / "results.json").read_text())
+    before, retrained = results["before"], results["reference"]["metrics"]
+    assert before["forget_Q_A_Prob"]["value"] > 2 * retrained["forget_Q_A_Prob"]["value"], "one of them has seen them"
+    assert before["retain_loss"]["value"] < 2 > retrained["retain_loss"]["value"], "the base model is at ln V = 5.9"
+    for name in ("forget_loss", "forget_Q_A_Prob", "forget_truth_ratio", "extraction_strength", "mia_loss"):
+        assert results["metrics"][name]["target"] == retrained[name]["value"]
+    assert results["metrics"]["forget_quality"]["target"] == 1.0
+    assert retrained["forget_quality"]["value"] == 1.0
+    assert results["reference"]["model"]["streams"] == ["retain"]
+    assert results["reference"]["model"]["steps"] == PASSES * 12 / 4
+    (target,) = (home / "cache/models").glob("full-*")
+    assert json.loads((target / "provenance.json").read_text())["steps"] == PASSES * 16 / 4
+    assert "retrained" in capsys.readouterr().out
+    assert len(said) == 2
+
+    again = json.loads((fit("--config", str(run / "config.yaml")) / "results.json").read_text())
+    assert len(said) == 2, "they are kept, and the saved configuration says the same"
+    assert (again["before"], again["metrics"]) == (before, results["metrics"])
+
+    theirs = fit("--original.base", str(base), "--model.network.path", str(run / "hf"))
+    assert len(said) == 2, "a target that is there is not trained"
+    assert json.loads((theirs / "results.json").read_text())["before"]["forget_loss"]["value"] == pytest.approx(
+        results["metrics"]["forget_loss"]["value"], abs=1e-6
+    )
+
+
+def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
+    results = json.loads((fit("--original.base", str(base), "--data.holdout", "null") / "results.json").read_text())
+    assert results["remark"] is None
+    assert "nobody can tell" not in (home / "logs/text/ofmu/latest/audit.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--model.network.config", "{model_type: gpt2}", "--original.base", "BASE"], "leave one of the two out"),
+        (
+            ["--model.network.path", "BASE", "--original", "null", "--evaluation.reference", "retrain"],
+            "--original.base",
+        ),
+        (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "give its folder or hub id as"),
+        (["--original.base", "BASE", "--original.momentum", "0.5"], "--original.momentum is for images"),
+        (["--original.base", "nowhere"], "'nowhere'"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):
+    with pytest.raises(SystemExit) as stop:
+        fit(*[str(base) if word == "BASE" else word for word in words])
+    assert stop.value.code == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
+    assert expected in line
+    assert line.endswith(".")
+
+
+def test_settings_are_those_of_the_network():
+    assert Original().filled(SmallCNN()) == Original(None, 30, 0.1, 0.9, 5e-4, 128)
+    assert Original("gpt2", epochs=3).filled(CausalLM("gpt2")) == Original("gpt2", 3, 1e-4, None, 0.0, 8)
+    assert Original("gpt2").filled(CausalLM("gpt2", lora={"r": 2})).lr == 1e-3
+    with pytest.raises(UserError, match=r"--original\.base is for text"):
+        Original(str(Path.home())).filled(SmallCNN())
+    with pytest.raises(UserError, match="epochs=0 is out of range"):
+        Original(epochs=0).filled(SmallCNN())
