@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ofmu_pl.support.lazy import lazy
 
 if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy reads these lines
+    from ofmu_pl.attacks import *  # noqa: F403
     from ofmu_pl.core.algorithm import OuterIteration as OuterIteration
     from ofmu_pl.core.algorithm import outer_iteration as outer_iteration
     from ofmu_pl.core.autograd import Autograd as Autograd

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "modules": {"core", "data", "losses", "networks", "support", "training"},
     "analysis": {"core", "losses", "metrics", "networks", "support"},
     "evaluation": {"core", "data", "losses", "metrics", "modules", "networks", "support", "training"},
+    "attacks": {"core", "data", "evaluation", "losses", "metrics", "modules", "networks", "support", "training"},
     "planning": {"core", "data", "modules", "networks", "support", "training"},
     "report": {"metrics", "support"},
     "unlearning": {"data", "evaluation", "metrics", "modules", "networks", "report", "support", "training"},

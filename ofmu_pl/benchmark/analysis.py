@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
-from jsonargparse import ArgumentParser
 
 from ofmu_pl.analysis import analyse, spearman
-from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.of_run import data_of_run
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import ANALYSIS, RESULTS, Results
 
@@ -37,21 +35,6 @@ def compare_models(target: str, retrained: str, unlearned: dict[str, str], confi
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found = analyse(data_of_run(Path(config), target), target, retrained, unlearned, device=device)
     write_json(Path(place) / ANALYSIS, found)
-
-
-def data_of_run(config: Path, tokenizer: str) -> PairedDataModule:
-    """The data module that a run had.
-
-    Args:
-        config: The run's ``config.yaml``.
-        tokenizer: Which the run took from its network.
-    """
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(PairedDataModule, "data")
-    wanted = yaml.safe_load(config.read_text())["data"]
-    wanted["init_args"] = {**(wanted.get("init_args") or {}), "tokenizer": tokenizer}
-    data: PairedDataModule = parser.instantiate_classes(parser.parse_object({"data": wanted})).data
-    return data
 
 
 def utility_drop(run: Path) -> float | None:

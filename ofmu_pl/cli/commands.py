@@ -24,6 +24,7 @@ COMMANDS = {
     "test": "The same as validate.",
     "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
     "benchmark": "Run every method in every scenario with every seed, and report.",
+    "attack": "Try to bring back what runs have forgotten, and the same on the retrained model and on the target.",
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import ActionConfigFile
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from ofmu_pl.attacks.command import attack
 from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
 from ofmu_pl.cli.plan import PlanCLI
-from ofmu_pl.cli.trust import restrict_imports
+from ofmu_pl.cli.trust import check_classes, restrict_imports
 from ofmu_pl.cli.words import fail
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.lazy import import_all
 from ofmu_pl.training.noise import ignore_noise
 
 
@@ -25,7 +28,7 @@ def configured(command: str, words: list[str], description: str) -> None:
     """Run a command that takes a configuration.
 
     Args:
-        command: ``fit``, ``validate``, ``test``, ``plan`` or ``benchmark``.
+        command: ``fit``, ``validate``, ``test``, ``plan``, ``benchmark`` or ``attack``.
         words: After the command.
         description: What it does, for its help.
 
@@ -41,6 +44,8 @@ def configured(command: str, words: list[str], description: str) -> None:
     try:
         if command == "benchmark":
             _benchmark(words, description)
+        elif command == "attack":
+            _attack(words, description)
         else:
             _run(command, words, description)
     except MisconfigurationException as error:
@@ -60,6 +65,34 @@ def _benchmark(words: list[str], description: str) -> None:
     parser.add_function_arguments(benchmark, skip={"fit"})
     options = parser.instantiate_classes(parser.parse_args(words))
     benchmark(**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
+
+
+def _attack(words: list[str], description: str) -> None:
+    parser = Parser(prog="ofmu_pl attack", description=description)
+    parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
+    import_all(["ofmu_pl.attacks", "ofmu_pl.data", "ofmu_pl.networks"])  # so that short class names are known
+    parser.add_function_arguments(attack, skip={"runs", "unlearned", "retrained", "data"})
+    parser.add_argument(
+        "--runs",
+        nargs="+",
+        type=Path,
+        default=None,
+        help="Folders of finished runs, or folders above them: the latest run of each method that unlearned.",
+    )
+    parser.add_argument("--model.network.path", type=str | None, default=None, help="Instead of runs: a model.")
+    parser.add_argument("--evaluation.reference", type=str | None, default=None, help="Its retrained model.")
+    parser.add_subclass_arguments(PairedDataModule, "data", required=False, help="Its rows.")
+    values = parser.parse_args(words)
+    check_classes(values)
+    options = parser.instantiate_classes(values)
+    attack(
+        options.attacks,
+        options.runs,
+        options.model.network.path,
+        options.evaluation.reference,
+        data=options.get("data"),
+        **{name: options[name] for name in ("target", "seeds", "place", "device")},
+    )
 
 
 def _run(command: str, words: list[str], description: str) -> None:

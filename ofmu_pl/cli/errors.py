@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 import ofmu_pl
+from ofmu_pl.attacks.base import Attack
 from ofmu_pl.cli.words import unrecognized
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
@@ -24,6 +25,7 @@ from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError
 
 BASES = {
+    "attacks": Attack,
     "model": UnlearningModule,
     "network": Network,
     "data": PairedDataModule,

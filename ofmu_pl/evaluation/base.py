@@ -259,6 +259,7 @@ class Evaluation(pl.Callback, ABC):
         facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
         facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}
         if self.before:
+            facts["target"] = str(pl_module.recipe.path)  # attacks begin from it, too
             examples = self.examples(trainer, scores)
             self.told = account(trainer, pl_module, folder, columns, facts, examples, self.rows)
             write_card(self.told)

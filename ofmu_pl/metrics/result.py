@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance"]
+Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps"]
 GROUPS = ("forgotten", "unseen", "kept", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 

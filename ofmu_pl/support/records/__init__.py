@@ -3,6 +3,7 @@
 A file has its ``schema``. One that has none was written before there were schemas; what it lacks is filled in.
 """
 
+from ofmu_pl.support.records.attacks import ATTACKS, AttackRecord, AttacksRecord
 from ofmu_pl.support.records.jobs import ANALYSIS, FAILED, FINISHED, AnalysisRecord, FailureRecord, JobRecord
 from ofmu_pl.support.records.manifest import (
     KINDS,
@@ -18,6 +19,7 @@ from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRec
 
 __all__ = [
     "ANALYSIS",
+    "ATTACKS",
     "FAILED",
     "FINISHED",
     "KINDS",
@@ -25,6 +27,8 @@ __all__ = [
     "RESULTS",
     "SCHEMA",
     "AnalysisRecord",
+    "AttackRecord",
+    "AttacksRecord",
     "BenchmarkRecord",
     "CellRecord",
     "Cost",

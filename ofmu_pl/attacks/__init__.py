@@ -1,0 +1,15 @@
+"""Attacks on models that have forgotten: what comes back, beside what comes back of the retrained model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ofmu_pl.support.lazy import lazy
+
+if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy reads these lines
+    from ofmu_pl.attacks.base import Attack as Attack
+    from ofmu_pl.attacks.base import Finding as Finding
+    from ofmu_pl.attacks.relearn import Relearn as Relearn
+    from ofmu_pl.attacks.subject import Subject as Subject
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

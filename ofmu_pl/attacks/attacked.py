@@ -1,0 +1,160 @@
+"""The three models of a finished run, and its data, as attacks take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.of_run import data_of_run
+from ofmu_pl.networks.base import Network
+from ofmu_pl.networks.language import CausalLM
+from ofmu_pl.networks.vision import ImageNetwork
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records import RESULTS, Results
+
+CONFIG = "config.yaml"
+
+
+@dataclass
+class Attacked:
+    """Models of the same rows, of which one has forgotten some.
+
+    Attributes:
+        place: Folder that takes the findings.
+        recipes: Recipes by model: ``unlearned``, and ``retrained`` and ``target`` where they are at hand.
+        data: Their data, set up.
+        missing: Why a model is not at hand, as a sentence.
+    """
+
+    place: Path
+    recipes: dict[str, Network]
+    data: PairedDataModule
+    missing: list[str]
+
+
+def runs_below(folders: list[Path]) -> list[Path]:
+    """The finished runs that unlearned something, in folders of runs or of several; of each method the latest.
+
+    Args:
+        folders: Folders of runs, of methods or of benchmarks.
+
+    Raises:
+        UserError: There is none in a folder.
+    """
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"'{folder}' is no folder: give --runs the folder of a run, or one above it.")
+        inside = list(_finished(folder))
+        if not inside:
+            raise UserError(
+                f"There is no run below '{folder}' that unlearned and has finished ({RESULTS} and its model): give "
+                "another folder."
+            )
+        found |= dict.fromkeys(inside)
+    return list(found)
+
+
+def _finished(folder: Path) -> Iterator[Path]:
+    """The run that a folder is, or those below it that ``latest`` names."""
+    if (folder / RESULTS).is_file():
+        if Results.read(folder / RESULTS).before and _exported(folder) is not None:
+            yield folder
+        return
+    if (folder / "latest").exists():
+        yield from _finished(folder / "latest")
+        return
+    for below in sorted(p for p in folder.iterdir() if p.is_dir()):
+        yield from _finished(below)
+
+
+def of_run(folder: Path) -> Attacked:
+    """The models of a run, read from what it left.
+
+    Args:
+        folder: Folder of a finished run.
+
+    Raises:
+        UserError: The folder is no run's, or its data or its model is no longer there.
+    """
+    config, results = _config(folder), Results.read(folder / RESULTS)
+    exported = _exported(folder)
+    if exported is None:
+        raise UserError(
+            f"'{folder}' has no exported model, so there is nothing to attack: run it with --export.folder."
+        )
+    network = _network(config)
+    images = isinstance(network, ImageNetwork)
+    recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
+    paths = {UNLEARNED: str(exported), TARGET: results.provenance.get("target") or getattr(network, "path", None)}
+    if results.reference is not None and Path(results.reference.source).suffix != ".json":
+        paths[RETRAINED] = results.reference.source
+    data = data_of_run(folder / CONFIG, None if images else str(exported))
+    data.setup("fit")
+    return _attacked(folder, {name: path for name, path in paths.items() if path}, recipe, data)
+
+
+def of_models(place: Path, unlearned: str, retrained: str | None, target: str | None, data: Any) -> Attacked:
+    """Language models in folders (or on the hub) that no run of ours left.
+
+    Args:
+        place: Folder that takes the findings.
+        unlearned: The model to attack.
+        retrained: The model that never saw the forgotten rows; ``None``: not at hand.
+        target: The model that forgot nothing; ``None``: not at hand.
+        data: Their data; its tokenizer is the model's if it has none.
+
+    Raises:
+        UserError: The data holds images.
+    """
+    if data.modality != "text":
+        raise UserError("Image classifiers are attacked by their run: give --runs its folder.")
+    data.tokenizer_source = data.tokenizer_source or unlearned
+    data.setup("fit")
+    paths = {UNLEARNED: unlearned, RETRAINED: retrained, TARGET: target}
+    return _attacked(place, {name: path for name, path in paths.items() if path}, CausalLM, data)
+
+
+def _attacked(place: Path, paths: dict[str, str], recipe: Callable[[str], Network], data: PairedDataModule) -> Attacked:
+    """The models that are there, and what is missing for want of the others."""
+    missing = []
+    for name, lack in (
+        (RETRAINED, "what returns cannot be told from what the attack teaches"),
+        (TARGET, "what returns has no upper end"),
+    ):
+        if name not in paths:
+            missing.append(f"There is no {name} model at hand, so {lack}.")
+        elif paths[name].startswith(("/", ".")) and not Path(paths[name]).exists():
+            missing.append(f"The {name} model '{paths[name]}' is no longer there, so {lack}.")
+            del paths[name]
+    return Attacked(place, {name: recipe(path) for name, path in paths.items()}, data, missing)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        raise UserError(f"'{folder / CONFIG}' cannot be read ({error}): give the folder of a whole run.") from error
+
+
+def _exported(folder: Path) -> Path | None:
+    name = (_config(folder).get("export") or {}).get("folder")
+    return folder / name if name and (folder / name).is_dir() else None
+
+
+def _network(config: dict[str, Any]) -> Network:
+    """The recipe that the run's method had."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Network, "network")
+    wanted = config["model"]["init_args"]["network"]
+    if wanted["class_path"].endswith("CausalLM"):  # its fields fit no other model, and one of them is all that matters
+        return CausalLM(path=wanted["init_args"]["path"] or "none")
+    network: Network = parser.instantiate_classes(parser.parse_object({"network": wanted})).network
+    return network

@@ -1,0 +1,135 @@
+"""The command ``attack``: the same attacks on a run's model, on the retrained one and on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+
+from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
+from ofmu_pl.attacks.base import MODELS, Attack, Finding
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.attacks.summary import summary
+from ofmu_pl.attacks.table import print_attacks
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.records import ATTACKS, AttacksRecord
+
+FOLDER = "attacks"
+"""Folder in a run's, with one file a model, attack and seed."""
+
+
+def attack(
+    attacks: list[Attack],
+    runs: list[Path] | None = None,
+    unlearned: str | None = None,
+    retrained: str | None = None,
+    target: str | None = None,
+    data: PairedDataModule | None = None,
+    seeds: Sequence[int] = (0,),
+    place: Path = Path("logs/attacks"),
+    device: str | None = None,
+) -> None:
+    """Attack models, and write ``attacks.json`` beside each one's results; what was found before is not sought again.
+
+    Args:
+        attacks: The attacks.
+        runs: Folders of finished runs, or folders above them: the latest run of each method that unlearned.
+        unlearned: In the place of runs, a model's folder or hub id.
+        retrained: Beside it the model that never saw the forgotten rows; ``null``: none is at hand.
+        target: Beside it the model that forgot nothing; ``null``: none is at hand.
+        data: Beside it the rows.
+        seeds: Seeds of what attacks draw.
+        place: Folder of the findings where there is no run.
+        device: Torch's name of the device; ``null``: a GPU if there is one.
+
+    Raises:
+        UserError: There is nothing to attack, or two attacks have one name.
+    """
+    names = [a.name for a in attacks]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"Two attacks are called '{twice}': give one of them a `name` of its own.")
+    if bool(runs) == (unlearned is not None):
+        raise UserError(
+            "Say what to attack: --runs with folders of runs, or a model by --model.network.path, not both."
+        )
+    if not attacks or not seeds:
+        raise UserError(
+            "There is no attack, or no seed for it: give a configuration, for example configs/attacks.yaml."
+        )
+    if unlearned is not None and data is None:
+        raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
+    disable_progress_bar()  # an attack loads many models
+    try:
+        if unlearned is not None:
+            _attack(of_models(place, unlearned, retrained, target, data), attacks, seeds, device)
+        for folder in runs_below(runs or []):
+            _attack(of_run(folder), attacks, seeds, device)
+    finally:
+        enable_progress_bar()
+
+
+def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> None:
+    """All attacks on the models of one run."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    fitting = [a for a in attacks if on.data.modality in a.modalities]
+    if not fitting:
+        raise UserError(
+            f"None of the attacks is for {on.data.modality}, which '{on.place}' holds: give another configuration."
+        )
+    models = [name for name in MODELS if name in on.recipes]
+    hashes = {name: weights_hash(on.recipes[name].build(on.data, exact=False)) for name in models}
+    todo = [(a, name, seed) for a in fitting for name in models for seed in seeds]
+    bar = tqdm(todo, desc=f"attacks on {on.place}", unit="attack", leave=False)
+    found: dict[str, dict[str, list[Finding]]] = {a.name: {name: [] for name in models} for a in fitting}
+    for a, name, seed in bar:
+        bar.set_postfix_str(f"{a.name} on {name}, seed {seed}")
+        others = {other: recipe for other, recipe in on.recipes.items() if other != name}
+        subject = Subject(on.recipes[name], on.data, device, others)
+        found[a.name][name].append(_finding(a, subject, name, seed, hashes, on.place))
+    record = AttacksRecord(
+        attacks={a.name: summary(a, found[a.name], list(seeds)) for a in fitting},
+        models={name: str(getattr(on.recipes[name], "path", "")) for name in models},
+        remarks=on.missing,
+        provenance=provenance(on.data, weights=hashes, device=device),
+    )
+    path = on.place / ATTACKS
+    if path.is_file():  # attacks made before, with this model, stay
+        before = AttacksRecord.read(path)
+        if before.provenance.get("weights") == hashes:
+            record.attacks = before.attacks | record.attacks
+    record.write(path)
+    print_attacks(str(on.place), record)
+
+
+def _finding(a: Attack, subject: Subject, model: str, seed: int, hashes: dict[str, str], place: Path) -> Finding:
+    """What the attack finds; read, if it has been found before on the same model."""
+    facts = {
+        "attack": [type(a).__name__, a.settings],
+        "seed": seed,
+        "model": model,
+        "weights": hashes if a.compares else hashes[model],
+        "rows": subject.data.hashes,
+        "facts": subject.data.facts,
+        "device": subject.device,
+    }
+    folders = [place / FOLDER, cache_folder()]
+    paths = [content_path(folder, f"{a.name}-{model}-seed{seed}", facts) for folder in folders if folder is not None]
+    for path in paths:
+        stored: Any = read_kept(path)
+        if stored is not None:
+            if path is not paths[0]:
+                keep(paths[0], stored)
+            return Finding(**stored)
+    finding = a.run(subject, seed)
+    for path in paths:
+        keep(path, asdict(finding))
+    return finding

@@ -1,0 +1,178 @@
+"""Relearning: does a short training on something else bring the forgotten rows back?
+
+Hu et al. 2024 (arXiv 2406.13356) train on a part of what was forgotten, or on public text that does not hold the
+answers. Training can teach, too (arXiv 2506.00688), so read the figure beside the retrained model's alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.attacks.texts import questions_of, texts_of
+from ofmu_pl.data.sampler import batch_indices, evenly
+from ofmu_pl.metrics.result import Metric
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.support.errors import UserError, check_range
+
+FORGET, RETAIN, QUESTIONS = "forget", "retain", "questions"
+
+
+class Relearn(Attack):
+    """Train on other rows with AdamW, and ask for the forgotten ones that it was not shown.
+
+    Found is the mean probability ``exp(-loss)`` of the forgotten rows' answers at the rate and step that are best for
+    the attacker, among them step 0. Beside it stand the mean gap between the curves of the unlearned and the retrained
+    model, and the number of steps to half of the target's probability (no figure where it is not reached).
+
+    Args:
+        source: What is trained on: ``forget``, a part of the forgotten rows, which are then not asked for; ``retain``;
+            ``questions``, the forgotten rows' questions without answers; or a file of texts (``.txt``, ``.jsonl``
+            with ``text``).
+        share: Share of the forgotten rows that is shown, where the source is ``forget``.
+        steps: Number of steps.
+        every: Number of steps between two looks.
+        batch_size: Number of rows of a step.
+        rates: Learning rates, of which each model's worst counts.
+        rows: Most forgotten rows that are asked for; ``null``: all.
+        name: Name in files and tables; ``null``: ``relearn_`` and the source's.
+
+    Raises:
+        UserError: A number is out of range.
+
+    Example:
+        >>> Relearn("retain", steps=10).name
+        'relearn_retain'
+    """
+
+    modalities = ("text", "images")
+    x_label, y_label = "steps of training", "probability of forgotten rows"
+
+    def __init__(
+        self,
+        source: str = FORGET,
+        share: float = 0.25,
+        steps: int = 60,
+        every: int = 10,
+        batch_size: int = 8,
+        rates: Sequence[float] = (1e-5, 1e-4, 1e-3),
+        rows: int | None = 100,
+        name: str | None = None,
+    ) -> None:
+        check_range(1, steps=steps, every=every, batch_size=batch_size, rows=rows)
+        if not 0 < share < 1:
+            raise UserError(
+                f"attacks.share is {share}: give the part of the forgotten rows that is shown, above 0 and below 1."
+            )
+        if not rates or not all(math.isfinite(rate) and rate > 0 for rate in rates):
+            raise UserError(f"attacks.rates is {list(rates)}: give learning rates above 0.")
+        self.source, self.share, self.steps, self.every = source, share, steps, every
+        self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
+        self.name = name or f"relearn_{Path(source).stem}"
+        declare = Metric(f"{self.name}_prob", higher_is_better=False, group="attacks")
+        self.metrics = (
+            declare,
+            Metric(f"{self.name}_area", higher_is_better=False, group="attacks"),
+            Metric(f"{self.name}_steps_to_half", higher_is_better=True, group="attacks", unit="steps"),
+        )
+
+    def planned(self, data: Any) -> int:
+        """One gradient a step and rate."""
+        return self.steps * len(self.rates)
+
+    def run(self, subject: Subject, seed: int) -> Finding:
+        """Train at every rate; the curve is that of the best."""
+        started = time.perf_counter()
+        shown, asked = self._sides(len(subject.data.splits["forget"]), seed)
+        draw = self._stream(subject, shown, seed)
+        best, gradients, broken = Finding(), 0, []
+        for rate in self.rates:
+            looks, done = self._train(subject, draw, rate, asked)
+            gradients += done
+            if done < self.steps:
+                broken.append(f"{rate:g} (after {done} steps)")
+            top = max(looks, key=lambda x: float(looks[x].mean()))
+            found = Finding.of_rows(self.metrics[0], looks[top].tolist())
+            if not best.figures or next(iter(found.figures.values())) > next(iter(best.figures.values())):
+                best = found
+                best.x, best.y = list(looks), [float(p.mean()) for p in looks.values()]
+        best.gradients, best.seconds = gradients, time.perf_counter() - started
+        if broken:
+            best.broken = f"The loss was no longer finite at the rate {', '.join(broken)}."
+        return best
+
+    def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
+        """The gap between the curves, and the steps to half of the target's probability."""
+        figures = {}
+        curve = _mean_curve(found[UNLEARNED])
+        if RETRAINED in found:
+            control = _mean_curve(found[RETRAINED])
+            shared = [x for x in curve if x in control]
+            figures[self.metrics[1].name] = float(np.mean([curve[x] - control[x] for x in shared]))
+        if TARGET in found:
+            half = _mean_curve(found[TARGET])[0] / 2
+            reached = [x for x, y in curve.items() if y >= half]
+            figures |= {self.metrics[2].name: float(min(reached))} if reached else {}
+        return figures
+
+    def _sides(self, n: int, seed: int) -> tuple[list[int], list[int]]:
+        """Places of the forgotten rows that are shown, and of those that are asked for."""
+        order = np.random.default_rng(seed).permutation(n)
+        k = min(n - 1, max(1, round(self.share * n))) if self.source == FORGET else 0
+        if self.source == FORGET and n < 2:
+            raise UserError(
+                "There is one forgotten row, so none is left to ask for: set the attack's source to retain."
+            )
+        asked = sorted(order[k:].tolist())
+        return order[:k].tolist(), list(asked if self.rows is None else evenly(asked, self.rows))
+
+    def _stream(self, subject: Subject, shown: list[int], seed: int) -> Callable[[int], Batch]:
+        """The k-th batch of what is trained on."""
+        data = subject.data
+        if self.source in (FORGET, RETAIN):
+            places = shown if self.source == FORGET else range(len(data.splits[RETAIN]))
+            return lambda k: subject.batch(self.source, [places[i] for i in self._places(len(places), seed, k)])
+        if data.modality != "text":
+            raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
+        texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, self.source)
+        return lambda k: subject.placed(texts.batch(self._places(len(texts), seed, k)))
+
+    def _places(self, n: int, seed: int, number: int) -> list[int]:
+        """Places of a batch among n rows."""
+        return list(batch_indices(n, self.batch_size, seed, "relearn", number).tolist())
+
+    def _train(
+        self, subject: Subject, draw: Callable[[int], Batch], rate: float, asked: list[int]
+    ) -> tuple[dict[int, np.ndarray], int]:
+        """Probabilities of the rows asked for by step, and the number of steps until the loss was not finite."""
+        model = subject.build()
+        weights = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
+        looks = {0: subject.probabilities(model, FORGET, asked)}
+        for step in range(1, self.steps + 1):
+            loss = subject.recipe.sample_losses(model, draw(step - 1)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(weights, 1.0)
+            optimizer.step()
+            if step % self.every == 0 or step == self.steps:
+                p = subject.probabilities(model, FORGET, asked)
+                if not (torch.isfinite(loss) and np.isfinite(p).all()):
+                    return looks, step - 1
+                looks[step] = p
+        return looks, self.steps
+
+
+def _mean_curve(found: Sequence[Finding]) -> dict[int, float]:
+    """Mean over seeds at the places that all have."""
+    curves = [dict(zip(f.x, f.y, strict=True)) for f in found]
+    return {x: float(np.mean([c[x] for c in curves])) for x in curves[0] if all(x in c for c in curves)}

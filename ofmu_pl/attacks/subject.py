@@ -1,0 +1,74 @@
+"""A model that is attacked, with its data: made anew for every attempt, since attacks spoil what they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ofmu_pl.networks.base import Batch, Network
+
+
+@dataclass
+class Subject:
+    """One model under attack.
+
+    Attributes:
+        recipe: Recipe of the model, which has its weights.
+        data: A ``PairedDataModule`` after ``setup``.
+        device: Torch's name of the device.
+        others: Recipes of other models of the same rows by name (``retrained``, ``target``), for attacks that need one.
+    """
+
+    recipe: Network
+    data: Any
+    device: str = "cpu"
+    others: Mapping[str, Network] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Folder of the model."""
+        return Path(str(getattr(self.recipe, "path", "")))
+
+    def build(self, of: str | None = None) -> nn.Module:
+        """Make the model, with float32 parameters, in eval mode; each call makes another.
+
+        Args:
+            of: Name of one of the ``others``; ``None``: the model under attack.
+        """
+        recipe = self.recipe if of is None else self.others[of]
+        return recipe.build(self.data, exact=False).to(self.device).eval()
+
+    def batch(self, split: str, index: Sequence[int]) -> Batch:
+        """The rows at some places of a split, as one batch on the device.
+
+        Args:
+            split: Name of the split.
+            index: Places in it.
+        """
+        return self.placed(self.data.collate(split, [int(i) for i in index], 0))
+
+    def placed(self, batch: Batch) -> Batch:
+        """A batch on the device."""
+        return {name: x.to(self.device) for name, x in batch.items()}
+
+    def probabilities(self, model: nn.Module, split: str, index: Sequence[int] | None = None) -> np.ndarray:
+        """exp(-loss) of rows of a split, (n,) float64: of an answer the geometric mean over its tokens.
+
+        Args:
+            model: The model.
+            split: Name of the split.
+            index: Places in it; ``None``: all.
+        """
+        places = list(range(len(self.data.splits[split]))) if index is None else [int(i) for i in index]
+        found: list[float] = []
+        with torch.no_grad():
+            for start in range(0, len(places), self.data.batch_size):
+                batch = self.batch(split, places[start : start + self.data.batch_size])
+                found += self.recipe.sample_losses(model, batch).double().neg().exp().tolist()
+        return np.array(found)

@@ -1,0 +1,93 @@
+"""From findings on three models to the figures of one attack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.support.records import AttackRecord, Entries
+
+Found = Mapping[str, Sequence[Finding]]
+
+
+def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
+    """The record of an attack.
+
+    Args:
+        attack: The attack.
+        found: Findings by model, one a seed.
+        seeds: The seeds.
+    """
+    metrics = {model: _metrics(attack, findings) for model, findings in found.items()}
+    for name, value in attack.compare(found).items():
+        declared = next(m for m in attack.metrics if m.name == name)
+        metrics[UNLEARNED][name] = declared.result(value, n=len(seeds)).as_dict()
+    for name, entry in metrics[UNLEARNED].items():
+        control = metrics.get(RETRAINED, {}).get(name)
+        if control is not None:
+            entry["target"] = control["value"]
+    broken = {model: [f.broken for f in findings if f.broken] for model, findings in found.items()}
+    places = list(dict.fromkeys(x for findings in found.values() for f in findings for x in f.x))
+    return AttackRecord(
+        settings={"class": type(attack).__name__, **attack.settings},
+        seeds=seeds,
+        x_label=attack.x_label,
+        y_label=attack.y_label,
+        found=attack.metrics[0].name,
+        metrics=metrics,
+        x=places,
+        curves={model: _curve(findings, places) for model, findings in found.items()},
+        returns=_returns(attack.metrics[0].name, found),
+        gradients={model: sum(f.gradients for f in findings) for model, findings in found.items()},
+        seconds={model: sum(f.seconds for f in findings) for model, findings in found.items()},
+        broken={model: " ".join(why) for model, why in broken.items() if why},
+    )
+
+
+def _metrics(attack: Attack, findings: Sequence[Finding]) -> Entries:
+    """One model's metrics, means over seeds; intervals over rows where there are rows."""
+    entries = {}
+    for metric in attack.metrics:
+        values = [f.figures[metric.name] for f in findings if metric.name in f.figures]
+        if values:
+            rows = _rows(metric.name, findings)
+            ends = None if rows is None else interval([rows])
+            n = len(values) if rows is None else len(rows)
+            entries[metric.name] = metric.result(float(np.mean(values)), n=n, interval=ends).as_dict()
+    return entries
+
+
+def _rows(name: str, findings: Sequence[Finding]) -> np.ndarray | None:
+    """Values of rows: means over seeds if these have the same number of rows, else of all seeds one after another."""
+    rows = [np.array(f.rows[name]) for f in findings if name in f.rows]
+    if not rows:
+        return None
+    return np.mean(rows, axis=0) if len({len(r) for r in rows}) == 1 else np.concatenate(rows)
+
+
+def _curve(findings: Sequence[Finding], places: list[object]) -> list[float | None]:
+    """Mean over seeds at each place."""
+    found = []
+    for place in places:
+        values = [f.y[f.x.index(place)] for f in findings if place in f.x]
+        found.append(float(np.mean(values)) if values else None)
+    return found
+
+
+def _returns(name: str, found: Found) -> dict[str, object]:
+    """``returns`` of the module ``base``, with an interval over rows, resampled for all three models together."""
+    if not all(model in found for model in (UNLEARNED, RETRAINED, TARGET)):
+        return {}
+    ours, control, whole = (float(np.mean([f.figures[name] for f in found[m]])) for m in (UNLEARNED, RETRAINED, TARGET))
+    if not math.isfinite(ours + control + whole) or abs(whole - control) < 1e-6:
+        return {}
+    result: dict[str, object] = {"value": (ours - control) / (whole - control)}
+    rows = [_rows(name, found[m]) for m in (UNLEARNED, RETRAINED, TARGET)]
+    if all(r is not None for r in rows) and len({len(r) for r in rows if r is not None}) == 1:
+        table = np.stack([r for r in rows if r is not None], axis=1)
+        result["interval"] = interval([table], lambda m: (m[..., 0] - m[..., 1]) / (m[..., 2] - m[..., 1]))
+    return result

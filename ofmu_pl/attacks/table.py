@@ -1,0 +1,60 @@
+"""The table at the end of ``attack``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ofmu_pl.attacks.base import MODELS
+from ofmu_pl.evaluation.table import figure
+from ofmu_pl.support.records import AttacksRecord
+
+
+def print_attacks(title: str, record: AttacksRecord) -> None:
+    """Print what attacks found, model by model.
+
+    Args:
+        title: What was attacked.
+        record: What was found.
+    """
+    table = Table(title=f"Attacks on {title}", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    broken = [f"{name}, {m}: {why}" for name, a in record.attacks.items() for m, why in a.broken.items()]
+    notes = [*record.remarks, *broken]
+    notes.append("returns: 0, as the retrained model; 1, as if nothing had been forgotten.")
+    table.caption, table.caption_justify = "\n".join(notes), "left"
+    table.add_column("found by")
+    table.add_column("better", justify="center")
+    for model in MODELS:
+        table.add_column(model, justify="right", style="bold" if model == MODELS[0] else None)
+    table.add_column("95 % interval", justify="right", style="dim")
+    table.add_column("returns", justify="right", style="bold")
+    table.add_column("seconds", justify="right", style="dim")
+    for a in record.attacks.values():
+        for name, entry in a.metrics[MODELS[0]].items():
+            values = [a.metrics.get(model, {}).get(name, {}).get("value") for model in MODELS]
+            first = name == a.found
+            arrow = "↑" if entry["higher_is_better"] else "↓"
+            table.add_row(
+                name,
+                f"{arrow} to retrained" if entry.get("target") is not None else arrow,
+                *("" if value is None else figure(value) for value in values),
+                _ends(entry.get("interval")),
+                f"{a.returns['value']:.0%}" + _share(a.returns.get("interval")) if first and a.returns else "",
+                f"{sum(a.seconds.values()):.0f}" if first else "",
+            )
+        table.add_section()
+    console = Console(file=sys.stdout)
+    console = console if console.is_terminal else Console(file=sys.stdout, width=140)
+    console.print(table)
+
+
+def _ends(ends: Any) -> str:
+    return "" if ends is None else f"{figure(ends[0])} to {figure(ends[1])}"
+
+
+def _share(ends: Any) -> str:
+    return "" if ends is None else f" ({ends[0]:.0%} to {ends[1]:.0%})"

@@ -1,0 +1,87 @@
+"""``attacks.json``: what attacks found on a run's model, beside the retrained model and the target."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from ofmu_pl.support.records.reading import Entries, Record, entries, items, section
+
+ATTACKS = "attacks.json"
+"""File of a run's folder."""
+
+
+@dataclass
+class AttackRecord:
+    """One attack on a run's models.
+
+    Attributes:
+        settings: Arguments of the attack, with its ``class``.
+        seeds: Seeds that it was made with.
+        x_label: What its curves run along.
+        y_label: What its curves show.
+        found: Name of the metric that says what it finds.
+        metrics: Metrics by model, means over seeds; the unlearned model's have the retrained model's as their target.
+        x: Places along the curves.
+        curves: Means over seeds by model, at the places ``x``; ``None`` where a curve has no such place.
+        returns: Share of the way from the retrained model to the target: ``value`` and ``interval``; empty where one of
+            the two is missing or both are alike.
+        gradients: Number of gradients of a batch's loss, by model, all seeds together.
+        seconds: Time by model, all seeds together.
+        broken: Models that the attack broke, each with a sentence.
+    """
+
+    settings: dict[str, Any]
+    seeds: list[int]
+    x_label: str
+    y_label: str
+    found: str
+    metrics: dict[str, Entries]
+    x: list[Any] = field(default_factory=list)
+    curves: dict[str, list[float | None]] = field(default_factory=dict)
+    returns: dict[str, Any] = field(default_factory=dict)
+    gradients: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def _of(cls, x: dict[str, Any]) -> AttackRecord:
+        return cls(
+            section(x, "settings"),
+            [int(seed) for seed in items(x, "seeds")],
+            str(x["x_label"]),
+            str(x["y_label"]),
+            str(x["found"]),
+            {model: entries(section(x, "metrics"), model) for model in section(x, "metrics")},
+            items(x, "x"),
+            section(x, "curves"),
+            section(x, "returns"),
+            section(x, "gradients"),
+            section(x, "seconds"),
+            section(x, "broken"),
+        )
+
+
+@dataclass
+class AttacksRecord(Record):
+    """``attacks.json`` of one run.
+
+    Attributes:
+        attacks: Attacks by name.
+        models: Folders (or hub ids) by model.
+        remarks: Sentences on models that were not at hand.
+        provenance: Where the numbers come from.
+    """
+
+    attacks: dict[str, AttackRecord]
+    models: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def _content(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Self:
+        found = {name: AttackRecord._of(x) for name, x in entries(content, "attacks").items()}
+        return cls(found, section(content, "models"), items(content, "remarks"), section(content, "provenance"))

@@ -1,0 +1,155 @@
+"""``attack``: three models, one table; what was found is read again, and a wrong word is one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ofmu_pl import Attack, Finding, Metric, Relearn
+from ofmu_pl.attacks.attacked import of_run, runs_below
+from ofmu_pl.attacks.base import MODELS
+from ofmu_pl.attacks.command import attack
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.attacks.summary import summary
+from ofmu_pl.cli.commands import main
+from ofmu_pl.support.records import AttacksRecord
+from tests.cli.conftest import TINY
+
+ASK = Metric("ask_prob", higher_is_better=False, group="attacks")
+
+
+class Ask(Attack):
+    """Asks for the forgotten rows, and counts how often it was made."""
+
+    name, x_label, y_label, metrics, made = "ask", "attempt", "probability", (ASK,), 0
+
+    def run(self, subject, seed):
+        Ask.made += 1
+        return Finding.of_rows(ASK, subject.probabilities(subject.build(), "forget"), x=[0], y=[0.5], gradients=3)
+
+    def planned(self, data):
+        return 3
+
+
+@pytest.fixture(scope="module")
+def run(models, tmp_path_factory):
+    """Folder of a run of GradDiff with all three models."""
+    logs = tmp_path_factory.mktemp("attacked")
+    (logs / "config.yaml").write_text(TINY.format(method="GradDiff", extra="gradient_clip: 1.0", steps=6))
+    words = ["--model.network.path", str(models / "target/latest/hf")]
+    words += ["--evaluation.reference", str(models / "retrained/latest/hf"), "--export.folder", "hf"]
+    main(["fit", "--config", str(logs / "config.yaml"), "--logs", str(logs), *words])
+    return logs / "authors/graddiff"
+
+
+def test_a_run_is_found_and_its_three_models_are_attacked(run, models, capsys):
+    assert [p.resolve() for p in runs_below([run.parent])] == [(run / "latest").resolve()]
+    Ask.made = 0
+    attack([Ask()], runs=[run], seeds=[0, 1])
+    assert Ask.made == 6
+    record = AttacksRecord.read(run / "latest/attacks.json")
+    assert record.models["target"] == str(models / "target/latest/hf")
+    found = {m: record.attacks["ask"].metrics[m]["ask_prob"]["value"] for m in MODELS}
+    results = json.loads((run / "latest/results.json").read_text())
+    known = {"unlearned": results["metrics"], "target": results["before"], "retrained": results["reference"]["metrics"]}
+    for model, metrics in known.items():  # the data module's rows are those that the run was measured on
+        assert found[model] == pytest.approx(metrics["forget_Q_A_Prob"]["value"], rel=1e-4)
+    share = (found["unlearned"] - found["retrained"]) / (found["target"] - found["retrained"])
+    assert record.attacks["ask"].returns["value"] == pytest.approx(share)
+    assert record.attacks["ask"].gradients == dict.fromkeys(MODELS, 6)
+    assert "ask_prob" in capsys.readouterr().out
+    attack([Ask()], runs=[run], seeds=[0, 1, 2])
+    assert Ask.made == 9  # what was found before is read
+
+
+def test_relearning_by_the_command_line(run, capsys):
+    words = ["attack", "--runs", str(run), "--attacks+", "Relearn", "--attacks.source", "retain"]
+    main([*words, "--attacks.steps", "4", "--attacks.every", "2", "--attacks.rates", "[1e-3,1e-2]"])
+    found = AttacksRecord.read(run / "latest/attacks.json").attacks["relearn_retain"]
+    assert found.x == [0, 2, 4]
+    assert found.gradients == dict.fromkeys(MODELS, 8)
+    assert found.settings["class"] == "Relearn"
+    assert "relearn_retain_area" in found.metrics["unlearned"]
+    assert "returns" in capsys.readouterr().out
+
+
+def test_a_model_without_a_run(run, models, tmp_path):
+    from ofmu_pl.data import Authors
+
+    model = str(run / "latest/hf")
+    data = Authors(authors=6, forget_authors=1, batch_size=4)
+    attack([Ask()], unlearned=model, target=str(models / "target/latest/hf"), data=data, place=tmp_path)
+    record = AttacksRecord.read(tmp_path / "attacks.json")
+    assert set(record.models) == {"unlearned", "target"}
+    assert not record.attacks["ask"].returns
+    assert "retrained" in record.remarks[0]
+
+
+def test_shown_rows_are_not_asked_for(run):
+    shown, asked = Relearn("forget", share=0.3, rows=None)._sides(20, seed=1)
+    assert len(shown) == 6
+    assert sorted([*shown, *asked]) == list(range(20))
+    on = of_run(run / "latest")
+    subject = Subject(on.recipes["target"], on.data)
+    found = Relearn("forget", share=0.5, steps=2, every=1, rates=[1e-3]).run(subject, 0)
+    assert len(found.rows["relearn_forget_prob"]) == round(len(on.data.splits["forget"]) / 2)
+
+
+@pytest.mark.parametrize("source", ["forget", "questions"])
+def test_relearning_is_the_same_twice_and_raises_what_it_shows(run, source):
+    on = of_run(run / "latest")
+    attacker = Relearn(source, steps=12, every=12, batch_size=4, rates=[3e-3])
+    one, two = (attacker.run(Subject(on.recipes["retrained"], on.data), 3) for _ in range(2))
+    assert (one.rows, one.y) == (two.rows, two.y)
+    assert one.y[0] != one.y[1]
+
+
+def test_a_model_that_breaks_is_a_result(run):
+    on = of_run(run / "latest")
+    found = Relearn("retain", steps=6, every=1, rates=[1e-3, 1e30]).run(Subject(on.recipes["target"], on.data), 0)
+    assert "1e+30" in found.broken
+    assert np.isfinite(found.y).all()
+
+
+def test_figures_of_a_summary_by_hand():
+    class Toy(Ask):
+        name = "toy"
+
+    rows = {"unlearned": [0.2, 0.4], "retrained": [0.1, 0.1], "target": [0.9, 0.9]}
+    found = {m: [Finding.of_rows(ASK, r, x=[0, 1], y=r)] for m, r in rows.items()}
+    record = summary(Toy(), found, [0])
+    assert record.returns["value"] == pytest.approx((0.3 - 0.1) / (0.9 - 0.1))
+    assert record.returns["interval"] == pytest.approx([0.125, 0.375])
+    assert record.metrics["unlearned"]["ask_prob"]["target"] == pytest.approx(0.1)
+    same = Relearn("retain", name="toy").compare(
+        {m: [Finding(x=[0, 1, 2], y=y)] for m, y in
+         {"unlearned": [0.0, 0.3, 0.6], "retrained": [0.0, 0.1, 0.2], "target": [1.0, 1.0, 1.0]}.items()}
+    )  # fmt: skip
+    assert same == {"toy_area": pytest.approx(0.2), "toy_steps_to_half": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--attacks+", "Relearn"], "Say what to attack"),
+        (["--attacks+", "Relearn", "--runs", "nowhere"], "'nowhere' is no folder"),
+        (["--attacks+", "Relearn", "--attacks.steps", "0", "--runs", "."], "steps"),
+        (["--attacks+", "Relearn", "--model.network.path", "x"], "needs its rows"),
+        (["--attacks+", "Relern", "--runs", "."], "did you mean Relearn"),
+    ],
+)
+def test_wrong_words_are_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["attack", *words])
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "Traceback" not in said
+    assert said.count("\n") == 1
+
+
+def test_a_folder_without_runs_is_refused(tmp_path):
+    with pytest.raises(Exception, match="no run below"):
+        runs_below([tmp_path])
