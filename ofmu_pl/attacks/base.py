@@ -116,6 +116,15 @@ class Attack(ABC):
             UserError: The data lacks what the attack needs.
         """
 
+    def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
+        """Figures that need many runs of one method, by name; by default there are none.
+
+        Args:
+            unlearned: Findings on the unlearned models, one a run and seed.
+            retrained: Findings on their retrained models.
+        """
+        return {}
+
     def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
         """Figures that need several models, by metric; by default there are none.
 

@@ -11,6 +11,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
+from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
 from ofmu_pl.attacks.base import MODELS, Attack, Finding
 from ofmu_pl.attacks.subject import Subject
@@ -71,14 +72,14 @@ def attack(
     try:
         if unlearned is not None:
             _attack(of_models(place, unlearned, retrained, target, data), attacks, seeds, device)
-        for folder in runs_below(runs or []):
-            _attack(of_run(folder), attacks, seeds, device)
+        if runs:
+            across(attacks, {folder: _attack(of_run(folder), attacks, seeds, device) for folder in runs_below(runs)})
     finally:
         enable_progress_bar()
 
 
-def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> None:
-    """All attacks on the models of one run."""
+def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:
+    """All attacks on the models of one run; returns what they found."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     fitting = [a for a in attacks if on.data.modality in a.modalities]
     if not fitting:
@@ -108,6 +109,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
             record.attacks = before.attacks | record.attacks
     record.write(path)
     print_attacks(str(on.place), record)
+    return found
 
 
 def _finding(a: Attack, subject: Subject, model: str, seed: int, hashes: dict[str, str], place: Path) -> Finding:

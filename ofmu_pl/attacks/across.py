@@ -1,0 +1,90 @@
+"""What attacks find only over many runs of one method, which differ in their seeds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding
+from ofmu_pl.evaluation.table import figure
+from ofmu_pl.support.files import write_json
+from ofmu_pl.support.records import RESULTS, Results
+
+ACROSS = "across.json"
+"""File of the folder of a method's runs."""
+OVERALL = "score"
+"""The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
+Found = Mapping[str, Mapping[str, Sequence[Finding]]]
+"""Findings by attack and model."""
+
+
+def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path, dict[str, dict[str, float]]]:
+    """Compare the runs of each method, write ``across.json`` beside them and print a table.
+
+    Args:
+        attacks: The attacks.
+        found: Findings by folder of the run; runs of one method lie in neighbouring folders (``seed_0``, ``seed_1``),
+            as a benchmark leaves them.
+
+    Returns:
+        Figures by folder of the method and attack; empty where no method has enough runs.
+    """
+    methods: dict[Path, list[Path]] = {}
+    for run in found:
+        methods.setdefault(run.resolve().parent.parent, []).append(run)
+    figures: dict[Path, dict[str, dict[str, float]]] = {}
+    for method, runs in methods.items():
+        for attack in attacks:
+            sides = [
+                [f for run in runs for f in found[run].get(attack.name, {}).get(model, [])]
+                for model in (UNLEARNED, RETRAINED)
+            ]
+            values = attack.across(*sides) if len(runs) > 1 else {}
+            if values:
+                ratio = _kept(runs)
+                if ratio is not None and "forgetting_score" in values:
+                    values[OVERALL] = values["forgetting_score"] * ratio
+                figures.setdefault(method, {})[attack.name] = values
+    for method, values_of in figures.items():
+        write_json(method / ACROSS, {"runs": [str(run) for run in methods[method]], "attacks": values_of})
+    if figures:
+        _print(figures)
+    return figures
+
+
+def _kept(runs: Sequence[Path]) -> float | None:
+    """Accuracy on retain and on test images as a ratio to the retrained models', multiplied; ``None`` for text."""
+    ratio = 1.0
+    results = [Results.read(run / RESULTS) for run in runs]
+    for name in ("RA", "TA"):
+        ours = [r.metrics.get(name, {}).get("value") for r in results]
+        theirs = [r.reference.metrics.get(name, {}).get("value") for r in results if r.reference is not None]
+        if len(theirs) < len(ours) or not all(isinstance(x, int | float) for x in [*ours, *theirs]):
+            return None
+        ratio *= sum(float(x or 0) for x in ours) / sum(float(x or 0) for x in theirs)
+    return ratio
+
+
+def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
+    table = Table(title="Single examples over runs", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table.caption_justify = "left"
+    table.caption = (
+        "epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells forgotten from never-seen rows. "
+        "Scores of different numbers of models are not comparable."
+    )
+    names = list(dict.fromkeys(n for of in figures.values() for values in of.values() for n in values))
+    table.add_column("method")
+    for name in names:
+        table.add_column(name.replace("_", " "), justify="right")
+    for method, of in figures.items():
+        for values in of.values():
+            shown = [f"{values[n]:.0f}" if n == "models" else figure(values[n]) if n in values else "" for n in names]
+            table.add_row(method.name, *shown)
+    console = Console(file=sys.stdout)
+    console = console if console.is_terminal else Console(file=sys.stdout, width=140)
+    console.print(table)

@@ -1,0 +1,67 @@
+"""Confidences of forgotten rows: harmless on one model, and the matter of attacks on single examples over many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.metrics.per_example import epsilons, forgetting_score, u_lira
+from ofmu_pl.metrics.result import Metric
+
+FEWEST = 4
+"""Fewest runs of a method that examples are compared over."""
+
+
+class Confidence(Attack):
+    """Look how sure a model is of each forgotten row: phi = ln p - ln(1 - p), p the probability of its label or answer.
+
+    Over four or more runs of one method, whose retrained models differ as the runs do, each row's confidences are
+    compared (``metrics.per_example``): the mean epsilon, the points of the NeurIPS 2023 competition, and U-LiRA's AUC
+    and rate of finds at 1 % false alarms. The number of runs is part of the result, for epsilon cannot exceed its
+    logarithm, and the competition had 512.
+
+    Example:
+        >>> Confidence().name
+        'confidence'
+    """
+
+    name = "confidence"
+    modalities = ("text", "images")
+    x_label, y_label = "share of forgotten rows", "confidence (nats)"
+    metrics = (Metric("confidence_forget", higher_is_better=False, unit="nats", group="attacks"),)
+
+    def planned(self, data: Any) -> int:
+        """No gradient."""
+        return 0
+
+    def run(self, subject: Subject, seed: int) -> Finding:
+        """Score the forgotten rows; the curve shows their quantiles."""
+        started = time.perf_counter()
+        p = np.clip(subject.probabilities(subject.build(), "forget"), 1e-12, 1 - 1e-12)
+        phi = np.log(p) - np.log1p(-p)
+        shares = [0.05, 0.25, 0.5, 0.75, 0.95]
+        found = Finding.of_rows(self.metrics[0], phi.tolist(), x=shares, y=np.quantile(phi, shares).tolist())
+        found.seconds = time.perf_counter() - started
+        return found
+
+    def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
+        """Scores of single examples over models."""
+        if min(len(unlearned), len(retrained)) < FEWEST:
+            return {}
+        name = self.metrics[0].name
+        ours, theirs = (np.array([f.rows[name] for f in found]) for found in (unlearned, retrained))
+        found, lira = epsilons(ours, theirs), u_lira(ours, theirs)
+        return {
+            "models": float(len(ours)),
+            "epsilon": float(found.mean()),
+            "forgetting_score": forgetting_score(found, min(len(ours), len(theirs))),
+            "u_lira_auc": lira.area,
+            "u_lira_accuracy": lira.accuracy,
+            "u_lira_tpr_at_1_percent": lira.tpr,
+            "worst_example_auc": float(np.abs(lira.per_example - 0.5).max() + 0.5),
+        }

@@ -1,0 +1,66 @@
+"""Confidences of forgotten rows, over many runs of one method: images by the command line, figures by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ofmu_pl import Confidence, Finding
+from ofmu_pl.attacks.across import across
+from ofmu_pl.cli.commands import main
+from ofmu_pl.metrics.per_example import epsilons, forgetting_score, u_lira
+from ofmu_pl.support.records import AttacksRecord
+from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
+
+NAME = "confidence_forget"
+
+
+def finding(values):
+    return Finding.of_rows(Confidence().metrics[0], values)
+
+
+def test_runs_of_a_method_are_compared_example_by_example(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    ours, theirs, found = rng.normal(1, 1, (5, 8)), rng.normal(0, 1, (5, 8)), {}
+    for i in range(5):
+        run = tmp_path / f"bench/method/seed_{i}/version_0"
+        write(run / "results.json", results({**IMAGE_GOAL, "RA": 90.0}, IMAGE_BEFORE, IMAGE_GOAL))
+        found[run] = {"confidence": {"unlearned": [finding(ours[i])], "retrained": [finding(theirs[i])]}}
+    (figures,) = across([Confidence()], found).values()
+    eps = epsilons(ours, theirs)
+    assert figures["confidence"] == pytest.approx(
+        {
+            "models": 5,
+            "epsilon": eps.mean(),
+            "forgetting_score": forgetting_score(eps, 5),
+            "u_lira_auc": u_lira(ours, theirs).area,
+            "u_lira_accuracy": u_lira(ours, theirs).accuracy,
+            "u_lira_tpr_at_1_percent": u_lira(ours, theirs).tpr,
+            "worst_example_auc": 0.5 + np.abs(u_lira(ours, theirs).per_example - 0.5).max(),
+            "score": forgetting_score(eps, 5) * 0.9,  # nine tenths of the retrained models' accuracy is kept
+        }
+    )
+    written = json.loads((tmp_path / "bench/method/across.json").read_text())
+    assert written["attacks"]["confidence"] == figures["confidence"]
+    assert "not comparable" in capsys.readouterr().out
+
+
+def test_few_runs_are_not_compared(tmp_path):
+    runs = [tmp_path / f"method/seed_{i}/version_0" for i in range(3)]
+    found = {run: {"confidence": {m: [finding([0.0])] for m in ("unlearned", "retrained")}} for run in runs}
+    assert across([Confidence()], found) == {}
+
+
+def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
+    words = ["--config", "configs/digits.yaml", "--logs", str(tmp_path), "--trainer.max_steps", "1"]
+    words += ["--original.epochs", "2", "--evaluation.every_n_steps", "null", "--evaluation.pictures", "false"]
+    main(["fit", *words, "--evaluation.attack_samples", "50", "--trainer.enable_progress_bar", "false"])
+    relearn = ["--attacks+", "Relearn", "--attacks.steps", "2", "--attacks.rates", "[1e-3]", "--attacks.every", "1"]
+    main(["attack", "--runs", str(tmp_path), "--attacks+", "Confidence", *relearn])
+    record = AttacksRecord.read(tmp_path / "digits/ofmu/latest/attacks.json")
+    values = {m: record.attacks["confidence"].metrics[m][NAME]["value"] for m in ("unlearned", "retrained", "target")}
+    assert values["target"] > values["retrained"]  # who was trained on a digit is surer of it
+    assert record.attacks["relearn_forget"].x == [0, 1, 2]
+    assert "returns" in capsys.readouterr().out
