@@ -66,6 +66,7 @@ def outer_iteration(
     inner_optimizer: Optimizer | None = None,
     first_order: bool = False,
     gap: Callable[[int, float], float] | None = None,
+    sam_rho: float | None = None,
 ) -> OuterIteration:
     """Ascend on Phi, then differentiate F where the ascent ended; the engine's parameters stay there, at theta_in.
 
@@ -84,6 +85,7 @@ def outer_iteration(
         similarity_every: Ascent steps between two evaluations of the similarity's part of grad Phi.
         inner_optimizer: Takes the ascent steps; ``None``: plain steps.
         gap: How far an ascent step is to raise L_f, for a ``Polyak`` as ``inner_optimizer`` (``inner.ascend``).
+        sam_rho: Distance within which an ascent step asks for the gradient of L_f where L_f is least.
         first_order: Leave out everything that needs second derivatives: plain ascent on L_f, and g_r.
 
     Returns:
@@ -106,7 +108,16 @@ def outer_iteration(
     """
     higher_order_beta = 0.0 if first_order else beta
     ascent = ascend(
-        engine, pairs[:-1], eta_in, higher_order_beta, floor, inner_clip, similarity_every, inner_optimizer, gap
+        engine,
+        pairs[:-1],
+        eta_in,
+        higher_order_beta,
+        floor,
+        inner_clip,
+        similarity_every,
+        optimizer=inner_optimizer,
+        gap=gap,
+        sam_rho=sam_rho,
     )
     forget, retain = pairs[-1]
     if first_order:

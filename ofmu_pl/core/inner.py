@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi
 from ofmu_pl.core.polyak import Polyak
+from ofmu_pl.core.sharpness import shifted
 from ofmu_pl.core.vectors import Vector, add_, clip_, scale_
 
 
@@ -44,6 +45,7 @@ def ascend(
     similarity_every: int = 1,
     optimizer: Optimizer | None = None,
     gap: Callable[[int, float], float] | None = None,
+    sam_rho: float | None = None,
 ) -> list[InnerStep]:
     """Move the engine's parameters by one ascent step per pair.
 
@@ -61,6 +63,9 @@ def ascend(
             plain step.
         gap: Maps the number t of a step and L_f before it to how far L_f is to rise; for ``Polyak`` alone, whose steps
             follow from it (``lr`` is then a factor).
+        sam_rho: Length of the shift to where, to first order, L_f is least within that distance; there its gradient is
+            taken, at one gradient more a step, while the similarity's part stays that at the present point. ``None``:
+            no shift.
 
     Returns: One record per step.
 
@@ -85,6 +90,9 @@ def ascend(
         else:
             expansion = engine.expand(forget, order=1)
             loss_f, direction = expansion.value, expansion.gradient
+        if sam_rho is not None:  # the ascent is to last, so the worst place is the one where least is forgotten
+            with shifted(engine.parameters, direction, -sam_rho):
+                direction = engine.expand(forget, order=1).gradient
         if decorrelation is not None:
             add_(direction, [(1.0, decorrelation)])
         size = clip_(direction, clip)

@@ -1,0 +1,95 @@
+r"""Takes out of one gradient its part along another, which may be a moving average.
+
+x <- x - <x, y> / |y|^2 y                   one inner product and one norm, no derivative
+m <- w g + (1 - w) m,   m = 0 at first      the average, whose length does not matter to a projection on it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_
+
+
+def project_(x: Vector, y: Vector, *, conflicts_only: bool = False) -> float:
+    """Take out of ``x``, in place, its part along ``y``; where ``y`` is zero, nothing is taken out.
+
+    Args:
+        x: The vector that changes.
+        y: The vector that it shall be orthogonal to.
+        conflicts_only: Change ``x`` only if it points against ``y``; the inner product is then 0 or more afterwards.
+
+    Returns:
+        The cosine of the two before; 0 where one of them is zero.
+
+    Example:
+        >>> x, y = [torch.tensor([-1.0, 2.0])], [torch.tensor([4.0, 0.0])]
+        >>> round(project_(x, y), 4), x
+        (-0.4472, [tensor([0., 2.])])
+    """
+    inner, size = dot(x, y), norm(y)
+    sizes = size * norm(x)
+    if size and (inner < 0 or not conflicts_only):
+        add_(x, [(-inner / size**2, y)])
+    return inner / sizes if sizes else 0.0
+
+
+class MovingAverage(Optimizer):
+    """Keeps the moving average of gradients as an optimizer keeps its state, and moves no parameter.
+
+    So it is saved, cut into shards, taken back after a divergence and planned for like an optimizer's moments.
+
+    Args:
+        params: Parameters, or groups of them.
+        weight: Share of the newest gradient in the average, w; 1 is the newest gradient alone.
+
+    Raises:
+        ValueError: The weight is not above 0, or above 1.
+
+    Example:
+        >>> theta = torch.nn.Parameter(torch.tensor([1.0]))
+        >>> average = MovingAverage([theta], weight=0.75)
+        >>> [average.update([torch.tensor([g])])[0].item() for g in (4.0, 0.0)], theta.item()
+        ([3.0, 0.75], 1.0)
+    """
+
+    def __init__(self, params: Any, weight: float) -> None:
+        if not 0 < weight <= 1:
+            raise ValueError(f"weight={weight} must be above 0, up to 1")
+        super().__init__(params, {"weight": weight})
+
+    def update(self, gradient: Vector) -> Vector:
+        """Take a gradient in, one tensor per parameter, and return the average as it then is."""
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        for p, g in zip(parameters, gradient, strict=True):
+            p.grad = g
+        self.step()
+        self.zero_grad()
+        return [self.state[p]["average"] for p in parameters]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take in the gradients that the parameters have.
+
+        Args:
+            closure: Called first, with gradients enabled; what it returns is returned.
+        """
+        returned = None
+        if closure is not None:
+            with torch.enable_grad():
+                returned = closure()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if not parameters:
+                continue
+            for p in parameters:
+                if not self.state[p]:
+                    self.state[p]["average"] = torch.zeros_like(p)
+            averages = [self.state[p]["average"] for p in parameters]
+            scale_(averages, 1 - group["weight"])
+            add_(averages, [(group["weight"], [p.grad for p in parameters])])
+        return returned
