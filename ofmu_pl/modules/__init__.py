@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ofmu_pl.modules.preference import DPO as DPO
     from ofmu_pl.modules.preference import NPO as NPO
     from ofmu_pl.modules.preference import SimNPO as SimNPO
+    from ofmu_pl.modules.rectify import BLUR as BLUR
+    from ofmu_pl.modules.rectify import GRU as GRU
     from ofmu_pl.modules.relabel import RandomLabels as RandomLabels
     from ofmu_pl.modules.relabel import SalUn as SalUn
     from ofmu_pl.modules.rmu import RMU as RMU

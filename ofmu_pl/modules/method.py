@@ -54,7 +54,7 @@ class Method(ABC):
     moves_parameters: ClassVar[bool] = False
     """Whether ``iterate`` moves the parameters before the optimizer does."""
 
-    in_words: ClassVar[str] = "The model was trained by a method that does not say in plain words what it does."
+    in_words: str = "The model was trained by a method that does not say in plain words what it does."
     """What the method did, in two sentences for people who do not know the field, for the page that they sign."""
 
     # What a subclass says ------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.scrutiny import Scrutiny
+from ofmu_pl.modules.two_terms import SAM_IN_WORDS
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.parallel import reshard
@@ -88,6 +89,9 @@ class OFMU(UnlearningModule):
             retain rows that will be drawn, and one over 128 rows every ten iterations.
         stop_at: ``holdout``: end where forgotten rows can no longer be told from never-seen ones and retain rows are
             kept, and bend each forget row's loss there instead of at ``forget_ceiling``; ``null``: run all iterations.
+        sam_rho: Sharpness-aware ascent: g_f of an ascent is that at ``theta - sam_rho g_f / |g_f|``, where, nearby,
+            least is forgotten (Fan et al. 2025 wrap other methods' losses so, with 0.01), at one more gradient an
+            ascent; ``null``: the gradient at theta, the paper's.
         optimizer: Makes the optimizer of the outer step (paper: AdamW at 1e-5).
         scheduler: Makes the scheduler of the outer learning rate, stepped once per outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
@@ -143,6 +147,7 @@ class OFMU(UnlearningModule):
         concave_only: bool = True,
         rates: Literal["auto"] | None = None,
         stop_at: Literal["holdout"] | None = None,
+        sam_rho: float | None = None,
         **kwargs: Any,
     ) -> None:
         if rates not in (None, "auto") or stop_at not in (None, "holdout"):
@@ -161,6 +166,7 @@ class OFMU(UnlearningModule):
             stationarity_tol=stationarity_tol,
             penalty_clip=penalty_clip,
             norm_floor=norm_floor,
+            sam_rho=sam_rho,
         )
         level = None if forget_ceiling == "uniform" else forget_ceiling
         check_range(0, above=True, inner_clip=inner_clip, forget_ceiling=level)
@@ -172,7 +178,9 @@ class OFMU(UnlearningModule):
         self.engine_name, self.scheme = engine, scheme
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
         self.stationarity_tol, self.forget_ceiling = stationarity_tol, forget_ceiling
-        self.rates, self.stop_at = rates, stop_at
+        self.rates, self.stop_at, self.sam_rho = rates, stop_at, sam_rho
+        if sam_rho:
+            self.in_words = f"{self.in_words} {SAM_IN_WORDS}"
         self.engine: Engine | None = None
         self.goal: Goal | None = None
         self._goal_state: dict[str, Any] | None = None
@@ -286,6 +294,7 @@ class OFMU(UnlearningModule):
             inner_optimizer=self.run.optimizers[1] if len(self.run.optimizers) > 1 else None,
             gap=partial(self.goal.gap, batch["forget"], self.inner_steps) if self.goal else None,
             first_order=not whole,
+            sam_rho=self.sam_rho,
         )
         scalars |= {"rho": self.penalty.rho} | found.scalars()
         if self.goal is not None:

@@ -9,17 +9,24 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.core.derivatives import Loss, trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.sharpness import shifted
+from ofmu_pl.core.vectors import Vector, add_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.losses import IGNORED, hidden_distance, kl
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
+from ofmu_pl.modules.rectify import Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
+
+SAM_IN_WORDS = "Each step of forgetting was taken from where, near the present weights, least would be forgotten."
+"""What ``sam_rho`` does, in one sentence for people who do not know the field."""
 
 
 class TwoTerms(UnlearningModule):
@@ -28,9 +35,14 @@ class TwoTerms(UnlearningModule):
     Args:
         network: Recipe of the network that shall forget.
         gamma: Weight of the forget term.
-        alpha: Weight of the retain term; 0 leaves out both the term and the retain batches.
+        alpha: Weight of the retain term; 0 leaves out the term, and the retain batches unless ``rectify`` needs them.
         retain_loss: ``nll``, or distance to the frozen model: ``kl`` of its answers, ``embedding`` of hidden states.
         layer: Name of the module whose output hidden states are taken from, for example ``model.layers.7``.
+        rectify: ``BLUR`` or ``GRU`` (``modules.rectify``): changes one term's gradient by the other's before they are
+            added; ``null``: they are added as they are.
+        sam_rho: Sharpness-aware minimisation: the forget term's gradient is that at ``theta + sam_rho g_f / |g_f|``, so
+            that what was forgotten is also forgotten nearby (Fan et al. 2025: 0.01), at one more forget gradient an
+            iteration; ``null``: the gradient at theta.
         kwargs: See ``UnlearningModule``.
     """
 
@@ -48,24 +60,32 @@ class TwoTerms(UnlearningModule):
         alpha: float = 1.0,
         retain_loss: Literal["nll", "kl", "embedding"] = "nll",
         layer: str | None = None,
+        rectify: Rectifier | None = None,
+        sam_rho: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(network, **kwargs)
+        check_range(0, sam_rho=sam_rho)
         if gamma < 0 or alpha < 0:
             raise UserError(f"gamma={gamma} and alpha={alpha} are weights of losses: set both to 0 or more.")
         if retain_loss == "embedding" and layer is None:
             raise UserError("The retain loss 'embedding' needs a layer: set --model.layer, such as model.layers.7.")
         if retain_loss == "embedding":
             self.modality = "text"  # type: ignore[misc]
+        if rectify is not None and rectify.changes_retain and alpha == 0:
+            raise UserError(f"{type(rectify).__name__} changes the retain gradient: set --model.alpha above 0.")
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
+        self.rectify, self.sam_rho = rectify, sam_rho
+        words = [rectify.in_words] if rectify else []
+        self.in_words = " ".join([self.in_words, *words, *([SAM_IN_WORDS] if sam_rho else [])])
         self.reference_nll: dict[str, Tensor] = {}
         self._frozen = Frozen()  # no module, so that Lightning neither saves nor moves nor trains it
         self._gradient_evaluations = 0.0
 
     @property
     def retains(self) -> bool:
-        """Whether there is a retain term."""
-        return self.alpha > 0
+        """Whether the gradient of the retain loss is needed."""
+        return self.alpha > 0 or self.rectify is not None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -101,16 +121,35 @@ class TwoTerms(UnlearningModule):
         gradient = zeros_like(parameters)
         self.prepare(batch)
         with self.recipe.statistics(self.trained, "forget"):
-            forget = engine.add_gradient(gradient, self.gamma, self.mean(batch["forget"][0], self.forget_losses))
+            forget = self._add_forget(gradient, engine, self.mean(batch["forget"][0], self.forget_losses))
         scalars = {"L_f": forget}
         if self.retains:
             weight = self.retain_weight()
+            # Apart where one of the two changes by the other, and unweighted: the weight may be 0.
+            retain, share = (gradient, weight) if self.rectify is None else (zeros_like(parameters), 1.0)
             with self.recipe.statistics(self.trained, "retain"):
-                loss = engine.add_gradient(gradient, weight, self.mean(batch["retain"][0], self.retain_losses))
+                loss = engine.add_gradient(retain, share, self.mean(batch["retain"][0], self.retain_losses))
             scalars["L_r" if self.retain_loss == "nll" else self.retain_loss] = loss
+            if self.rectify is not None:
+                scalars["cosine"] = self.rectify.rectify_(gradient, retain, self.run.optimizers[1:])
+                add_(gradient, [(weight, retain)])
             self.after_retain(loss)
         self._gradient_evaluations += engine.gradient_evaluations + self.forget_gradients - 1 + self.frozen_passes / 3
         return gradient, scalars
+
+    def _add_forget(self, gradient: Vector, engine: FiniteDifference, loss: Loss) -> float:
+        """In place ``gradient += gamma g_f``, with g_f at theta or where SAM has it; returns the loss at theta."""
+        if self.sam_rho is None:
+            return engine.add_gradient(gradient, self.gamma, loss)
+        here = engine.expand(loss, order=1)
+        with shifted(engine.parameters, here.gradient, self.sam_rho, keep=list(self.trained.buffers())):
+            engine.add_gradient(gradient, self.gamma, loss)
+        self._gradient_evaluations += self.forget_gradients - 1 + self.frozen_in_forget_term / 3
+        return here.value
+
+    def own_optimizers(self) -> list[Optimizer]:
+        """Make what the rectifier remembers."""
+        return [] if self.rectify is None else self.rectify.memory(trainable(self.trained))
 
     def prepare(self, batch: dict[str, list[Batch]]) -> None:
         """Keep what ``forget_losses`` needs besides its micro-batch."""

@@ -33,6 +33,9 @@ MORE_EQUAL = [
     ("kl-lm", "ddp", 1e-12),
     ("kl-lm", "fsdp2", 1e-12),
     ("npo-lm", "fsdp2", 1e-12),
+    ("gru-sam-lm", "ddp", 1e-12),
+    ("gru-sam-lm", "fsdp2", 1e-12),
+    ("ofmu-sam-lm", "fsdp2", 1e-12),
 ]
 RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
 MORE_RESUMED = [
@@ -40,6 +43,8 @@ MORE_RESUMED = [
     ("ofmu-auto-lm", "fsdp2", "one"),
     ("kl-lm", "one", "fsdp2"),
     ("kl-lm", "fsdp2", "one"),
+    ("gru-sam-lm", "one", "fsdp2"),
+    ("gru-sam-lm", "fsdp2", "one"),
 ]  # ranks make the frozen model again
 SAME_RANKS = [("ofmu-differences-single", s, s) for s in ("fsdp2", "fsdp2-shards")]
 

@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.modules import NPO, OFMU, GradDiff
+from ofmu_pl.modules import GRU, NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.training import TINY, quiet_trainer
@@ -62,6 +62,8 @@ def make(method):
         "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0, inner_steps=2),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
+        "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
+        "ofmu-sam-lm": lambda: OFMU(lm, sam_rho=0.1, **ofmu),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
         "ofmu-differences-cnn": lambda: OFMU(cnn, engine="finite_difference", scheme="central", **ofmu | ascent),
         "graddiff-cnn": lambda: GradDiff(cnn, optimizer=adam),

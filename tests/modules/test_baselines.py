@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import CEU, DPO, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
+from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.networks.hidden import hidden_states
@@ -47,6 +47,10 @@ METHODS = {
     "ce_u": CEU,
     "pdu": lambda n, **k: PDU(n, epsilon=5.0, alpha=1.0, **k),
     "rmu": lambda n, **k: RMU(n, layer="model.layers.1", coefficient=2.0, alpha=1.0, **k),
+    "blur": lambda n, **k: NPO(n, rectify=BLUR(), **k),
+    "gru": lambda n, **k: NPO(n, alpha=0.0, rectify=GRU(), **k),
+    "npo_sam": lambda n, **k: NPO(n, sam_rho=0.05, **k),
+    "undial_sam_blur": lambda n, **k: UNDIAL(n, alpha=1.0, retain_loss="kl", rectify=BLUR(), sam_rho=0.05, **k),
 }
 
 
@@ -168,7 +172,7 @@ def test_layers_above_the_hook_do_not_run(folder):
     assert ran == [0, 1, 0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["npo", "dpo", "pdu", "rmu"])
+@pytest.mark.parametrize("name", ["npo", "dpo", "pdu", "rmu", "gru", "npo_sam", "undial_sam_blur"])
 def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
     def run(steps, **options):
         module = METHODS[name](CausalLM(path=folder), optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
@@ -200,6 +204,9 @@ def test_work_is_counted(folder):
         "dpo": 3,
         "undial": 1 + 1 / 3,
         "rmu": 2 + 1 / 3,
+        "gru": 2,
+        "npo_sam": 3,
+        "undial_sam_blur": 3 + 2 / 3,
     }
     for name, expected in counts.items():
         module = METHODS[name](CausalLM(path=folder), **SGD)

@@ -7,6 +7,7 @@ import pytest
 from ofmu_pl.cli import main
 from ofmu_pl.data import CIFAR10, Authors, Digits
 from ofmu_pl.modules import (
+    GRU,
     NPO,
     OFMU,
     SCRUB,
@@ -83,6 +84,13 @@ def llama(layers=2, **options):
             marks=pytest.mark.slow,
         ),
         pytest.param(lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}, "32-true", 0.1, id="npo"),
+        pytest.param(
+            lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01),
+            {"rows": 12},
+            "32-true",
+            0.1,
+            id="rectified",
+        ),
         pytest.param(lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1, id="frozen copy"),
         pytest.param(
             lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})), {}, "32-true", 0.1, id="adapters"
@@ -156,6 +164,8 @@ TEXT |= {
             {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
             {"inner_steps": 2, "engine": "finite_difference", "higher_order_every": 3},
             {"inner_steps": 3, "higher_order_every": 2},
+            {"inner_steps": 3, "similarity_every": 3, "sam_rho": 0.01},
+            {"inner_steps": 2, "engine": "finite_difference", "sam_rho": 0.01},
         )
     },
 }

@@ -36,6 +36,7 @@ MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p")
 KNOWN = (
     *("grad_ascent", "grad_diff", "npo", "simnpo", "rmu", "idk_dpo", "finetune", "do_nothing", "fisher", "influence"),
     *("kl", "undial", "ce_u", "wga", "satimp", "pdu", "altpo", "random_labels", "salun", "scrub", "l1_sparse"),
+    *("blur", "gru", "npo_sam"),
 )
 
 

@@ -1,0 +1,102 @@
+"""Rectified steps: one of the gradients of forgetting and retaining is changed by the other before they are added.
+
+With g_f the gradient of a forget loss that is *minimised* (NPO's, or minus a loss) and g_r that of the retain loss:
+
+    BLUR    gamma g_f + alpha (g_r - <g_r, g_f> / |g_f|^2 g_f)                    retaining gives way to forgetting
+    GRU     gamma (g_f - min(0, <g_f, m>) / |m|^2 m) + alpha g_r                  forgetting gives way to retaining
+            with m <- w g_r + (1 - w) m
+
+docs/methods.md says where the published codes differ from the papers and from this, and what OFMU's similarity adds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ofmu_pl.core.projection import MovingAverage, project_
+from ofmu_pl.core.vectors import Vector
+from ofmu_pl.support.errors import check_range
+
+
+class Rectifier(ABC):
+    """Says how one of a method's two gradients is changed by the other; the run's optimizers keep what it remembers."""
+
+    in_words: ClassVar[str]
+    """What the rectifier does, in one sentence for people who do not know the field."""
+    changes_retain: ClassVar[bool]
+    """Whether the retain gradient changes, and so needs a weight above 0."""
+
+    def memory(self, parameters: Sequence[Tensor]) -> list[Optimizer]:
+        """What the rectifier remembers from one iteration to the next, as optimizers of the parameters."""
+        return []
+
+    @abstractmethod
+    def rectify_(self, forget: Vector, retain: Vector, memory: Sequence[Any]) -> float:
+        """Change one of the two in place.
+
+        Args:
+            forget: The gradient of the forget loss, times its weight.
+            retain: The gradient of the retain loss.
+            memory: What ``memory`` made, as earlier iterations left it.
+
+        Returns:
+            The cosine of the two vectors that are compared, before the change.
+        """
+
+
+class BLUR(Rectifier):
+    """``g_r + (gamma - <g_r, g_f> / |g_f|^2) g_f``, one step for two levels (Reisizadeh et al. 2025, arXiv 2506.08164).
+
+    The retain gradient loses its part along the forget gradient, whether the two conflict or not, so that to first
+    order retaining changes nothing of what is forgotten: ``<step, g_f> = gamma |g_f|^2``. The method's ``gamma`` is the
+    paper's, and its ``alpha``, 1 in the paper, weighs what is left of the retain gradient.
+
+    Example:
+        >>> from ofmu_pl import NPO, CausalLM
+        >>> NPO(CausalLM("gpt2"), rectify=BLUR()).streams
+        ('forget', 'retain')
+    """
+
+    in_words = "Each step for rows that must stay left out whatever would have helped or hindered forgetting."
+    changes_retain = True
+
+    def rectify_(self, forget: Vector, retain: Vector, memory: Sequence[Any]) -> float:
+        """Make the retain gradient orthogonal to the forget gradient."""
+        return project_(retain, forget)
+
+
+class GRU(Rectifier):
+    """Gradient rectified unlearning (Wang et al. 2025, arXiv 2503.09117): no forget step works against retaining.
+
+    Where the forget gradient points against a moving average of retain gradients, its part along that is taken out. The
+    published runs descend on it alone: give the method ``alpha: 0``, which costs the retain gradients all the same.
+
+    Args:
+        weight: Share of the newest retain gradient in the average (published code: 0.8; 1 is no average).
+
+    Example:
+        >>> from ofmu_pl import NPO, CausalLM
+        >>> NPO(CausalLM("gpt2"), alpha=0, rectify=GRU(weight=0.9)).streams
+        ('forget', 'retain')
+    """
+
+    in_words = "Where a step of forgetting would have harmed rows that must stay, that part of it was left out."
+    changes_retain = False
+
+    def __init__(self, weight: float = 0.8) -> None:
+        check_range(0, 1, above=True, weight=weight)
+        self.weight = weight
+
+    def memory(self, parameters: Sequence[Tensor]) -> list[Optimizer]:
+        """Make the moving average of retain gradients."""
+        return [MovingAverage(parameters, self.weight)]
+
+    def rectify_(self, forget: Vector, retain: Vector, memory: Sequence[Any]) -> float:
+        """Take out of the forget gradient what points against the average, which takes in the retain gradient first."""
+        (average,) = memory
+        return project_(forget, average.update(retain), conflicts_only=True)

@@ -1,0 +1,232 @@
+"""Rectified steps and SAM as modules: in float64 against torch.autograd, what must hold of them, and short runs."""
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+from ofmu_pl.modules import BLUR, DPO, GRU, NPO, OFMU, RMU, SCRUB, FineTune, GradDiff
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from tests.distributed.worker import DoubleCNN
+from tests.helpers.images import network, train_on_digits
+from tests.helpers.training import TINY, train, weights
+
+
+class Directions(Callback):
+    """Directions of all iterations, with their scalars."""
+
+    def setup(self, trainer, pl_module, stage):
+        self.seen, iterate = [], pl_module.iterate
+
+        def spied(batch):
+            gradient, scalars = iterate(batch)
+            self.seen.append((flat(gradient), scalars))
+            return gradient, scalars
+
+        pl_module.iterate = spied
+
+
+class From(Callback):
+    """Begins with another module's weights."""
+
+    def __init__(self, module):
+        self.state = module.network.state_dict()
+
+    def on_train_start(self, trainer, pl_module):
+        pl_module.network.load_state_dict(self.state)
+
+
+class Learn(GradDiff):
+    """Descends on the forget loss, which in a random network conflicts with retaining: each wants its own classes."""
+
+    def forget_losses(self, part):
+        return -super().forget_losses(part)
+
+
+def flat(x):
+    return torch.cat([a.detach().flatten() for a in x])
+
+
+def directions(method, steps=1, **options):
+    """Directions of a method in float64, all from the same weights: the rate is 0."""
+    module = method(DoubleCNN(width=8), optimizer=partial(torch.optim.SGD, lr=0.0), **options)
+    train_on_digits(module, steps, callbacks=[seen := Directions()])
+    return module, seen.seen
+
+
+def gradients(module, number=0, sign=-1.0):
+    """g_f of the loss ``sign L_f`` and g_r of an iteration, by torch.autograd alone."""
+    found = []
+    for side, factor in (("forget", sign), ("retain", 1.0)):
+        (part,) = module.run.data.iteration(number)[side]
+        loss = factor * F.cross_entropy(module.network(part["images"].double()), part["labels"])
+        found.append(flat(torch.autograd.grad(loss, list(module.network.parameters()))))
+    return found
+
+
+close = partial(torch.testing.assert_close, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize(("gamma", "alpha"), [(1.0, 1.0), (0.25, 1.0), (1.0, 800.0)])
+def test_blur_is_its_formula(gamma, alpha):
+    """The last is what the authors' code for RMU does: ``g_f + alpha (g_r - <g_r, g_f> / |g_f|^2 g_f)``."""
+    module, [(found, scalars)] = directions(GradDiff, gamma=gamma, alpha=alpha, micro_batch_size=5, rectify=BLUR())
+    g_f, g_r = gradients(module)
+    close(found, alpha * (g_r + (gamma / alpha - (g_r @ g_f) / (g_f @ g_f)) * g_f))
+    close(found @ g_f, gamma * g_f @ g_f)
+    assert scalars["cosine"] == pytest.approx(float(F.cosine_similarity(g_f, g_r, dim=0)), rel=1e-11)
+    assert abs(scalars["cosine"]) > 0.1
+
+
+def test_blur_leaves_orthogonal_gradients_and_whatever_stands_beside_a_vanished_one():
+    forget, retain = [torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 3.0])]
+    assert BLUR().rectify_(forget, retain, []) == 0.0
+    assert (forget[0].tolist(), retain[0].tolist()) == ([1.0, 0.0], [0.0, 3.0])
+    _, [(rectified, _)] = directions(SCRUB, max_epochs=0, rectify=BLUR())
+    _, [(plain, _)] = directions(SCRUB, max_epochs=0)
+    assert torch.equal(rectified, plain)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_gru_takes_conflicts_with_the_average_out_of_the_forget_gradient(alpha):
+    module, seen = directions(Learn, steps=4, gamma=2.0, alpha=alpha, rectify=GRU(weight=0.8))
+    average = 0.0
+    for number, (found, scalars) in enumerate(seen):
+        g_f, g_r = gradients(module, number, sign=1.0)
+        average = 0.8 * g_r + 0.2 * average
+        assert g_f @ average < 0
+        close(found, 2.0 * (g_f - (g_f @ average) / (average @ average) * average) + alpha * g_r)
+        assert scalars["cosine"] < 0
+        left = found - alpha * g_r
+        assert left @ average > -1e-12 * left.norm() * average.norm()
+
+
+def test_gru_leaves_forget_gradients_that_help():
+    module, seen = directions(GradDiff, steps=3, alpha=0.0, rectify=GRU())
+    plain_module, plain = directions(GradDiff, steps=3, alpha=0.0)
+    for (found, scalars), (unrectified, _) in zip(seen, plain, strict=True):
+        assert scalars["cosine"] > 0
+        assert torch.equal(found, unrectified)
+    assert (module.streams, plain_module.streams) == (("forget", "retain"), ("forget",))
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.01])
+def test_sam_takes_the_forget_gradient_at_the_shifted_weights_and_no_other(rho):
+    module, [(found, scalars)] = directions(GradDiff, gamma=2.0, alpha=3.0, micro_batch_size=5, sam_rho=rho)
+    g_f, g_r = gradients(module)
+    loss = -F.cross_entropy(module.network((part := batch(module))["images"].double()), part["labels"])
+    assert scalars["L_f"] == pytest.approx(float(loss.detach()), rel=1e-12), "at the present weights"
+    at = 0
+    with torch.no_grad():
+        for p in module.network.parameters():
+            p.add_((rho * g_f / g_f.norm())[at : at + p.numel()].view_as(p))
+            at += p.numel()
+    shifted, _ = gradients(module)
+    close(found, 2.0 * shifted + 3.0 * g_r)
+    assert (shifted - g_f).norm() > 0.01 * rho * g_f.norm()
+
+
+def batch(module):
+    (part,) = module.run.data.iteration(0)["forget"]
+    return part
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        NPO,
+        partial(DPO, micro_batch_size=2),
+        partial(GradDiff, alpha=0.0),
+        partial(NPO, rectify=GRU(), gamma=0.3),
+        partial(OFMU, inner_steps=2, inner_lr=0.05),
+        partial(OFMU, inner_steps=2, engine="finite_difference", inner_optimizer="adam", inner_lr=1e-3),
+        partial(OFMU, inner_steps=1, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0),
+    ],
+    ids=["npo", "dpo", "ascent", "gru", "ofmu exact", "ofmu differences", "ofmu auto"],
+)
+def test_sam_with_a_radius_of_zero_is_the_method_itself(make):
+    ends = {}
+    for rho in (None, 0.0, 0.05):
+        train(module := make(CausalLM(config=TINY), sam_rho=rho), steps=3)
+        ends[rho] = weights(module)
+    if isinstance(module, OFMU) and module.exact:  # a gradient that keeps no graph rounds otherwise
+        torch.testing.assert_close(ends[0.0], ends[None], rtol=1e-4, atol=1e-7)
+    else:
+        assert torch.equal(ends[0.0], ends[None])
+    assert (ends[0.05] - ends[None]).norm() > 1e-4
+
+
+def test_sam_lets_batchnorm_see_a_batch_once():
+    ends = []
+    for rho in (None, 0.0):
+        module = GradDiff(network(norm="batch", bn_mode="both"), sam_rho=rho)
+        train_on_digits(module, steps=2)
+        ends.append(module.network.state_dict())
+    assert all(torch.equal(x, ends[1][name]) for name, x in ends[0].items())
+
+
+@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
+def test_ofmu_with_sam_stops_and_resumes_with_the_same_bits(tmp_path, engine):
+    def make():
+        return OFMU(CausalLM(config=TINY), inner_steps=2, engine=engine, higher_order_every=2, sam_rho=0.05)
+
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1, filename="{step}")
+    train(whole := make(), steps=4, callbacks=[keep])
+    train(resumed := make(), steps=4, ckpt_path=tmp_path / "step=2.ckpt")
+    assert torch.equal(weights(whole), weights(resumed))
+    train(plain := OFMU(CausalLM(config=TINY), inner_steps=2, engine=engine, higher_order_every=2), steps=4)
+    assert whole.gradient_evaluations - plain.gradient_evaluations == 8, "one gradient more an ascent"
+
+
+def losses(module):
+    """Mean losses of all forget and retain images."""
+    data, found = module.run.data, []
+    for side in ("forget", "retain"):
+        images, labels = data.images_of(side)
+        with torch.no_grad():
+            found.append(float(F.cross_entropy(module.network(images.float() / 255), labels)))
+    return found
+
+
+def test_rectified_ascent_forgets_and_harms_less_than_ascent():
+    """On Digits: the same number of steps of the same length from the same model, which knows them."""
+    learnt = FineTune(network(), optimizer=partial(torch.optim.SGD, lr=0.2), gradient_clip=None)
+    train_on_digits(learnt, 60)
+    ends = {}
+    for name, options in {
+        "ascent": {"alpha": 0.0},
+        "gru": {"alpha": 0.0, "rectify": GRU()},
+        "blur": {"rectify": BLUR()},
+    }.items():
+        module = GradDiff(network(), optimizer=partial(torch.optim.SGD, lr=0.05), **options)
+        train_on_digits(module, 20, callbacks=[From(learnt)])
+        ends[name] = losses(module)
+    assert losses(learnt)[0] < 0.1
+    assert min(forgotten for forgotten, _ in ends.values()) > 5
+    assert max(ends[name][1] for name in ("gru", "blur")) < ends["ascent"][1] - 0.2
+
+
+def test_the_page_says_it_in_words():
+    plain = NPO(CausalLM(config=TINY)).in_words
+    words = NPO(CausalLM(config=TINY), rectify=GRU(), sam_rho=0.01).in_words
+    assert words.startswith(plain)
+    assert GRU.in_words in words
+    assert "near the present weights" in words
+    assert "near the present weights" in OFMU(CausalLM(config=TINY), sam_rho=0.01).in_words
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda n: NPO(n, alpha=0.0, rectify=BLUR()), "BLUR changes the retain gradient: set --model.alpha above 0"),
+        (lambda n: NPO(n, rectify=GRU(weight=0.0)), "weight=0.0 is out of range"),
+        (lambda n: RMU(n, sam_rho=-0.1), "sam_rho=-0.1 is out of range"),
+        (lambda n: OFMU(n, sam_rho=-0.1), "sam_rho=-0.1 is out of range"),
+    ],
+)
+def test_bad_arguments(make, words):
+    with pytest.raises(UserError, match=words):
+        make(CausalLM(config=TINY))
