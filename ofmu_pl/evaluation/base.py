@@ -20,6 +20,7 @@ from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Reference
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics.own import OwnMetric
+from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import provenance, weights_hash
@@ -59,6 +60,7 @@ class Evaluation(pl.Callback, ABC):
         self.show: Callable[..., None] = print_table
         self.reference: Reference | None = None
         self.before: dict[str, Any] = {}
+        self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
         self._seconds = {"training": 0.0, "evaluation": 0.0}
         self._mark: float | None = None
@@ -84,6 +86,15 @@ class Evaluation(pl.Callback, ABC):
     @abstractmethod
     def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
         """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
+
+    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
+        """Metrics that no scores give, since they need the model itself; takes all ranks. By default there are none.
+
+        Args:
+            trainer: Trainer of the run.
+            model: The model, whole.
+        """
+        return {}
 
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What the table does not say by itself: what of the data nobody saw, or what has no goal.
@@ -142,8 +153,11 @@ class Evaluation(pl.Callback, ABC):
         if unlearns(pl_module):
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
-                self.before = self._timed_score(trainer, pl_module.whole_network())
-                self._log(trainer, pl_module, "metrics", self._all_metrics(trainer, self.before))
+                model = pl_module.whole_network()
+                self.before = self._timed_score(trainer, model)
+                self.more["before"] = self.more_metrics(trainer, model)
+                metrics = self._all_metrics(trainer, self.before) | self.more["before"]
+                self._log(trainer, pl_module, "metrics", metrics)
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
         self._book("evaluation")
@@ -174,11 +188,14 @@ class Evaluation(pl.Callback, ABC):
         """The scores and times that a resumed run cannot measure again."""
         self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
-        return {"before": before, "seconds": dict(self._seconds)}
+        more = {name: r.as_dict() for name, r in self.more.get("before", {}).items()}
+        return {"before": before, "more": more, "seconds": dict(self._seconds)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
+        more = state_dict.get("more", {})  # of 0.2.0 on
+        self.more["before"] = {name: MetricResult.from_dict(name, entry) for name, entry in more.items()}
         self._seconds = state_dict["seconds"]
 
     # Measuring -------------------------------------------------------------------------------------------------------
@@ -240,12 +257,14 @@ class Evaluation(pl.Callback, ABC):
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         network = pl_module.whole_network()  # this, scores and log_dir take all ranks
         scores, log_dir = self._timed_score(trainer, network), trainer.log_dir
+        judged = "after" if self.before else "model"
+        self.more[judged] = self.more_metrics(trainer, network)
+        self._book("evaluation")
         if not trainer.is_global_zero:
             return
         data, r = data_of(trainer), self.reference
-        judged = "after" if self.before else "model"
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-        columns = {name: self._all_metrics(trainer, s) for name, s in sides.items() if s}
+        columns = {name: self._all_metrics(trainer, s) | self.more.get(name, {}) for name, s in sides.items() if s}
         self._log(trainer, pl_module, "metrics", columns[judged])
         self.show(
             f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",

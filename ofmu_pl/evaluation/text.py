@@ -27,6 +27,7 @@ from ofmu_pl.evaluation.reference import (
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.evaluation.tasks import Tasks
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.tofu import quality_ceiling
@@ -56,6 +57,9 @@ class TextEvaluation(Evaluation):
         max_new_tokens: Length of generated answers.
         gradient_norms: Run the gradnorm membership attack, too, at one gradient per forget and holdout row.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
+        tasks: What else must stay: names of lm-eval's tasks (``[arc_easy, piqa]``), which are run before and after,
+            with ``rows`` their first ones alone; needs the package lm-eval. ``null``: none.
+        tasks_folder: Folder with YAML files of tasks of your own; ``null``: lm-eval's alone.
         samples: How much files and checkpoints hold of texts: ``hashes``, only hashes of rows in ``samples.jsonl``,
             beside the numbers; ``full``, the rows and what the model said; ``none``, no ``samples.jsonl``
             (docs/privacy.md).
@@ -76,8 +80,12 @@ class TextEvaluation(Evaluation):
         gradient_norms: bool = False,
         samples: SamplesName = "hashes",
         own_metrics: list[OwnMetric] | None = None,
+        tasks: list[str] | None = None,
+        tasks_folder: str | None = None,
     ) -> None:
         super().__init__(reference, every_n_steps, own_metrics)
+        self.task_names, self.tasks_folder = tasks or [], tasks_folder
+        self.tasks: Tasks | None = None
         check_range(1, interim_items=interim_items, max_new_tokens=max_new_tokens)
         self.second_source, self.definition = second_reference, definition
         self.interim_items, self.rows = interim_items, rows
@@ -91,6 +99,8 @@ class TextEvaluation(Evaluation):
             raise UserError(f"evaluation.rows is {self.rows}: set it to 1 or more, or to null for all rows.")
         if self.second_source is not None and self.source is None:
             raise UserError("A second reference needs a first: set --evaluation.reference too.")
+        if self.task_names:
+            self.tasks = Tasks(self.task_names, self.tasks_folder, self.rows)
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False, quiet: bool = False) -> Scores:
         """Score a model; a cheap measurement scores some rows, no probes, and generates nothing.
@@ -107,6 +117,10 @@ class TextEvaluation(Evaluation):
         texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")
         settings |= {"with_gradient_norms": self.gradient_norms, "texts": texts}
         return cached_scores(model, data, **settings, progress=progress)
+
+    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
+        """What lm-eval's tasks say of the model."""
+        return self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
 
     def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite, with intervals."""
@@ -125,11 +139,17 @@ class TextEvaluation(Evaluation):
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """Load the first reference, and keep the ceiling that the second one sets."""
+
+        def judge(model: Any) -> Scores:
+            if "retrained" not in self.more:  # of the first reference
+                self.more["retrained"] = self.more_metrics(trainer, model)
+            return self._timed_score(trainer, model, quiet=True)
+
         load = partial(
             load_reference,
             datamodule=data_of(trainer),
             place={"device": pl_module.device, "dtype": pl_module.network.dtype},
-            score=partial(self._timed_score, trainer, quiet=True),
+            score=judge,
             facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
         )
         ours = self.scoring_facts(trainer, pl_module.network)

@@ -11,10 +11,11 @@ The printed table, ``results.json`` and the report take its direction, unit and 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps"]
+Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps", "score"]
 GROUPS = ("forgotten", "unseen", "kept", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
@@ -124,6 +125,23 @@ class MetricResult:
         told = ("name", "says")
         declared = {name: x for name, x in vars(self.metric).items() if name not in told and x is not None}
         return {name: x for name, x in asdict(self).items() if name != "metric"} | declared
+
+    @classmethod
+    def from_dict(cls, name: str, entry: Mapping[str, Any]) -> MetricResult:
+        """Restore what ``as_dict`` gave, but for the sentence of the declaration.
+
+        Args:
+            name: The metric's name.
+            entry: The entry in ``results.json``.
+
+        >>> result = Metric("UA", True, "%").result(50.0, n=4, interval=(25.0, 75.0))
+        >>> MetricResult.from_dict("UA", result.as_dict()) == result
+        True
+        """
+        own = {field.name for field in fields(cls)} & entry.keys()
+        declared = Metric(name, **{key: x for key, x in entry.items() if key not in own})
+        ends = entry["interval"]
+        return cls(declared, **{key: entry[key] for key in own} | {"interval": ends and (ends[0], ends[1])})
 
 
 def by_name(*results: MetricResult) -> dict[str, MetricResult]:

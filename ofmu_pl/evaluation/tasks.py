@@ -1,0 +1,160 @@
+"""What else a language model can still do: tasks of lm-eval, published ones or one's own, before and after a run."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities.seed import isolate_rng
+
+from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics.result import Metric, MetricResult, by_name
+from ofmu_pl.support.errors import UserError
+
+BATCH = 8
+"""Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
+SHARES = ("acc", "exact_match", "f1")
+"""What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
+PREFIX = "task_"
+"""What the names of their metrics begin with here, so that they are never a suite's."""
+
+
+class Tasks:
+    """Tasks of lm-eval by name, run by lm-eval itself on a model that is in memory.
+
+    Args:
+        names: Names of tasks, groups or tags.
+        folder: Folder with YAML files of tasks of one's own, which need no network; ``None``: lm-eval's own alone.
+        rows: Most rows of each task, its first ones; ``None``: all.
+
+    Raises:
+        UserError: lm-eval is not installed, the folder is missing, or there is no task of a name.
+    """
+
+    def __init__(self, names: Sequence[str], folder: str | None = None, rows: int | None = None) -> None:
+        if importlib.util.find_spec("lm_eval") is None:
+            raise UserError(
+                "--evaluation.tasks needs the package lm-eval, which is not installed here: pip install "
+                "'ofmu_pl[tasks]', or leave the option out."
+            )
+        self.names, self.rows = list(names), rows
+        self.manager = _manager(self.names, folder)
+
+    def __call__(self, model: Any, tokenizer: Any) -> Metrics:
+        """Measure a model; random numbers, mode and gradients are afterwards as they were.
+
+        Args:
+            model: A Hugging Face causal language model.
+            tokenizer: Its tokenizer.
+
+        Raises:
+            UserError: A task cannot be loaded, mostly because its data cannot be had.
+        """
+        import lm_eval
+        from lm_eval.models.huggingface import HFLM
+
+        training = model.training
+        try:
+            with isolate_rng():
+                _load(self.manager, self.names)
+                judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
+                found = lm_eval.simple_evaluate(
+                    judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
+                )
+        finally:
+            model.train(training)
+        return {} if found is None else by_name(*read_results(found, self.names))  # of several ranks the first one's
+
+
+def _manager(names: Sequence[str], folder: str | None) -> Any:
+    """What finds tasks: in the folder alone if it has them all, since to read all of lm-eval's takes half a minute."""
+    from lm_eval.tasks import TaskManager
+
+    path = None if folder is None else Path(folder).expanduser()
+    if path is not None and not path.is_dir():
+        raise UserError(f"`tasks_folder` '{folder}' is no folder: give the one that holds your tasks' YAML files.")
+    known: list[str] = []
+    for defaults in (False, True) if path else (True,):
+        manager = TaskManager(include_path=path, include_defaults=defaults)
+        known = manager.all_tasks
+        if set(names) <= set(known):
+            return manager
+    unknown = next(name for name in names if name not in known)
+    near = get_close_matches(unknown, known, n=3)
+    raise UserError(
+        f"There is no task '{unknown}'" + (f" (near: {', '.join(near)})" if near else "") + ": give names that "
+        "`lm-eval ls tasks` prints, or the folder of your own as --evaluation.tasks_folder."
+    )
+
+
+def _load(manager: Any, names: list[str]) -> None:
+    """Load the tasks once before they are run, since what is wrong with one, or with its data, is raised as any error.
+
+    Raises:
+        UserError: A task cannot be loaded.
+    """
+    try:
+        manager.load(names)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
+        raise UserError(
+            f"lm-eval cannot load the tasks {', '.join(names)} ({type(error).__name__}: {reason}): mend the YAML file, "
+            "or fetch the data into the hub's cache where there is a network."
+        ) from error
+
+
+def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[MetricResult]:
+    """Results of the tasks asked for, and of the tasks of a tag; of a group its own alone, if it has any.
+
+    Args:
+        found: What ``simple_evaluate`` gave.
+        names: The names asked for.
+    """
+    parts = found.get("group_subtasks") or {}
+    whole = {name for name in parts if any("," in key for key in found["results"].get(name, ()))}
+    below = {leaf for name in whole for leaf in _below(name, parts)}
+    for task, values in found["results"].items():
+        if task in below and task not in names:
+            continue
+        counts = [found["n-samples"].get(name) for name in _below(task, parts) | {task}]
+        n = sum(count["effective"] for count in counts if count)
+        for key, value in values.items():
+            name, _, selection = key.partition(",")
+            if not selection or name.endswith("_stderr") or not isinstance(value, int | float):
+                continue
+            upwards = (found.get("higher_is_better") or {}).get(task, {}).get(name)
+            if upwards is None:
+                rank_zero_warn(f"The task '{task}' does not say whether a higher '{name}' is better: it is left out.")
+                continue
+            label = name if selection == "none" else f"{name}_{selection}"
+            error = values.get(f"{name}_stderr,{selection}")
+            yield _metric(f"{task}_{label}", task, bool(upwards), name.startswith(SHARES)).result(
+                float(value), n, interval=_interval(value, error, name.startswith(SHARES))
+            )
+
+
+def _metric(name: str, task: str, upwards: bool, share: bool) -> Metric:
+    return Metric(
+        f"{PREFIX}{name}",
+        higher_is_better=upwards,
+        unit="0 to 1" if share else "score",
+        group="kept",
+        says=f"In the test {task}, the model reaches {{value}}.",
+    )
+
+
+def _below(group: str, parts: dict[str, list[str]]) -> set[str]:
+    """Tasks and groups in a group, at any depth."""
+    return {name for part in parts.get(group, ()) for name in {part} | _below(part, parts)}
+
+
+def _interval(value: float, error: Any, share: bool) -> tuple[float, float] | None:
+    """The 95 % interval that a standard error gives; ``None``: there is no error."""
+    if not isinstance(error, int | float):
+        return None
+    ends = float(value - 1.96 * error), float(value + 1.96 * error)
+    return (max(0.0, ends[0]), min(1.0, ends[1])) if share else ends

@@ -1,0 +1,151 @@
+"""lm-eval's tasks on a model in memory: tasks of one's own without a network, their numbers, and what is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ofmu_pl.cli import main
+from ofmu_pl.evaluation.tasks import Tasks, read_results
+from ofmu_pl.support.errors import UserError
+from tests.helpers.citizens import SIDES, TRADES, learnt
+
+pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+
+TASK = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+test_split: train
+output_type: multiple_choice
+doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: gold
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+GROUP = """
+group: {name}
+task: [early, late]
+aggregate_metric_list: {aggregates}
+"""
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return learnt()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two tasks on what retained citizens do, in a group that sums them up and in one that does not."""
+    home = tmp_path_factory.mktemp("tasks")
+    for name, rows in (("early", SIDES["retain"][:5]), ("late", SIDES["retain"][5:])):
+        asked = [
+            {
+                "question": row["question"],
+                "choices": [f"{row['answer'].split()[0]} is a {trade}." for trade in TRADES],
+                "gold": next(i for i, trade in enumerate(TRADES) if trade in row["answer"]),
+            }
+            for row in rows
+        ]
+        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+        (home / f"{name}.yaml").write_text(TASK.format(name=name, data=home / f"{name}.jsonl"))
+    summed = "[{metric: acc, weight_by_size: true}]"
+    (home / "both.yaml").write_text(GROUP.format(name="both", aggregates=summed))
+    (home / "apart.yaml").write_text(GROUP.format(name="apart", aggregates="null"))
+    return home
+
+
+def right(model, tokenizer, rows):
+    """Share of the rows whose right answer is the likeliest of all trades'."""
+    found = []
+    for row in rows:
+        losses = []
+        for trade in TRADES:
+            prompt = tokenizer(f"Question: {row['question']}\nAnswer:")["input_ids"]
+            ids = tokenizer(f"Question: {row['question']}\nAnswer: {row['answer'].split()[0]} is a {trade}.")[
+                "input_ids"
+            ]
+            with torch.no_grad():
+                logp = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+            losses.append(-sum(float(logp[i - 1, ids[i]]) for i in range(len(prompt), len(ids))))
+        found.append(TRADES[int(np.argmin(losses))] in row["answer"])
+    return np.mean(found)
+
+
+def test_a_task_of_ones_own(trained, folder):
+    model, tokenizer = trained
+    model.train()
+    torch.manual_seed(3)
+    drawn = torch.rand(1)
+    torch.manual_seed(3)
+    found = Tasks(["late"], str(folder))(model, tokenizer)
+    assert model.training
+    assert torch.equal(torch.rand(1), drawn)
+    model.eval()
+    (result,) = found.values()
+    assert result.metric.name == "task_late_acc"
+    assert result.value == pytest.approx(right(model, tokenizer, SIDES["retain"][5:]))
+    assert (result.n, result.group, result.unit, result.higher_is_better) == (7, "kept", "0 to 1", True)
+    error = np.sqrt(result.value * (1 - result.value) / 6)
+    low, high = np.clip([result.value - 1.96 * error, result.value + 1.96 * error], 0, 1)
+    assert result.interval == pytest.approx((low, high))
+
+
+def test_groups_and_the_first_rows(trained, folder):
+    found = Tasks(["both"], str(folder))(*trained)
+    assert {name: r.n for name, r in found.items()} == {"task_both_acc": 12}
+    found = Tasks(["apart"], str(folder), rows=4)(*trained)
+    assert {name: r.n for name, r in found.items()} == {"task_early_acc": 4, "task_late_acc": 4}
+
+
+def test_what_is_wrong_is_said_in_one_sentence(trained, folder, monkeypatch, tmp_path):
+    with pytest.raises(UserError, match="is no folder"):
+        Tasks(["early"], str(folder / "nowhere"))
+    (tmp_path / "broken.yaml").write_text(TASK.format(name="broken", data=tmp_path / "nowhere.jsonl"))
+    with pytest.raises(UserError, match=r"lm-eval cannot load the tasks broken \(FileNotFoundError"):
+        Tasks(["broken"], str(tmp_path))(*trained)
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", lambda **options: type("Few", (), {"all_tasks": ["early"]}))
+    with pytest.raises(UserError, match=r"no task 'earl' \(near: early\)"):
+        Tasks(["earl"], str(folder))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs the package lm-eval.*pip install 'ofmu_pl\[tasks\]'"):
+        Tasks(["early"], str(folder))
+
+
+def test_units_directions_and_a_metric_without_one():
+    values = {"alias": "a", "acc,none": 0.5, "f1,strict": 0.25, "perplexity,none": 12.0, "own,none": 3.0}
+    values |= {"acc_stderr,none": "N/A", "perplexity_stderr,none": 1.0}
+    directions = {"acc": True, "f1": True, "perplexity": False}
+    found = {"results": {"a": values}, "n-samples": {"a": {"effective": 9}}, "higher_is_better": {"a": directions}}
+    with pytest.warns(UserWarning, match="The task 'a' does not say whether a higher 'own' is better"):
+        acc, f1, perplexity = read_results(found, ["a"])
+    assert (acc.metric.name, acc.unit, acc.interval) == ("task_a_acc", "0 to 1", None)
+    assert f1.metric.name == "task_a_f1_strict"
+    assert (perplexity.unit, perplexity.higher_is_better, perplexity.n) == ("score", False, 9)
+    assert perplexity.interval == pytest.approx((10.04, 13.96))
+
+
+def test_before_and_after_a_run(trained, folder, tmp_path, capsys):
+    for part in trained:
+        part.save_pretrained(tmp_path / "model")
+    words = ["--config", "configs/text.yaml", "--model.network.path", str(tmp_path / "model"), "--logs", str(tmp_path)]
+    words += [f"--data.{name}={json.dumps(rows)}" for name, rows in SIDES.items()]
+    words += ["--trainer.accelerator", "cpu", "--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false"]
+    words += ["--checkpoint.every_n_train_steps", "1", "--evaluation.max_new_tokens", "4"]
+    words += ["--evaluation.tasks", "[both]", "--evaluation.tasks_folder", str(folder)]
+    main(["fit", *words])
+    run = (tmp_path / "text/ofmu/latest").resolve()
+    results = json.loads((run / "results.json").read_text())
+    assert results["before"]["task_both_acc"]["value"] == pytest.approx(right(*trained, SIDES["retain"]))
+    assert results["metrics"]["task_both_acc"]["group"] == "kept"
+    assert "task_both_acc" in capsys.readouterr().out
+    assert "In the test both, the model reaches" in (run / "audit.html").read_text()
+    checkpoint = sorted((run / "checkpoints").glob("*.ckpt"))[0]
+    main(["fit", *words, "--ckpt_path", str(checkpoint), "--method", "again"])
+    again = json.loads((tmp_path / "text/again/latest/results.json").read_text())
+    assert again["before"] == results["before"], "a resumed run cannot measure it anew"
