@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.records import PROVENANCE, ModelRecord
 
 TARGET = "target"
 BATCH = 16
@@ -131,12 +132,14 @@ def _load(
     folder = Path(source).expanduser()
     recipe = _recipe(folder, str(source), data)
     module = recipe.build(data, exact=False).to(device)
-    path = folder / "provenance.json"
-    facts = json.loads(path.read_text()) if path.is_file() else {}
-    theirs = {**facts.get("hashes", {}), "template": facts.get("template_hash")}
+    path = folder / PROVENANCE
+    if not path.is_file():
+        return recipe, module
+    known = ModelRecord.read(path)
+    theirs = {**known.hashes, "template": known.template_hash}
     ours = {**data.hashes, "template": data.facts.get("template_hash")}
     for name in shared:
-        if facts and theirs.get(name) != ours[name]:
+        if theirs.get(name) != ours[name]:
             raise UserError(
                 f"The model in '{source}' belongs to another {name} ({theirs.get(name)}, here {ours[name]}): give the "
                 "data module the options and the tokenizer that its models were made with."
@@ -148,10 +151,10 @@ def _recipe(folder: Path, source: str, data: Any) -> Network:
     if data.modality == "text":
         return CausalLM(path=source)
     try:
-        config = json.loads((folder / "config.json").read_text())
+        config = read_json(folder / "config.json")
         make: Any = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]
         shape = {name: value for name, value in config.items() if name not in ("network", "channels", "classes")}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"'{source}' holds no image classifier (config.json with its network): give the folder hf that a run left."
         ) from error

@@ -14,7 +14,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, replacing
 from ofmu_pl.support.kept import cache_folder
 from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.records import RESULTS, NewerError, Results
+from ofmu_pl.support.records import REFERENCE, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
 
 HOLDERS = {
@@ -22,7 +22,7 @@ HOLDERS = {
     "TOFU_EVAL.json": "questions and answers, or their hashes",
     "forgotten.png": "pictures of what was forgotten",
     "checkpoints": "the model on its way, from before it forgot",
-    "reference.json": "scores of each row under the retrained model",
+    REFERENCE: "scores of each row under the retrained model",
 }
 """What a run may leave that holds rows, or from which a model that knows them can be rebuilt."""
 

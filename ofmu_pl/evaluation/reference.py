@@ -12,8 +12,9 @@ from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.files import read_json
 from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 
 RETRAIN = "retrain"
 """The word that stands, as a reference, for the model that ``original`` trains without the forget rows."""
@@ -45,8 +46,7 @@ class Reference:
     def save(self, path: Path) -> None:
         """Write a file that another run can name as its reference."""
         scores = {name: s.as_dict() for name, s in self.scores.items()}
-        content = {"source": self.source, "model": self.model, "evaluation": self.evaluation, "values": self.values}
-        write_json(path, {**content, "scores": scores})
+        ScoresRecord(self.source, self.model, self.evaluation, scores, self.values).write(path)
 
 
 def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
@@ -99,13 +99,10 @@ def read_model_facts(source: str) -> dict[str, Any] | None:
     """Read ``provenance.json`` in a model's folder; ``None`` without such a file.
 
     Raises:
-        UserError: The file is no JSON object.
+        UserError: ofmu_pl did not write the file, or a newer one did.
     """
-    path = Path(source).expanduser() / "provenance.json"
-    try:
-        return dict(read_json(path)) if path.is_file() else None
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"'{path}' is no JSON object ({error}): export the model anew, or remove the file.") from error
+    path = Path(source).expanduser() / PROVENANCE
+    return ModelRecord.read(path).facts if path.is_file() else None
 
 
 def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
@@ -133,8 +130,11 @@ def _read(path: Path, datamodule: Any) -> Reference:
             scores, values = read_eval(content)
             reference = Reference(str(path), scores, None, None, values)
         else:
-            scores = {name: SetScores.from_dict(fields) for name, fields in content["scores"].items()}
-            reference = Reference(str(path), scores, content["model"], content["evaluation"], content["values"])
+            kept = ScoresRecord.read(path)
+            scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
+            reference = Reference(str(path), scores, kept.model, kept.evaluation, kept.values)
+    except NewerError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(
             f"The reference '{path}' is missing or is no file that a run wrote as reference.json (or open-unlearning "

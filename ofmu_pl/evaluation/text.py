@@ -33,6 +33,7 @@ from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance
+from ofmu_pl.support.records import REFERENCE
 from ofmu_pl.support.sets import is_probe
 
 EXAMPLES = 10
@@ -178,10 +179,10 @@ class TextEvaluation(Evaluation):
         """Write reference, samples, histograms, and under its definition open-unlearning's logs."""
         data, r = data_of(trainer), self.reference
         if r is not None:
-            r.save(folder / "reference.json")
+            r.save(folder / REFERENCE)
         elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
             facts = evaluation_facts(network, data, **self._settings(trainer))
-            Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / "reference.json")
+            Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / REFERENCE)
         if self.samples != "none":
             full = self.samples == "full"
             write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores, full)

@@ -22,6 +22,7 @@ from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.hub import local_folder
+from ofmu_pl.support.records import PROVENANCE, ModelRecord
 
 BatchNormMode = Literal["frozen", "retain", "both"]
 AT_A_TIME = 8_000_000
@@ -96,8 +97,10 @@ class ImageNetwork(Network):
     def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         try:
             config = dict(read_json(folder / "config.json"))
-            hashes = dict(read_json(folder / "provenance.json")["hashes"])
+            hashes = ModelRecord.read(folder / PROVENANCE).hashes
             state = load_file(folder / "model.safetensors")
+        except UserError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise UserError(
                 f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point `path` at a folder "
@@ -179,7 +182,7 @@ class ResNet18(ImageNetwork):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """The width."""
+        """The width, by its name."""
         return {"width": self.width}
 
     def body(self, channels: int, classes: int) -> nn.Module:
@@ -213,7 +216,7 @@ class SmallCNN(ImageNetwork):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """The width and the norm."""
+        """The width and the norm, by their names."""
         return {"width": self.width, "norm": self.norm}
 
     def body(self, channels: int, classes: int) -> nn.Module:

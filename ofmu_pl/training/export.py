@@ -9,9 +9,10 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.support.files import below, replacing, write_json
+from ofmu_pl.support.files import below, replacing
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.support.provenance import provenance
+from ofmu_pl.support.records import PROVENANCE, ModelRecord
 
 
 class ModelExport(pl.Callback):
@@ -85,5 +86,5 @@ def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: d
     with replacing(path) as temporary:
         temporary.mkdir()
         recipe.save(network, temporary, datamodule)
-        write_json(temporary / "provenance.json", facts)
+        ModelRecord(facts).write(temporary / PROVENANCE)
         write_sums(temporary)

@@ -11,6 +11,8 @@ from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
     MANIFEST,
+    PROVENANCE,
+    REFERENCE,
     RESULTS,
     SCHEMA,
     AnalysisRecord,
@@ -22,9 +24,11 @@ from ofmu_pl.support.records import (
     Interim,
     JobRecord,
     MethodRecord,
+    ModelRecord,
     NewerError,
     ReferenceRecord,
     Results,
+    ScoresRecord,
 )
 
 UA = {"value": 0.5, "n": 4, "higher_is_better": True, "target": 0.75, "definition": "exact"}
@@ -59,14 +63,17 @@ EXPERIMENT = ExperimentRecord(
 BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", {"tofu": EXPERIMENT})
 
 
-JOBS = [
+FACTS = {"streams": ["retain"], "benchmark": "tofu", "hashes": {"retain": "aa"}, "template_hash": "bb"}
+OTHERS = [
     JobRecord("k", ["fit", "--config", "a.yaml"], 12.0, 10.5),
     FailureRecord("k", [], "It diverged.", True, 3.0, None),
     AnalysisRecord({"0": {"all": {"udi": 0.5}}}, [{"udi_mean": 0.5}], {"npo": {"rho": 1.0}}),
+    ModelRecord(FACTS),
+    ScoresRecord("logs/retrained", FACTS, None, {"forget": {"ids": [0], "answer_loss": [0.5]}}, {"rouge": 0.5}),
 ]
 
 
-@pytest.mark.parametrize("record", [FULL, Results({}), replace(FULL, reference=None), BENCHMARK, *JOBS], ids=type)
+@pytest.mark.parametrize("record", [FULL, Results({}), replace(FULL, reference=None), BENCHMARK, *OTHERS], ids=type)
 def test_what_is_written_is_read_again(tmp_path, record):
     path = tmp_path / "file.json"
     record.write(path)
@@ -135,14 +142,22 @@ def test_what_older_manifests_lack_is_filled_in_and_a_broken_experiment_leaves_t
     assert "broken" not in json.loads((tmp_path / MANIFEST).read_text())
 
 
-JOBS = [
-    JobRecord("k", ["fit", "--config", "a.yaml"], 12.0, 10.5),
-    FailureRecord("k", [], "It diverged.", True, 3.0, None),
-    AnalysisRecord({"0": {"all": {"udi": 0.5}}}, [{"udi_mean": 0.5}], {"npo": {"rho": 1.0}}),
-]
+def test_what_lies_beside_a_model_has_the_names_that_older_versions_read_and_wrote(tmp_path):
+    path = tmp_path / PROVENANCE
+    path.write_text(json.dumps(FACTS))
+    model = ModelRecord.read(path)
+    assert (model.facts, model.hashes, model.template_hash) == (FACTS, {"retain": "aa"}, "bb")
+    model.write(path)
+    assert json.loads(path.read_text()) == {"schema": SCHEMA, **FACTS}
+    OTHERS[-1].write(tmp_path / REFERENCE)
+    content = json.loads((tmp_path / REFERENCE).read_text())
+    assert set(content) == {"schema", "source", "model", "evaluation", "values", "scores"}
+    del content["schema"]
+    (tmp_path / REFERENCE).write_text(json.dumps(content))
+    assert ScoresRecord.read(tmp_path / REFERENCE) == OTHERS[-1]
 
 
-@pytest.mark.parametrize("record", [FULL, BENCHMARK], ids=type)
+@pytest.mark.parametrize("record", [FULL, BENCHMARK, *OTHERS], ids=type)
 def test_a_newer_schema_is_refused(tmp_path, record):
     path = tmp_path / "file.json"
     record.write(path)
@@ -152,7 +167,7 @@ def test_a_newer_schema_is_refused(tmp_path, record):
         type(record).read(path)
 
 
-@pytest.mark.parametrize("kind", [Results, BenchmarkRecord])
+@pytest.mark.parametrize("kind", [Results, BenchmarkRecord, ModelRecord, ScoresRecord])
 @pytest.mark.parametrize(
     "content",
     [

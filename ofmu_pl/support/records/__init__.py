@@ -1,4 +1,4 @@
-"""The schema of ``results.json``, ``benchmark.json`` and what jobs leave: writers and readers share these classes.
+"""The schema of what runs, benchmarks, jobs and exported models leave: writers and readers share these classes.
 
 A file has its ``schema``. One that has none was written before there were schemas; what it lacks is filled in.
 """
@@ -14,6 +14,7 @@ from ofmu_pl.support.records.manifest import (
     Kind,
     MethodRecord,
 )
+from ofmu_pl.support.records.models import PROVENANCE, REFERENCE, ModelRecord, ScoresRecord
 from ofmu_pl.support.records.reading import SCHEMA, Entries, NewerError
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 
@@ -24,6 +25,8 @@ __all__ = [
     "FINISHED",
     "KINDS",
     "MANIFEST",
+    "PROVENANCE",
+    "REFERENCE",
     "RESULTS",
     "SCHEMA",
     "AnalysisRecord",
@@ -39,7 +42,9 @@ __all__ = [
     "JobRecord",
     "Kind",
     "MethodRecord",
+    "ModelRecord",
     "NewerError",
     "ReferenceRecord",
     "Results",
+    "ScoresRecord",
 ]
