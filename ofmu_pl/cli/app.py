@@ -60,7 +60,7 @@ class UnlearningCLI(LightningCLI):
         return {self._command: LightningCLI.subcommands()[self._command] | {"weights_only"}}
 
     def setup_parser(self, *args: Any) -> None:
-        """Lightning's, with the name of the command as a user types it."""
+        """Set up Lightning's parser, with the name of the command as a user types it."""
         super().setup_parser(*args)
         for parser in self._subcommand_parsers.values():
             parser.prog = self.parser.prog
@@ -111,7 +111,7 @@ class UnlearningCLI(LightningCLI):
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
             self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
-            with watched(self.trainer, "fit"), shard_errors(start.folder or self.method_folder):
+            with watched(self.trainer, "fit"), shard_errors(self.method_folder):
                 self.trainer.fit(**kwargs, weights_only=True)
             if start.folder is not None:
                 point_latest(start.folder)
@@ -121,7 +121,7 @@ class UnlearningCLI(LightningCLI):
         self._measure(self.trainer.validate, **kwargs)
 
     def test(self, **kwargs: Any) -> None:
-        """The same."""
+        """Do the same as ``validate``."""
         self._measure(self.trainer.test, **kwargs)
 
     def _measure(self, run: Callable[..., Any], ckpt_path: str | None = None, **kwargs: Any) -> None:
@@ -133,7 +133,7 @@ class UnlearningCLI(LightningCLI):
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:
-        """Where the command begins, its folder held and logged to meanwhile, and removed if nothing came of it."""
+        """Yield where the command begins; its folder is held and logged to, and removed if nothing came of it."""
         folder, command = self.method_folder, str(self.subcommand)
         resolved = self.config[command].as_dict()
         if command == "fit":

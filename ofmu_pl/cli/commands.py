@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ofmu_pl import __version__
-from ofmu_pl.cli.words import Words, as_options, fail
+from ofmu_pl.cli.said import fail
+from ofmu_pl.cli.words import Words, as_options
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.interrupts import orderly
 

@@ -14,8 +14,8 @@ from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
 from ofmu_pl.cli.plan import PlanCLI
+from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.trust import check_classes, restrict_imports
-from ofmu_pl.cli.words import fail
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule

@@ -15,7 +15,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch.distributed import DistError
 
-from ofmu_pl.cli.words import say
+from ofmu_pl.cli.said import say
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.interrupts import ADVICE, SIGNALS
 
@@ -32,7 +32,7 @@ _TOLD = {128 + s for s in SIGNALS}
 
 @contextmanager
 def watched(trainer: pl.Trainer, command: str) -> Iterator[None]:
-    """In which the death of a rank ends the other ranks of its machine within seconds, with one sentence.
+    """A context in which the death of a rank ends the others on its machine within seconds, with one sentence.
 
     Rank 0 watches the ranks that it started, and these watch rank 0. Ranks that something else started (torchrun, a
     scheduler) know only that a connection is lost, and say that.

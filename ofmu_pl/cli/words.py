@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NoReturn
 
-
-def say(sentence: str) -> None:
-    """Say what is wrong on stderr, as every message of the program begins."""
-    sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
-    sys.stderr.flush()
-
-
-def fail(sentence: str, code: int = 1) -> NoReturn:
-    """Say what is wrong on stderr, and end the process.
-
-    Args:
-        sentence: What is wrong, where, and what to do.
-        code: The exit code: 1, or 2 where the words are wrong.
-    """
-    say(sentence)
-    sys.exit(code)
-
+from ofmu_pl.cli.said import fail
 
 _OPTIONS = {
     **{name: f"model.{name}" for name in ("engine", "layer", "rho_0")},
@@ -44,7 +27,7 @@ _OPTIONS = {
     "network": "model.network",
     "precision": "trainer.precision",
 }
-"""Where the command line has an argument that a message of the library names."""
+"""Options of the command line, by the argument that a message of the library names."""
 
 
 def as_options(sentence: str) -> str:
