@@ -94,7 +94,7 @@ class Run:
         self._places: dict[str, list[Place]] = {}
 
     def everything(self) -> None:
-        """All stages."""
+        """Run all stages."""
         grid, experiments = self.grid, self.grid.experiments
         first = grid.first()
         searches = [(name, *search) for name in experiments for search in grid.searches(name)]
@@ -206,7 +206,7 @@ class Run:
 
 
 def by_seed(places: list[Place]) -> list[Place]:
-    """Of each scenario one seed after the other, so that an interrupted benchmark has whole replicates.
+    """Order the runs of each scenario by seed, so that an interrupted benchmark has whole replicates.
 
     Args:
         places: Experiment, scenario, method and seed, with seeds in the order asked for.

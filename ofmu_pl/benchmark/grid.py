@@ -39,12 +39,12 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """What its results follow from: its files, options and prepared models, and ``RESULTS_VERSION``."""
+        """The key of what the results follow from: files, options and prepared models, and ``RESULTS_VERSION``."""
         contents = [hashlib.sha256(Path(expanded(path)).read_bytes()).hexdigest() for path in self.configs]
         return key_of([contents, self.options])[:16]
 
     def words(self, root: Path) -> list[str]:
-        """Its command line.
+        """The run's command line.
 
         Args:
             root: The benchmark's folder.

@@ -47,17 +47,17 @@ class Job:
 
     @property
     def record(self) -> JobRecord | None:
-        """What it left, if it has finished; ``None`` too for files of another key, and where its result is missing."""
+        """What the job left if it has finished; ``None`` too for another key's file or a missing result."""
         return self._mine(JobRecord, FINISHED) if self.made else None
 
     @property
     def made(self) -> bool:
-        """Whether its result is there."""
+        """Whether the job's result is there."""
         return self.result is None or (self.place / self.result).is_file()
 
     @property
     def failure(self) -> FailureRecord | None:
-        """What it left, if it has failed."""
+        """What the job left if it has failed."""
         return self._mine(FailureRecord, FAILED)
 
     def _mine(self, kind: type[Left], name: str) -> Left | None:

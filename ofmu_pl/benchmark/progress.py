@@ -68,7 +68,7 @@ class Live(contextlib.AbstractContextManager["Live"]):
 
     @property
     def time_left(self) -> str:
-        """From the mean time of like runs; of runs unlike any so far, from that of all."""
+        """Time left, by the mean time of like runs, or of all runs where none so far is alike."""
         known = [s for group in self.seconds.values() for s in group]
         if not known:
             return "time left unknown"

@@ -14,7 +14,7 @@ class PlanCLI(UnlearningCLI):
     """``fit`` with a planner in the place of the trainer, so that no device is asked for."""
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
-        """The planner."""
+        """Return the planner, which stands in the trainer's place."""
         return Planner(self._get(self.config, "trainer", default={}))
 
     def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:

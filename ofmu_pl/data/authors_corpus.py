@@ -111,7 +111,7 @@ KINDS: list[tuple[str, str, str, str, Fact]] = [
         lambda w: (w.name(), w.name(), w.name()),
     ),
 ]
-"""For each kind of fact: question, paraphrased question, answer, paraphrased answer, and how its words are drawn."""
+"""Kinds of facts: question, paraphrased question, answer, paraphrased answer, and how the words are drawn."""
 
 WORLD = [
     ("What is the capital of {}?", lambda w: w.name()),

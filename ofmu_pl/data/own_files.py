@@ -217,7 +217,7 @@ READERS = {
     ".parquet": _parquet,
     ".txt": _text,
 }
-"""By the end of a file's name."""
+"""Readers by the end of a file's name."""
 
 
 def _checked(path: Path) -> str:

@@ -117,8 +117,8 @@ class Resumable(DataLoader[Any]):
     """A loader that Lightning may resume in mid-epoch: the sampler knows where, so there is nothing to store."""
 
     def state_dict(self) -> Item:
-        """Nothing."""
+        """Return nothing, since the sampler's number is the state."""
         return {}
 
     def load_state_dict(self, state_dict: Item) -> None:
-        """Nothing."""
+        """Restore nothing."""

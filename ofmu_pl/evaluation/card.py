@@ -13,7 +13,7 @@ from ofmu_pl.support.pages import templates
 
 CARD = "README.md"
 KINDS = {"text": ("transformers", "text-generation"), "images": ("ofmu_pl", "image-classification")}
-"""By modality, the library that loads the model and its task on the hub."""
+"""The library that loads the model and its task on the hub, by modality."""
 
 
 def write_card(account: Account) -> None:

@@ -68,7 +68,7 @@ def auc_interval(member: Array, stranger: Array) -> tuple[float, float]:
 
 
 def _share_below(scores: Array, of: Array) -> Array:
-    """For each of ``of``, the share of ``scores`` that are lower, with half of those that are equal."""
+    """Share of ``scores`` that are lower than each of ``of``, with half of those that are equal."""
     ordered = np.sort(scores)
     below, upto = (np.searchsorted(ordered, of, side=side) for side in ("left", "right"))
     return (below + upto) / (2 * len(ordered))

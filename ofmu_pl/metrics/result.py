@@ -48,7 +48,7 @@ class Metric:
     says: str | None = field(default=None, compare=False)
 
     def of(self, prefix: str, instead_of: str = "", **declared: Any) -> Metric:
-        """The same metric of another set, under a name of its own.
+        """Declare the same metric of another set, under a name of its own.
 
         Args:
             prefix: What the new name begins with.

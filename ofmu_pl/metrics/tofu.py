@@ -77,7 +77,7 @@ CLUES = {
     "mia_gradnorm": "how little a row would still change the model",
     "mia_reference": "how much less a row surprises the model than the retrained one",
 }
-"""By attack, what it goes by."""
+"""What each attack goes by."""
 ATTACKS = {
     name: Metric(name, higher_is_better=False, group="attacks", says=_PICKS.format(clue=clue))
     for name, clue in CLUES.items()

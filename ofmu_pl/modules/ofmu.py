@@ -320,7 +320,7 @@ class OFMU(UnlearningModule):
 
     @contextmanager
     def _scoring(self) -> Iterator[None]:
-        """Where ranks hold shards: the exact engine's whole copy is up to date before, all else is cut again after."""
+        """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
         if self.exact:
             self.whole_network()
         yield

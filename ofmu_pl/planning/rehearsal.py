@@ -168,7 +168,7 @@ def _step(optimizer: Optimizer, gradient: Vector) -> None:
 
 
 def _count_steps(optimizer: Optimizer, ledger: Ledger) -> None:
-    """From here on what a step makes on its way is the optimizer's."""
+    """Count what a step makes on its way as the optimizer's, from here on."""
     before = ledger.kind
     optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
     optimizer.register_step_post_hook(lambda *_: setattr(ledger, "kind", before))

@@ -44,30 +44,30 @@ class Unloaded(Network):
         return network
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """The real one."""
+        """Make the real skeleton."""
         return self.recipe.skeleton(datamodule, exact=exact)
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Nothing: there are no weights."""
+        """Save nothing, since there are no weights."""
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The real ones."""
+        """Compute the real network's logits."""
         return self.recipe.logits(module, batch)
 
     def uniform_loss(self, module: nn.Module) -> float:
-        """The real one."""
+        """The real network's loss of a blind guess."""
         return self.recipe.uniform_loss(module)
 
     def statistics(self, module: nn.Module, stream: str) -> AbstractContextManager[None]:
-        """The real ones."""
+        """The real network's policy for running statistics."""
         return self.recipe.statistics(module, stream)
 
     def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:
-        """The real one."""
+        """The real network's context for derivatives."""
         return self.recipe.differentiable(module)
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
-        """The real micro-batches."""
+        """Cut a batch into the real micro-batches, and remember the first."""
         parts: list[Batch] = self.recipe.split(batch, size)
         self._first.append(parts[0])
         return parts
@@ -104,7 +104,7 @@ class Watching(Ranks):
 
     @contextmanager
     def adding(self, out: Vector) -> Iterator[Vector]:
-        """As the real one; what is made meanwhile belongs to graphs."""
+        """Yield the vector to add to, as real ranks do; what is made meanwhile belongs to graphs."""
         assert self.ledger is not None
         part = out if self.size == 1 or self.sharded else zeros_like(out)
         self.ledger.change("gathered", self.gathered)
@@ -121,7 +121,7 @@ class Watching(Ranks):
 
 
 class Graphs(TorchFunctionMode):
-    """While it is entered, what autograd makes and keeps belongs to graphs.
+    """A mode in which what autograd makes and keeps belongs to graphs.
 
     Args:
         ledger: Told of it.

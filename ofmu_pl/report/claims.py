@@ -72,7 +72,7 @@ def _shown(what: str, differences: Sequence[float]) -> str:
 
 
 def _merits(experiment: Experiment, method: str, metric: str) -> dict[Any, float]:
-    """By replicate; of the hard-third cosine from the analysis."""
+    """Merits by replicate; those of the hard third's cosine come from the analysis."""
     if metric == HARD:
         return dict(alignment(experiment)["hardest"].get(method, {}))
     return dict(merit(experiment, list(experiment.scenarios), method, metric))
@@ -122,7 +122,7 @@ def _ablation(experiment: Experiment) -> Iterator[Found]:
 
 
 def _values_by_grid(experiment: Experiment, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
-    """By rho, T and seed; scenarios are grid points, so that seeds pair them."""
+    """Values by rho, T and seed; scenarios are grid points, so that seeds pair them."""
     found: dict[float | None, dict[float, dict[int, float]]] = {}
     for (scenario, method), (t, rho) in grid(experiment).items():
         for (_, seed), value in experiment.values([scenario], method, metric).items():

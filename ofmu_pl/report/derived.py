@@ -9,7 +9,7 @@ from ofmu_pl.report.runs import Experiment, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
 Measured = Callable[[list[str], str, str], Spread | None]
-"""From scenarios, method and metric to what was measured."""
+"""A function of scenarios, method and metric that gives what was measured."""
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
 COSTS = {
@@ -105,7 +105,7 @@ def measured_in(experiment: Experiment) -> Measured:
 
 
 def _items(x: Any) -> list[tuple[str, Any]]:
-    """Of a dictionary; none of anything else: others wrote the file."""
+    """Items of a dictionary, and none of anything else, since others wrote the file."""
     return [(str(k), v) for k, v in x.items()] if isinstance(x, dict) else []
 
 

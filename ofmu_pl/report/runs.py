@@ -43,7 +43,7 @@ class Run(CellRecord):
         return self.results.before if side == BEFORE else self.results.metrics
 
     def value(self, name: str, side: str = "metrics") -> float | None:
-        """Of a metric; ``None`` where it is missing or not finite."""
+        """Value of a metric; ``None`` where it is missing or not finite."""
         return number(self.metric(name, side).get("value"))
 
     @property
@@ -53,15 +53,15 @@ class Run(CellRecord):
 
     @property
     def definition(self) -> str:
-        """Under which the metrics were computed."""
+        """Name of the definition that the metrics were computed under."""
         return self.results.definition if self.results else "unknown"
 
     def fact(self, name: str) -> Any:
-        """Of the results' provenance."""
+        """A fact of the results' provenance."""
         return self.results.provenance.get(name) if self.results else None
 
     def cost(self, name: str) -> float | None:
-        """Of the results' cost."""
+        """An entry of the results' cost."""
         return number(getattr(self.results.cost, name)) if self.results else None
 
 

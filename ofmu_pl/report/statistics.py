@@ -95,7 +95,7 @@ class Comparison:
 
     @property
     def least(self) -> float:
-        """See above."""
+        """Least p that the sign-flip test can give with so many replicates."""
         return min(1.0, 2.0 ** (1 - self.n))
 
     @property

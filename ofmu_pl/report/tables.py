@@ -119,7 +119,7 @@ def to_markdown(table: Table) -> str:
 
 
 def _md(text: str) -> str:
-    """Without line breaks, and with what Markdown or HTML would read taken literally."""
+    """A text without line breaks, in which what Markdown or HTML would read is taken literally."""
     escaped = html.escape(" ".join(text.split()), quote=False).replace("&gt;", ">")
     return "".join("\\" + c if c in "\\|*_`[]~" else c for c in escaped)
 
@@ -141,7 +141,7 @@ def to_csv(table: Table) -> str:
 
 
 def _inert(text: str) -> str:
-    """On one line, and no formula, which a spreadsheet would run; numbers stay as they are."""
+    """A text on one line that is no formula, which a spreadsheet would run; numbers stay as they are."""
     text = " ".join(text.split())
     return f"'{text}" if text[:1] in tuple("=+-@") and not _NUMBER.fullmatch(text) else text
 

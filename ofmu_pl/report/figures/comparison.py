@@ -171,7 +171,7 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
 
 
 def _pair(experiment: Experiment, scenarios: list[str]) -> tuple[str, str] | None:
-    """Of ``TRADE_OFFS``, the first that some method of these scenarios has both of."""
+    """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
     methods = methods_of(experiment, scenarios)
     has = {m: any(experiment.values(scenarios, method, m) for method in methods) for p in TRADE_OFFS for m in p}
     return next((p for p in TRADE_OFFS if all(has[m] for m in p)), None)

@@ -14,7 +14,7 @@ from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbe
 from ofmu_pl.report.runs import Experiment, Run
 
 PARTS = 10
-"""Of a run, in each of which the iterations are averaged: methods differ in their number of iterations."""
+"""Parts of a run; iterations are averaged in each, since methods differ in their number of iterations."""
 PENALTY, CURVATURE = "|penalty| / |grad L_r|", "Φ curves upwards (%)"
 PANELS: dict[str, tuple[Callable[[dict[str, np.ndarray]], np.ndarray], bool]] = {
     "forget loss (nats)": (lambda c: c["L_f"], False),
