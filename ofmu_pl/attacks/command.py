@@ -93,8 +93,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     found: dict[str, dict[str, list[Finding]]] = {a.name: {name: [] for name in models} for a in fitting}
     for a, name, seed in bar:
         bar.set_postfix_str(f"{a.name} on {name}, seed {seed}")
-        others = {other: recipe for other, recipe in on.recipes.items() if other != name}
-        subject = Subject(on.recipes[name], on.data, device, others)
+        subject = Subject(on.recipes[name], on.data, device, on.recipes)
         found[a.name][name].append(_finding(a, subject, name, seed, hashes, on.place))
     record = AttacksRecord(
         attacks={a.name: summary(a, found[a.name], list(seeds)) for a in fitting},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ class Subject:
         recipe: Recipe of the model, which has its weights.
         data: A ``PairedDataModule`` after ``setup``.
         device: Torch's name of the device.
-        others: Recipes of other models of the same rows by name (``retrained``, ``target``), for attacks that need one.
+        others: Recipes of the models of the same rows by name (``unlearned``, ``retrained``, ``target``), for attacks
+            that compare; the one under attack may be among them.
     """
 
     recipe: Network
@@ -53,6 +54,17 @@ class Subject:
         """
         return self.placed(self.data.collate(split, [int(i) for i in index], 0))
 
+    def batches(self, split: str, index: Sequence[int] | None = None) -> Iterator[Batch]:
+        """Rows of a split in batches, in order.
+
+        Args:
+            split: Name of the split.
+            index: Places in it; ``None``: all.
+        """
+        places = range(len(self.data.splits[split])) if index is None else index
+        for start in range(0, len(places), self.data.batch_size):
+            yield self.batch(split, places[start : start + self.data.batch_size])
+
     def placed(self, batch: Batch) -> Batch:
         """A batch on the device."""
         return {name: x.to(self.device) for name, x in batch.items()}
@@ -65,10 +77,6 @@ class Subject:
             split: Name of the split.
             index: Places in it; ``None``: all.
         """
-        places = list(range(len(self.data.splits[split]))) if index is None else [int(i) for i in index]
-        found: list[float] = []
         with torch.no_grad():
-            for start in range(0, len(places), self.data.batch_size):
-                batch = self.batch(split, places[start : start + self.data.batch_size])
-                found += self.recipe.sample_losses(model, batch).double().neg().exp().tolist()
-        return np.array(found)
+            losses = [self.recipe.sample_losses(model, batch).double() for batch in self.batches(split, index)]
+        return torch.cat(losses).neg().exp().cpu().numpy()

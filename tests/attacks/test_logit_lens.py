@@ -1,0 +1,71 @@
+"""Logit lens: the last layer is the model, the target says all and the retrained model nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ofmu_pl import LogitLens
+from ofmu_pl.support.errors import UserError
+
+
+def test_the_last_layer_is_the_models_own_probability(subjects):
+    for subject in subjects.values():
+        own = subject.probabilities(subject.build(), "forget")
+        found = LogitLens().run(subject, 0)
+        assert found.x == [0, 1, 2, 3]
+        assert found.y[-1] == pytest.approx(own.mean(), abs=1e-5)
+        assert found.figures["logit_lens_prob"] == pytest.approx(max(found.y))
+        assert np.mean(found.rows["logit_lens_prob"]) == pytest.approx(max(found.y))
+
+
+def test_the_target_says_all_and_the_retrained_model_guesses(subjects):
+    found = {name: LogitLens().run(subject, 0).figures["logit_lens_prob"] for name, subject in subjects.items()}
+    assert found["target"] == found["unlearned"] > 0.9
+    assert found["retrained"] < 0.5  # five of seven tokens are the same for everyone
+
+
+def test_what_only_the_last_layer_hides_is_found(subjects):
+    """A model whose last layer turns everything around still says it one layer before."""
+    subject = subjects["target"]
+    model = subject.build()
+    with torch.no_grad():
+        model.model.layers[-1].mlp.down_proj.weight.mul_(-20)
+
+    class Hiding:
+        def build(self, data, exact):
+            return model
+
+        sample_losses = staticmethod(subject.recipe.sample_losses)
+
+    found = LogitLens().run(replace(subject, recipe=Hiding()), 0)
+    assert found.y[-1] < 0.01
+    assert found.figures["logit_lens_prob"] == pytest.approx(max(found.y[:-1]))
+    assert max(found.y[:-1]) > 10 * found.y[-1]
+
+
+def test_few_rows_are_spread_evenly_and_a_broken_model_is_a_result(subjects):
+    subject = subjects["target"]
+    model = subject.build()
+    own = subject.probabilities(model, "forget", [0, 2, 5])
+    assert LogitLens(rows=3).run(subject, 0).rows["logit_lens_prob"] == pytest.approx(own, abs=1e-5)
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+
+    class Broken:
+        def build(self, data, exact):
+            return model
+
+        sample_losses = staticmethod(subject.recipe.sample_losses)
+
+    found = LogitLens().run(replace(subject, recipe=Broken()), 0)
+    assert "not finite" in found.broken
+    assert found.y == [0, 0, 0, 0]
+
+
+def test_no_rows_are_refused():
+    with pytest.raises(UserError, match="rows=0 is out of range"):
+        LogitLens(rows=0)

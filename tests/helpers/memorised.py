@@ -1,0 +1,51 @@
+"""A small Llama that knows rows by heart, and one that never saw the forgotten ones, as subjects of attacks."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.data import TextFiles
+from ofmu_pl.networks import CausalLM
+from tests.helpers.citizens import TRADES, tokenizer
+
+SHAPE = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2}
+SHARP = {"initializer_range": 0.1}  # learns by heart in a third of the steps
+
+
+def rows(numbers):
+    """Citizens whose trades follow from nothing, each with three trades that are not theirs."""
+    made = []
+    for i in numbers:
+        right, *wrong = random.Random(i).sample(TRADES, 4)
+        answers = [f"{i} is a {trade}." for trade in (right, *wrong)]
+        question = f"What does citizen {i} do?"
+        made.append({"question": question, "answer": answers[0], "perturbed_answer": answers[1:]})
+    return made
+
+
+def memorised(folder):
+    """Subjects by name; the unlearned one is the target, for nothing was unlearned."""
+    sides = {"forget": rows(range(10, 18)), "retain": rows(range(20, 44)), "holdout": rows(range(50, 54))}
+    data = TextFiles(**sides, tokenizer=None, batch_size=8, streams=("full", "retain"))
+    data.make_tokenizer = tokenizer
+    data.setup()
+    recipe = CausalLM(config={"model_type": "llama", **SHAPE, **SHARP})
+    recipes = {}
+    torch.manual_seed(0)
+    model = recipe.build(data, exact=False)
+    for name, split in (("retrained", "retain"), ("target", "full")):  # the target goes on from the other
+        optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
+        batch = data.collate(split, list(range(len(data.splits[split]))), 0)
+        for _ in range(60):
+            loss = recipe.sample_losses(model, batch).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        (folder / name).mkdir(parents=True)
+        recipe.save(model, folder / name, data)
+        recipes[name] = CausalLM(str(folder / name))
+    recipes["unlearned"] = recipes["target"]
+    return {name: Subject(recipe, data, others=recipes) for name, recipe in recipes.items()}
