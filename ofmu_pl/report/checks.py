@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -88,6 +89,21 @@ def _other_rows(experiment: Experiment) -> list[str]:
     return found
 
 
+def _other_attacks(experiment: Experiment) -> list[str]:
+    """One sentence an attack that runs were under with differing settings or seeds."""
+    ways: dict[str, dict[str, list[str]]] = {}
+    for run in experiment.finished:
+        for name, record in run.attacks.attacks.items():
+            way = json.dumps([record.settings, record.seeds], sort_keys=True)
+            ways.setdefault(name, {}).setdefault(way, []).append(run.folder)
+    return [
+        f"The attack '{name}' had other settings or seeds on {min(by_way.values(), key=len)[0]} than on "
+        f"{max(by_way.values(), key=len)[0]}: make it again on both, alike."
+        for name, by_way in ways.items()
+        if len(by_way) > 1
+    ]
+
+
 def check(experiment: Experiment, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
     problems += [f"{experiment.name}: {sentence}" for sentence in _not_finished(experiment)]
@@ -96,6 +112,7 @@ def check(experiment: Experiment, problems: list[str]) -> None:
         if broken:
             problems.append(f"{experiment.name}: {run.folder} has no finite {', '.join(broken)}: counted as missing.")
     problems += [f"{experiment.name}: {sentence}" for sentence in _other_rows(experiment)]
+    problems += [f"{experiment.name}: {sentence}" for sentence in _other_attacks(experiment)]
     unknown = [m for m in experiment.metrics if experiment.finished and not experiment.entry(m)]
     if unknown:
         problems.append(f"{experiment.name}: no run has the metrics {', '.join(unknown)}: their columns are left out.")

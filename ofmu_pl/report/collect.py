@@ -14,11 +14,13 @@ from ofmu_pl.support.files import below, read_json
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.records import (
     ANALYSIS,
+    ATTACKS,
     FINISHED,
     KINDS,
     MANIFEST,
     RESULTS,
     AnalysisRecord,
+    AttacksRecord,
     BenchmarkRecord,
     CellRecord,
     ExperimentRecord,
@@ -27,7 +29,7 @@ from ofmu_pl.support.records import (
     Results,
 )
 
-Left = TypeVar("Left", JobRecord, AnalysisRecord)
+Left = TypeVar("Left", JobRecord, AnalysisRecord, AttacksRecord)
 
 DEPTH = 4
 """Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""
@@ -142,6 +144,7 @@ def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
     seed = run.fact("seed")
     if seed is not None and seed != run.seed:
         problems.append(f"{run.folder} is listed as seed {run.seed} but its results say seed {seed}.")
+    run.attacks = _attacks(path, problems)
     job = _read(JobRecord, place / FINISHED, problems)
     run.words = job.words if job else []
     return run
@@ -177,7 +180,8 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         relative = place.relative_to(folder).as_posix()
         signed = (place / "latest" / AUDIT).is_file()
         seed = seed if isinstance(seed, int) else 0
-        runs.append(Run(name, method, seed, relative, "finished", results=results, signed=signed))
+        attacks = _attacks(place / "latest" / RESULTS, found.problems)
+        runs.append(Run(name, method, seed, relative, "finished", results=results, signed=signed, attacks=attacks))
     if not runs:
         return None
     methods = list(dict.fromkeys(r.method for r in runs))
@@ -208,6 +212,11 @@ def _results(path: Path, problems: list[str]) -> Results | None:
     except (OSError, UserError) as error:
         problems.append(f"A run is left out: {error}")
         return None
+
+
+def _attacks(results: Path, problems: list[str]) -> AttacksRecord:
+    """What attacks found on a run, from beside its results."""
+    return _read(AttacksRecord, results.with_name(ATTACKS), problems) or AttacksRecord({})
 
 
 def _read(kind: type[Left], path: Path, problems: list[str]) -> Left | None:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import Collection, collect
-from ofmu_pl.report.contents import tables
-from ofmu_pl.report.figures import pictures
+from ofmu_pl.report.contents import attack_tables, tables
+from ofmu_pl.report.figures import attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.page import Section, page
 from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
@@ -37,17 +37,20 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
     """
     found = collect(folder, foreign)
     look = Look([m for e in found.experiments for m in e.methods], [e.ours for e in found.experiments])
-    sections = [Section(e, tables(e), list(pictures(e, look)), claims(e)) for e in found.experiments]
+    sections = [
+        Section(e, tables(e), list(pictures(e, look)), claims(e), attack_tables(e), list(attack_pictures(e, look)))
+        for e in found.experiments
+    ]
     target = folder / "report"
     with replacing(target) as temporary:
         for place in ("tables", "figures"):
             (temporary / place).mkdir(parents=True)
         for section in sections:
-            for table in section.tables:
+            for table in section.tables + section.attack_tables:
                 for ending, write in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
                     path = temporary / "tables" / f"{_file(table.name)}.{ending}"
                     path.write_text(write(table), encoding="utf-8")
-            for picture in section.pictures:
+            for picture in section.pictures + section.attack_pictures:
                 (temporary / "figures" / f"{_file(picture.name)}.png").write_bytes(picture.content)
         (temporary / "index.html").write_text(page(found, sections), encoding="utf-8")
     _print(found, sections, target)
@@ -63,8 +66,8 @@ def _print(found: Collection, sections: list[Section], target: Path) -> None:
     """The first table of each experiment without deviations, the problems, the paths."""
     console = Console() if sys.stdout.isatty() else Console(width=160)
     for section in sections:
-        for table in section.tables:
-            if table.name.endswith(("-results", "-grid")):
+        for table in section.tables + section.attack_tables:
+            if table.name.endswith(("-results", "-grid", "-attacks")):
                 console.print(_short(table))
     for problem in found.problems:
         console.print(f"Problem: {problem}", markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ofmu_pl.report.attacks import attack_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.results import head, results, runs_of
@@ -27,6 +28,11 @@ def tables(experiment: Experiment) -> list[Table]:
         found += [t for name, scenarios in experiment.groups.items() if (t := _costs(experiment, name, scenarios)).rows]
     found += filter(None, [_difficulty(experiment), _alignment(experiment), _apart(experiment)])
     return [t for t in found if t.rows] + beside(experiment, measured_in(experiment))
+
+
+def attack_tables(experiment: Experiment) -> list[Table]:
+    """What returns under attack, a table a group of scenarios."""
+    return [t for name, scenarios in experiment.groups.items() if (t := attack_table(experiment, name, scenarios))]
 
 
 def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:

@@ -31,12 +31,16 @@ class Section:
         tables: Its tables, in the order of the page.
         pictures: Its figures, which stand above the tables.
         claims: The paper's statements that it was held against.
+        attack_tables: Tables of what attacks brought back.
+        attack_pictures: A figure an attack.
     """
 
     experiment: Experiment
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    attack_tables: list[Table] = field(default_factory=list)
+    attack_pictures: list[Picture] = field(default_factory=list)
 
 
 def page(found: Collection, sections: list[Section]) -> str:

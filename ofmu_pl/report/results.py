@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ofmu_pl.report.attacks import HEAD, worst
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, words
 from ofmu_pl.report.statistics import LEVEL, Comparison, distance, merit, overall, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
@@ -47,6 +48,8 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
     title = f"{experiment.title}, {name}: mean ± standard deviation [95 % bootstrap interval] over {over}"
     extra = [*(["overall ↑"] if scores else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
     extra += ["mean rank ↓"] if placed else []
+    back = {m: most[1] for m in experiment.methods if (most := worst(experiment, scenarios, m))}
+    extra += [HEAD] if back else []
     table = Table(
         f"{experiment.name}-{name}-results",
         title,
@@ -74,6 +77,9 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
             elif what.startswith("distance"):
                 e = measured(gaps[method])
                 e.best = method in experiment.methods and gaps[method].mean == least
+            elif what == HEAD:
+                e = measured(back[method]) if method in back else Entry("–")
+                e.best = method in back and abs(back[method].mean) == min(abs(s.mean) for s in back.values())
             else:
                 e = plain(placed.get(method))
                 e.best = method in placed and placed[method] == min(placed.values()) < max(placed.values())
@@ -158,6 +164,10 @@ def _notes(
     if any(e.startswith("distance") for e in extra):
         notes.append(
             "distance: mean over metrics of |value - retrained model's|, per cent divided by 100 (0: retrained)."
+        )
+    if HEAD in extra:
+        notes.append(
+            "returns: what the worst of its attacks brings back, 0 % as the retrained model, 100 % as the target."
         )
     return notes
 

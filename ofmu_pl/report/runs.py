@@ -8,7 +8,15 @@ from typing import Any
 
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report.declared import declaration
-from ofmu_pl.support.records import AnalysisRecord, CellRecord, Entries, ExperimentRecord, Interim, Results
+from ofmu_pl.support.records import (
+    AnalysisRecord,
+    AttacksRecord,
+    CellRecord,
+    Entries,
+    ExperimentRecord,
+    Interim,
+    Results,
+)
 
 RETRAINED, BEFORE = "retrained", "before"
 """Two models beside the methods: the goal, and the one that forgetting starts from."""
@@ -24,11 +32,13 @@ class Run(CellRecord):
         results: ``results.json``; ``None`` where there is none that can be read.
         words: Its command line, where it is known.
         signed: Whether it left the page that is signed beside its results.
+        attacks: ``attacks.json``; empty where there is none that can be read.
     """
 
     results: Results | None = None
     words: list[str] = field(default_factory=list)
     signed: bool = False
+    attacks: AttacksRecord = field(default_factory=lambda: AttacksRecord({}))
 
     def metric(self, name: str, side: str = "metrics") -> dict[str, Any]:
         """One entry of the results (value, target, direction, ...); empty where there is none."""

@@ -86,7 +86,10 @@ def measured(s: Spread) -> Entry:
     if s.n == 0:
         return Entry("–")
     if s.n == 1:
-        return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
+        if math.isnan(s.low):
+            return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
+        numbers = {"": s.mean, "low": s.low, "high": s.high, "n": 1}
+        return Entry(figure(s.mean), f"[{figure(s.low)}, {figure(s.high)}]", numbers)
     text = figure(s.mean)
     if s.std <= 1e-12 * abs(s.mean):  # rounding, no spread
         s = Spread(s.n, s.mean, 0.0, s.mean, s.mean)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ofmu_pl.support.records import AttacksRecord
+from tests.helpers.attacks import attacked
+
 PROVENANCE = {
     "steps": 20,
     "benchmark": "authors",
@@ -60,14 +63,16 @@ class Benchmark:
     def __init__(self, folder: Path, name="synthetic"):
         self.folder, self.name, self.experiments = folder, name, {}
 
-    def experiment(self, name, kind, runs, failed=(), **more):
-        """``runs``: results by (scenario, method, seed)."""
+    def experiment(self, name, kind, runs, failed=(), attacks=None, **more):
+        """``runs``: results by (scenario, method, seed); ``attacks``: what ``attack`` found on some of them."""
         cells = []
         for (scenario, method, seed), content in runs.items():
             place = f"{name}/{scenario}/{method}/seed_{seed}"
             write(self.folder / place / "version_0/results.json", content)
             if not (self.folder / place / "latest").exists():
                 (self.folder / place / "latest").symlink_to("version_0")
+            if (scenario, method, seed) in (attacks or {}):
+                AttacksRecord(attacks[scenario, method, seed]).write(self.folder / place / "version_0/attacks.json")
             words = ["fit", "--config", "configs/digits.yaml", "--seed_everything", str(seed)]
             write(self.folder / place / "cell.json", {"key": "k", "words": words, "seconds": 12.0})
             cells.append({"scenario": scenario, "method": method, "seed": seed, "folder": place,
@@ -145,13 +150,16 @@ def everything(folder: Path) -> Benchmark:
     """One experiment of every kind."""
     bench, noise = Benchmark(folder), np.random.default_rng(1)
     text = ["forget_quality", "model_utility", "forget_truth_ratio"]
+    attacks = attacked(table(), METHODS, ["relearn_retain", "leak", "quantised"])
     bench.experiment("authors", "table", table(), paper=["tab:tofu-llama2-results", "fig:llama_overall"], metrics=text,
+                     attacks=attacks,
                      failed=[("forget01", "kl", s, "failed", "KL diverged in outer iteration 3.") for s in (0, 1, 2)]
                      + [("forget05", "kl", 0, "unfinished", None)])  # fmt: skip
     images = ["avg_gap", "UA", "RA", "TA", "MIA"]
     methods = {"ofmu": 0.02, "finetune": 0.5, "grad_ascent": 0.1, "fisher": 1.0, "influence": 0.05}
     runs = table(images=True, seeds=range(5), scenarios=("classwise", "random"), methods=methods)
-    bench.experiment("digits", "table", runs, paper=["tab:cifar-combined", "fig:cifar10_performance"], metrics=images)
+    bench.experiment("digits", "table", runs, paper=["tab:cifar-combined", "fig:cifar10_performance"], metrics=images,
+                     attacks=attacked(runs, methods, ["lira"]))  # fmt: skip
 
     variants = {"ofmu": (0.1, {}), "no_similarity": (0.2, {"model.beta": 0}), "no_penalty": (0.3, {"model.rho_0": 0})}
     runs = table(scenarios=("forget05",), methods={m: far for m, (far, _) in variants.items()})

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ofmu_pl.report.attacks import attacks_of
 from ofmu_pl.report.figures import comparison, details, studies
+from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.runs import Experiment
+from ofmu_pl.report.runs import Experiment, words
 
 ASTERISK = "Diamonds are the paper's numbers, not comparable where the note above says so."
 
@@ -77,3 +79,13 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
         for name, figure in panels.items():
             caption = "The line is the retrained model, where a value should be; the dotted one the model before."
             yield Picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", caption, png(figure))
+
+
+def attack_pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
+    """A figure for each attack."""
+    with styled():
+        for attack in attacks_of(experiment, list(experiment.scenarios)):
+            figure = attack_figure(experiment, attack, look)
+            if figure is not None:
+                caption = "Black is the retrained model, where a model that forgot should be; grey is the target."
+                yield Picture(f"{experiment.name}-{attack}-attack", f"Attack {words(attack)}", caption, png(figure))

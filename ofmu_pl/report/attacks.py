@@ -1,0 +1,111 @@
+"""What attacks brought back, by attack, method and replicate, and the table of it."""
+
+from __future__ import annotations
+
+import math
+
+from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number, words
+from ofmu_pl.report.statistics import Spread, spread
+from ofmu_pl.report.tables import Entry, Table, measured
+from ofmu_pl.support.records import AttackRecord
+
+UNLEARNED, TARGET = "unlearned", "target"
+"""Beside ``RETRAINED`` the models of a record."""
+WORST = "‡"
+HEAD = "returns → (%)"
+
+
+def attacks_of(experiment: Experiment, scenarios: list[str]) -> list[str]:
+    """Names of the attacks that some run of these scenarios was under, in order."""
+    runs = [r for r in experiment.finished if r.scenario in scenarios]
+    return list(dict.fromkeys(name for r in runs for name in r.attacks.attacks))
+
+
+def made(experiment: Experiment, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
+    """What an attack found on the runs of a method, by replicate."""
+    runs = experiment.of(scenarios, method).items()
+    return {key: r.attacks.attacks[attack] for key, r in runs if attack in r.attacks.attacks}
+
+
+def returned(experiment: Experiment, scenarios: list[str], method: str, attack: str) -> Spread:
+    """The share that returns, in per cent, over replicates; of a single one the interval is over rows."""
+    found = [r.returns for r in made(experiment, scenarios, method, attack).values()]
+    known = [(x, r) for r in found if (x := number(r.get("value"))) is not None]
+    if len(known) != 1:
+        return spread([100 * x for x, _ in known])
+    value, record = known[0]
+    ends = record.get("interval")
+    low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    if low is None or high is None:
+        return Spread(1, 100 * value)
+    return Spread(1, 100 * value, low=100 * low, high=100 * high)
+
+
+def worst(experiment: Experiment, scenarios: list[str], method: str) -> tuple[str, Spread] | None:
+    """The attack that brings most back, and how much; ``None`` where no share is known."""
+    shares = {a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)}
+    known = {a: s for a, s in shares.items() if s.n}
+    return max(known.items(), key=lambda item: item[1].mean) if known else None
+
+
+def attack_table(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+    """What returns, by method and attack; ``None`` where no run was attacked."""
+    attacks = attacks_of(experiment, scenarios)
+    methods = [m for m in experiment.methods if experiment.of(scenarios, m)]
+    if not attacks:
+        return None
+    shares = {m: {a: returned(experiment, scenarios, m, a) for a in attacks} for m in methods}
+    nearest = {a: min((abs(s[a].mean) for s in shares.values() if s[a].n), default=math.nan) for a in attacks}
+    over = "draws" if len(scenarios) > 1 else "seeds"
+    table = Table(
+        f"{experiment.name}-{name}-attacks",
+        f"{experiment.title}, {name}: what returns, mean ± standard deviation [95 % bootstrap interval] over {over}",
+        ["method", *(f"{words(a)} → (%)" for a in attacks)],
+        [],
+    )
+    for method, found in shares.items():
+        most = worst(experiment, scenarios, method)
+        line = [Entry(method)]
+        for attack, share in found.items():
+            e = measured(share)
+            e.best = len(shares) > 1 and abs(share.mean) == nearest[attack]
+            e.mark = WORST if most is not None and len(attacks) > 1 and most[0] == attack else ""
+            line.append(e)
+        table.ours |= {len(table.rows)} if method == experiment.ours else set()
+        table.rows.append(line)
+    table.notes = _notes(experiment, scenarios, shares)
+    return table
+
+
+def _notes(experiment: Experiment, scenarios: list[str], shares: dict[str, dict[str, Spread]]) -> list[str]:
+    """What one must know to read the table; which models broke, and which were not at hand."""
+    notes = [
+        "returns: how far what the attack finds is on the way from the retrained model (0 % by construction) to the "
+        "target, which forgot nothing (100 % by construction). → nearest to 0 is best: below it the attack finds less "
+        "than where the rows were never seen, which is a trace of its own."
+    ]
+    every = [s for found in shares.values() for s in found.values()]
+    if any(e.n == 1 for e in every):
+        notes.append("Where there is one run, the interval is over rows.")
+    if any(e.n == 0 for e in every):
+        notes.append("–: the attack was not made, or its share is not known.")
+    if any(len(found) > 1 and any(s.n for s in found.values()) for found in shares.values()):
+        notes.append(f"{WORST} the attack that brings most back, whose share stands in the main table.")
+    runs = [r for r in experiment.finished if r.scenario in scenarios]
+    notes += dict.fromkeys(str(remark) for r in runs for remark in r.attacks.remarks)
+    return notes + _broken(experiment, scenarios)
+
+
+def _broken(experiment: Experiment, scenarios: list[str]) -> list[str]:
+    """A sentence for each model that an attack broke, with its seeds."""
+    seeds: dict[tuple[str, str, str], list[int]] = {}
+    for run in experiment.finished:
+        for attack, record in run.attacks.attacks.items() if run.scenario in scenarios else ():
+            for model, why in record.broken.items():
+                who = {UNLEARNED: run.method, RETRAINED: "the retrained model"}.get(model, f"the {model}")
+                found = seeds.setdefault((words(attack), who, str(why)), [])
+                found += [run.seed] if run.seed not in found else []
+    return [
+        f"{attack} broke {who} (seed{'s' * (len(s) > 1)} {', '.join(map(str, sorted(s)))}): {why}"
+        for (attack, who, why), s in seeds.items()
+    ]

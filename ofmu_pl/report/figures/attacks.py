@@ -1,0 +1,162 @@
+"""One figure an attack: what it finds on each method's model, beside the retrained model and the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
+from ofmu_pl.report.figures.comparison import bars, methods_of
+from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
+from ofmu_pl.report.runs import RETRAINED, Experiment, number, words
+from ofmu_pl.support.records import AttackRecord
+
+Curve = dict[Any, float]
+"""Values by place."""
+CONTROLS: dict[str, dict[str, Any]] = {
+    RETRAINED: {
+        "color": "black",
+        "linestyle": "-",
+        "marker": "*",
+        "markersize": 8,
+        "linewidth": 2.2,
+        "label": "retrained model",
+    },
+    TARGET: {"color": "0.45", "linestyle": ":", "marker": "s", "linewidth": 2.2, "label": "target"},
+}
+"""The two controls."""
+
+
+def curves(experiment: Experiment, scenarios: list[str], attack: str) -> dict[str, Curve]:
+    """Means over replicates at each place, by method, and of the two controls.
+
+    A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
+    """
+    found: dict[str, list[Curve]] = {}
+    controls: dict[Any, Curve] = {}
+    for method in methods_of(experiment, scenarios):
+        for key, record in made(experiment, scenarios, method, attack).items():
+            found.setdefault(method, []).append(_curve(record, UNLEARNED))
+            for side in CONTROLS:
+                controls[side, key] = controls.get((side, key)) or _curve(record, side)
+    for side in CONTROLS:
+        found[side] = [curve for (of, _), curve in controls.items() if of == side]
+    means = {name: _mean(theirs) for name, theirs in found.items()}
+    return {name: curve for name, curve in means.items() if curve}
+
+
+def attack_figure(experiment: Experiment, attack: str, look: Look) -> Figure | None:
+    """Curves of an attack, a panel a group of scenarios; bars of what it found where it has no curve.
+
+    Args:
+        experiment: The experiment.
+        attack: Name of the attack.
+        look: Colours and markers.
+    """
+    groups = {name: s for name, s in experiment.groups.items() if attack in attacks_of(experiment, s)}
+    if not groups:
+        return None
+    found = {name: curves(experiment, scenarios, attack) for name, scenarios in groups.items()}
+    across = min(3, len(groups))
+    down = -(-len(groups) // across)
+    lines = any(found.values())
+    tall = 3.6 if lines else 1.0 + 0.3 * max(len(methods_of(experiment, s)) for s in groups.values())
+    figure, axes = panels(down, across, 0.8 + down * tall, sharey=lines)
+    for axis in axes.flat[len(groups) :]:
+        axis.set_visible(False)
+    record = next(r.attacks.attacks[attack] for r in experiment.finished if attack in r.attacks.attacks)
+    for axis, (name, scenarios) in zip(axes.flat, groups.items(), strict=False):
+        if lines:
+            _draw(axis, found[name], look)
+            axis.set_xlabel(record.x_label)
+        else:
+            _bars(axis, experiment, scenarios, attack, record.found, look)
+        axis.set_title(name)
+    for axis in axes[:, 0] if lines else ():
+        axis.set_ylabel(record.y_label)
+    figure.suptitle(f"{words(attack)}, what it finds: means over seeds", x=0.01, ha="left")
+    legend = legend_below(figure, axes)
+    if legend is not None:
+        look.emphasise(legend.get_texts())
+    return figure
+
+
+def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
+    """Lines along numbers; where places have names, points side by side between the levels of the controls."""
+    places = _places(found.values())
+    if any(isinstance(x, str) for x in places):
+        _draw_named(axis, found, look, places)
+        return
+    for name, curve in found.items():
+        own = {"color": look.colour(name), "marker": look.marker(name), "linewidth": 1.5, "label": name}
+        style = {"markersize": 5, "zorder": 4 if name in look.ours else 3, **CONTROLS.get(name, own)}
+        axis.plot(*zip(*sorted(curve.items()), strict=True), markevery=max(1, len(curve) // 12), **style)
+    if by_factors(places):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sorted(places)[:: 1 + len(places) // 9])
+        plain_numbers(axis.xaxis)
+
+
+def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any]) -> None:
+    methods = [name for name in found if name not in CONTROLS]
+    for name, curve in found.items():
+        at = np.array([places.index(x) for x in curve], np.float64)
+        if name in CONTROLS:
+            style = {k: v for k, v in CONTROLS[name].items() if not k.startswith("marker")}
+            axis.hlines(list(curve.values()), at - 0.45, at + 0.45, **style)
+            continue
+        shift = (methods.index(name) - (len(methods) - 1) / 2) * 0.75 / len(methods)
+        style = {"color": look.colour(name), "marker": look.marker(name), "markersize": 7, "label": name}
+        axis.plot(at + shift, list(curve.values()), linestyle="none", zorder=3, **style)
+    names = [words(str(x)) for x in places]
+    axis.set_xticks(range(len(places)), names, rotation=20, ha="right", rotation_mode="anchor")
+    axis.set_xlim(-0.6, len(places) - 0.4)
+    axis.grid(visible=False, axis="x")
+
+
+def by_factors(places: list[Any]) -> bool:
+    """Whether numbers grow by factors, so that they belong on a logarithmic axis.
+
+    >>> by_factors([1, 2, 4, 8, 16]), by_factors([0, 10, 20, 40]), by_factors([3, 4, 8])
+    (True, False, False)
+    """
+    x = np.array(sorted(places), np.float64)
+    return bool(len(x) > 2 and x[0] > 0 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
+
+
+def _bars(axis: Any, experiment: Experiment, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
+    """What an attack without a curve found."""
+    records = {m: list(made(experiment, scenarios, m, attack).values()) for m in methods_of(experiment, scenarios)}
+    values = {m: _values(theirs, UNLEARNED, metric) for m, theirs in records.items()}
+    bars(axis, look, {m: v for m, v in values.items() if v})
+    for side, style in CONTROLS.items():
+        goal = _values([r for theirs in records.values() for r in theirs], side, metric)
+        if goal:
+            line = {k: style[k] for k in ("color", "linestyle", "linewidth", "label")}
+            axis.axvline(float(np.mean(goal)), **line)
+    axis.set_xlabel(words(metric))
+
+
+def _values(records: Iterable[AttackRecord], model: str, metric: str) -> list[float]:
+    found = (number(r.metrics.get(model, {}).get(metric, {}).get("value")) for r in records)
+    return [x for x in found if x is not None]
+
+
+def _curve(record: AttackRecord, model: str) -> Curve:
+    """One model's values by place; others may have written the file."""
+    values = record.curves.get(model)
+    pairs = zip(record.x, values, strict=False) if isinstance(values, list) else ()
+    known = {x: number(y) for x, y in pairs if isinstance(x, str) or number(x) is not None}
+    return {x: y for x, y in known.items() if y is not None}
+
+
+def _mean(found: list[Curve]) -> Curve:
+    return {x: float(np.mean([c[x] for c in found if x in c])) for x in _places(found)}
+
+
+def _places(found: Iterable[Curve]) -> list[Any]:
+    """Places of all curves, in order of their first appearance."""
+    return list(dict.fromkeys(x for curve in found for x in curve))

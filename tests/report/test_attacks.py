@@ -1,0 +1,176 @@
+"""What attacks brought back: the table, the column of the main table, the figures; what is missing is said."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ofmu_pl.report.attacks import WORST, attack_table, returned, worst
+from ofmu_pl.report.collect import collect
+from ofmu_pl.report.contents import attack_tables, tables
+from ofmu_pl.report.figures.attacks import CONTROLS, attack_figure, curves
+from ofmu_pl.report.figures.style import OURS, Look, styled
+from ofmu_pl.support.records import AttacksRecord
+from tests.helpers.attacks import attack, attacked
+from tests.helpers.folders import METHODS, TEXT_BEFORE, TEXT_GOAL, results, table
+
+NAMES = ["relearn_retain", "leak", "quantised", "lira"]
+LOOK = Look(list(METHODS), ["ofmu"])
+FORGET = ["forget05"]
+
+
+@pytest.fixture
+def experiment(bench):
+    """Three seeds of six methods under four attacks."""
+    runs = table(scenarios=FORGET)
+    bench.experiment("e", "table", runs, attacks=attacked(runs, METHODS, NAMES), metrics=["model_utility"])
+    found = collect(bench.folder)
+    assert not found.problems
+    return found.experiments[0]
+
+
+def test_shares_are_means_over_seeds_in_per_cent(experiment):
+    shares = [r.attacks.attacks["leak"].returns["value"] for r in experiment.runs if r.method == "npo"]
+    found = returned(experiment, FORGET, "npo", "leak")
+    assert (found.n, found.mean) == (3, pytest.approx(100 * np.mean(shares)))
+    assert found.low < found.mean < found.high
+    assert returned(experiment, FORGET, "simnpo", "leak").n == 0
+
+
+def test_of_one_run_the_interval_is_over_rows(bench):
+    one = attack("leak", 0.4, np.random.default_rng(0))
+    other = replace(one, returns={"value": 0.5, "interval": None})
+    runs = {("a", m, 0): results(TEXT_GOAL, TEXT_BEFORE, TEXT_GOAL, method=m) for m in ("ofmu", "npo")}
+    bench.experiment("e", "table", runs, attacks={("a", "ofmu", 0): {"leak": one}, ("a", "npo", 0): {"leak": other}})
+    (experiment,) = collect(bench.folder).experiments
+    found = returned(experiment, ["a"], "ofmu", "leak")
+    assert [found.low, found.high] == pytest.approx([100 * x for x in one.returns["interval"]])
+    first, second = attack_table(experiment, "a", ["a"]).rows
+    assert first[1].small.startswith("[")
+    assert (second[1].text, second[1].small) == ("50.00", "")
+
+
+def test_the_table_has_a_column_an_attack_and_marks_the_worst(experiment):
+    (found,) = attack_tables(experiment)
+    assert found.head == ["method", "relearn retain → (%)", "leak → (%)", "quantised → (%)", "lira → (%)"]
+    rows = {row[0].text: row[1:] for row in found.rows}
+    assert list(rows) == list(METHODS)
+    assert [e.text for e in rows["rmu"]] == ["–"] * 4, "nobody attacked it"
+    assert rows["simnpo"][1].text == "–"
+    assert [e.mark for e in rows["npo"]].count(WORST) == 1
+    for column in zip(*(row for name, row in rows.items() if name != "rmu"), strict=True):
+        known = [e for e in column if e.numbers]
+        assert [e.best for e in known] == [abs(e.numbers[""]) == min(abs(k.numbers[""]) for k in known) for e in known]
+
+
+def test_the_notes_say_what_broke_and_what_the_ends_are(experiment):
+    (found,) = attack_tables(experiment)
+    assert "0 % by construction" in found.notes[0]
+    assert found.notes[-1] == (
+        "relearn retain broke npo (seeds 0, 1, 2): The loss was no longer finite at the rate 0.001."
+    )
+
+
+def test_a_missing_model_is_a_note(bench):
+    record = replace(attack("leak", 0.4, np.random.default_rng(0)), returns={})
+    bench.experiment("e", "table", {("a", "ofmu", 0): results(TEXT_GOAL, TEXT_BEFORE, TEXT_GOAL)})
+    place = bench.folder / "e/a/ofmu/seed_0/version_0/attacks.json"
+    AttacksRecord({"leak": record}, remarks=["There is no retrained model at hand."]).write(place)
+    (experiment,) = collect(bench.folder).experiments
+    (found,) = attack_tables(experiment)
+    assert found.rows[0][1].text == "–"
+    assert "There is no retrained model at hand." in found.notes
+    assert worst(experiment, ["a"], "ofmu") is None
+    assert "returns → (%)" not in tables(experiment)[0].head
+
+
+def test_the_main_table_has_the_worst_attacks_share(experiment):
+    main = tables(experiment)[0]
+    at = main.head.index("returns → (%)")
+    rows = {row[0].text: row[at] for row in main.rows}
+    for method in ("ofmu", "npo"):
+        shares = [returned(experiment, FORGET, method, a).mean for a in NAMES]
+        assert rows[method].numbers[""] == max(shares)
+    assert [rows[m].text for m in ("before", "retrained", "rmu")] == ["–"] * 3
+    assert any(note.startswith("returns: what the worst") for note in main.notes)
+
+
+def test_curves_are_means_over_seeds_and_a_control_counts_once(experiment):
+    found = curves(experiment, FORGET, "relearn_retain")
+    records = [r.attacks.attacks["relearn_retain"] for r in experiment.runs if r.method == "npo"]
+    expected = np.mean([r.curves["unlearned"] for r in records], axis=0)
+    np.testing.assert_allclose(list(found["npo"].values()), expected)
+    assert list(found["npo"]) == records[0].x
+    np.testing.assert_allclose(list(found["retrained"].values()), records[0].curves["retrained"])
+    assert set(found) == {*METHODS, "retrained", "target"} - {"rmu"}
+    assert curves(experiment, FORGET, "lira") == {}
+
+
+def test_figures_of_numbers_of_samples_and_of_names(experiment):
+    with styled():
+        figures = {name: attack_figure(experiment, name, LOOK) for name in NAMES}
+    axes = {name: figure.axes[0] for name, figure in figures.items()}
+    assert [axes[name].get_xscale() for name in NAMES[:2]] == ["linear", "log"]
+    assert [t.get_text() for t in axes["quantised"].get_xticklabels()] == ["8 bit", "4 bit", "3 bit", "NF4"]
+    lines = {line.get_label(): line for line in axes["leak"].lines}
+    assert set(lines) == {"ofmu", "grad_ascent", "grad_diff", "npo", "retrained model", "target"}
+    assert lines["ofmu"].get_color() == OURS
+    assert lines["retrained model"].get_color() == CONTROLS["retrained"]["color"]
+    names = [t.get_text() for t in axes["lira"].get_yticklabels()]
+    assert names == [m for m in METHODS if m != "rmu"]
+    for figure in figures.values():
+        figure.draw_without_rendering()
+        assert len(figure.legends) == 1
+        assert all(a.get_xlabel() for a in figure.axes)
+
+
+def test_other_settings_are_a_problem(bench):
+    runs = table(scenarios=FORGET, seeds=(0,), methods={"ofmu": 0.0, "grad_diff": 0.6, "rmu": 0.2})
+    attacks = attacked(runs, METHODS, ["leak"])
+    attacks["forget05", "grad_diff", 0]["leak"].settings["steps"] = 7
+    bench.experiment("e", "table", runs, attacks=attacks)
+    (problem,) = collect(bench.folder).problems
+    assert problem.startswith("e: The attack 'leak' had other settings or seeds on e/forget05/")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda x: x.update(returns={"value": "much", "interval": 3}),
+        lambda x: x.update(returns={"value": 1e400}),
+        lambda x: x.update(x=[[1], None, 2], curves={"unlearned": ["a", 2, 1e400], "retrained": 7}),
+        lambda x: x.update(metrics={}, x=[]),
+    ],
+)
+def test_what_others_wrote_breaks_nothing(bench, harm):
+    runs = {("a", "ofmu", 0): results(TEXT_GOAL, TEXT_BEFORE, TEXT_GOAL)}
+    bench.experiment(
+        "e", "table", runs, attacks={("a", "ofmu", 0): {"leak": attack("leak", 0.1, np.random.default_rng(0))}}
+    )
+    place = bench.folder / "e/a/ofmu/seed_0/version_0/attacks.json"
+    content = json.loads(place.read_text())
+    harm(content["attacks"]["leak"])
+    place.write_text(json.dumps(content))
+    found = collect(bench.folder)
+    assert attack_tables(found.experiments[0])
+    with styled():
+        attack_figure(found.experiments[0], "leak", LOOK).draw_without_rendering()
+
+
+def test_the_page_asks_whether_it_comes_back(page):
+    text = page.read_text()
+    assert text.count('<h3 id="back-e-') == 2, "two experiments were attacked"
+    assert text.count("Does it come back?") == 4
+    rows = csv.DictReader((page.parent / "tables/authors-forget01-attacks.csv").open())
+    assert {r["method"]: r["leak (%)"] != "" for r in rows} == {m: m not in ("rmu", "simnpo") for m in METHODS}
+    drawn = {p.stem for p in (page.parent / "figures").glob("*-attack.png")}
+    assert drawn == {
+        "authors-relearn_retain-attack",
+        "authors-leak-attack",
+        "authors-quantised-attack",
+        "digits-lira-attack",
+    }
