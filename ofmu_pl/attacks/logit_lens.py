@@ -13,7 +13,6 @@ import torch
 
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
 from ofmu_pl.support.errors import check_range
@@ -59,10 +58,9 @@ class LogitLens(Attack):
         started = time.perf_counter()
         model = subject.build()
         last = layers_of(model)[-1]
-        n = len(subject.data.splits[FORGET])
         parts = []
         with torch.no_grad():
-            for batch in subject.batches(FORGET, evenly(range(n), self.rows or n)):
+            for batch in subject.batches(FORGET, subject.places(FORGET, self.rows)):
                 layers = []
                 for hidden in all_hidden_states(model, batch):
                     with patched(last, hidden):  # the model itself does what comes after its last layer

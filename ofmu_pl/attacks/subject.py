@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.networks.base import Batch, Network
 
 
@@ -44,6 +45,16 @@ class Subject:
         """
         recipe = self.recipe if of is None else self.others[of]
         return recipe.build(self.data, exact=False).to(self.device).eval()
+
+    def places(self, split: str, most: int | None) -> list[int]:
+        """Evenly spaced places of a split.
+
+        Args:
+            split: Name of the split.
+            most: Most places; ``None``: all.
+        """
+        n = len(self.data.splits[split])
+        return list(evenly(range(n), n if most is None else most))
 
     def batch(self, split: str, index: Sequence[int]) -> Batch:
         """The rows at some places of a split, as one batch on the device.

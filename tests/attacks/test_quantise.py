@@ -1,0 +1,100 @@
+"""Quantise: what rounding gives back, beside the retrained model and the target."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from ofmu_pl import Quantise, UserError
+from ofmu_pl.attacks.base import Finding
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.attacks.summary import summary
+from ofmu_pl.data import Digits
+from ofmu_pl.networks import SmallCNN
+from ofmu_pl.networks.rounding import round_matrices
+
+
+def test_the_target_still_says_what_it_knows_and_the_retrained_model_nothing(subjects):
+    attack = Quantise([8, 4, "nf4"])
+    found = {name: attack.run(subject, 0) for name, subject in subjects.items()}
+    target, retrained = found["target"], found["retrained"]
+    assert target.x == ["32", "8", "4", "nf4"]
+    assert target.y[1] == pytest.approx(target.y[0], abs=0.05)  # eight bits change little,
+    assert target.y[1] != target.y[0]  # but something
+    assert target.figures["quantise_prob"] == max(target.y[1:]) > 0.9
+    assert retrained.figures["quantise_prob"] < 0.5  # five of seven tokens are the same for everyone
+    assert retrained.figures["quantise_retain_prob_8"] > 0.9
+    subject = subjects["target"]
+    assert target.y[0] == pytest.approx(subject.probabilities(subject.build(), "forget").mean())
+    assert attack.run(subject, 1).y == target.y  # nothing is drawn
+    json.dumps(asdict(target))  # a finding is kept as JSON
+
+
+def test_figures_are_those_of_rounded_models(subjects):
+    subject = subjects["target"]
+    found = Quantise([3, 2], rows=4).run(subject, 0)
+    model = subject.build()
+    round_matrices(model, 2)
+    kept = subject.probabilities(model, "retain", [0, 6, 12, 18]).mean()
+    assert found.figures["quantise_retain_prob_2"] == pytest.approx(kept)
+    assert found.y[2] == pytest.approx(subject.probabilities(model, "forget", [0, 2, 4, 6]).mean())
+    assert kept < found.figures["quantise_retain_prob_3"] < found.figures["quantise_retain_prob_32"]
+
+
+def test_what_rounding_gives_back_by_hand():
+    attack = Quantise([4])
+    found = {
+        "unlearned": [Finding.of_rows(attack.metrics[0], [0.5, 0.7], x=["32", "4"], y=[0.2, 0.6])],
+        "target": [Finding.of_rows(attack.metrics[0], [0.9, 0.9], x=["32", "4"], y=[1.0, 0.9])],
+    }
+    metrics = summary(attack, found, [0]).metrics["unlearned"]
+    assert metrics["quantise_given_back"]["value"] == pytest.approx((0.6 - 0.2) / (1.0 - 0.2))
+    assert attack.compare({"unlearned": found["target"], "target": found["target"]}) == {}
+
+
+def test_a_broken_model_is_a_result(subjects):
+    class Broken(Subject):
+        def probabilities(self, model, split, index=None):
+            p = super().probabilities(model, split, index)
+            return np.full_like(p, np.nan) if split == "forget" else p
+
+    subject = subjects["target"]
+    found = Quantise([4]).run(Broken(subject.recipe, subject.data), 0)
+    assert found.broken == "The loss is not finite after rounding to 32, 4."
+    assert found.y == [0.0, 0.0]
+
+
+def test_images(tmp_path):
+    data = Digits(forget_classes=[0], train_items=200, batch_size=16)
+    data.setup()
+    recipe = SmallCNN(width=8)
+    torch.manual_seed(0)
+    torch.save(recipe.build(data, exact=False)[1].state_dict(), tmp_path / "weights.pt")
+    found = Quantise([8], rows=10).run(Subject(recipe.at(str(tmp_path / "weights.pt")), data), 0)
+    assert len(found.rows["quantise_prob"]) == 10
+    assert found.y[1] == pytest.approx(found.y[0], abs=0.05)
+
+
+def test_nothing_to_round(subjects):
+    class Bare:
+        path = "bare"
+
+        def build(self, data, exact):
+            return torch.nn.Embedding(2, 2)
+
+    subject = replace(subjects["target"], recipe=Bare())
+    subject.probabilities = lambda *_: np.zeros(2)
+    with pytest.raises(UserError, match="'bare' has no linear or convolutional layer"):
+        Quantise().run(subject, 0)
+
+
+@pytest.mark.parametrize(
+    ("widths", "sentence"), [([], "is empty"), ([1], "widths=1 is out of range"), (["int4"], "has 'int4'")]
+)
+def test_widths_out_of_range(widths, sentence):
+    with pytest.raises(UserError, match=sentence):
+        Quantise(widths)
