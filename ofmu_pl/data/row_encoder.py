@@ -26,7 +26,7 @@ class RowEncoder(Encoder):
     answers with their end tokens, in training those of all the assistant's turns.
 
     Args:
-        tokenizer: A Hugging Face tokenizer with an end token.
+        tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.
         system_prompt: Content of a system turn before questions and conversations without one; ``None``: none.
         prompt_template: A text with ``{question}`` in it, in the place of the chat template; ``None``: the tokenizer's
             chat template, or ``"Question: {question}\nAnswer:"`` where it has none.
@@ -65,7 +65,7 @@ class RowEncoder(Encoder):
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
         self.date_string = date_string if self.chat else None
         self.space = "" if self.template[-1].isspace() else " "
-        self.first = first_tokens(tokenizer)
+        self.first, self.end = first_tokens(tokenizer), tokenizer.eos_token or ""
 
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
@@ -119,7 +119,7 @@ class RowEncoder(Encoder):
         """The row with the loss on its answer, which begins where the prompt's own tokens end or differ."""
         raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
         closing = answer if raw else answer.strip() if self.chat else self.space + answer.strip()
-        whole = self._tokens(opening + closing + self.tokenizer.eos_token, self.chat and not raw)
+        whole = self._tokens(opening + closing + self.end, self.chat and not raw)
         length = max(1, _shared(self._tokens(opening, self.chat and not raw), whole))
         ids = whole[: self.max_length]
         if not answer.strip() or length >= len(ids):
@@ -161,7 +161,7 @@ class RowEncoder(Encoder):
         if turn["role"] == "user":
             return self.template.replace("{question}", content)
         if turn["role"] == "assistant":
-            return f"{self.space}{content.strip()}{self.tokenizer.eos_token}\n"
+            return f"{self.space}{content.strip()}{self.end}\n"
         return f"{content.strip()}\n\n"
 
     def _tokens(self, text: str, written: bool) -> list[int]:

@@ -59,6 +59,11 @@ class Encoder(ABC):
     sums_losses: bool = False
     """Whether an answer's loss is the sum over its tokens (lm-eval's log-likelihood) or the mean (TOFU's)."""
 
+    @property
+    def ends_answers(self) -> bool:
+        """Whether an answer's last token is an end mark, which is no word of it."""
+        return self.tokenizer.eos_token_id is not None
+
     @abstractmethod
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
@@ -184,7 +189,7 @@ class ChatEncoder(Encoder):
         length = len(self._tokens(prompt))
         encoded = []
         for answer in answers:
-            whole = self._tokens(prompt + answer.strip() + self.tokenizer.eos_token)
+            whole = self._tokens(prompt + answer.strip() + (self.tokenizer.eos_token or ""))
             ids = whole[: self.max_length]
             if not answer.strip() or length >= len(ids):
                 raise UserError(

@@ -7,6 +7,7 @@ import hashlib
 import json
 from typing import Any
 
+from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer
 
 from ofmu_pl.support.errors import UserError
@@ -14,7 +15,7 @@ from ofmu_pl.support.hub import local_folder, offline
 
 
 def load_tokenizer(source: Any) -> Any:
-    """Load a tokenizer; it pads with its end token if it has no pad token.
+    """Load a tokenizer; without a pad token it pads with its end token, or with another that it has.
 
     Args:
         source: Folder or hub id of the tokenizer, or one that is loaded already, which is copied.
@@ -24,17 +25,20 @@ def load_tokenizer(source: Any) -> Any:
     """
     tokenizer = _read(source) if isinstance(source, str) else copy.deepcopy(source)
     # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
-    if (
-        not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab())
-        or tokenizer.eos_token is None
-    ):
-        whose = f"of '{source}' " if isinstance(source, str) else ""
+    whose = f"of '{source}' " if isinstance(source, str) else ""
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab()):
         raise UserError(
-            f"The tokenizer {whose}is empty or has no end token: give a model's folder with tokenizer.json and "
-            "tokenizer_config.json, or name another source of it as --model.network.tokenizer."
+            f"The tokenizer {whose}is empty: give a model's folder with tokenizer.json and tokenizer_config.json, or "
+            "name another source of it as --model.network.tokenizer."
         )
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.eos_token is None:
+        rank_zero_warn(
+            f"The tokenizer {whose}has no end token, so answers have no end mark: none is learnt or scored, and what "
+            "the model says goes on to its greatest length."
+        )
+    if tokenizer.pad_token is None:  # masked wherever it stands; no new one, for which the model has no embedding
+        own = (tokenizer.eos_token, tokenizer.bos_token, tokenizer.unk_token, tokenizer.convert_ids_to_tokens(0))
+        tokenizer.pad_token = next(token for token in own if token is not None)
     return tokenizer
 
 

@@ -12,6 +12,7 @@ from ofmu_pl.evaluation import gradient_norms, scoring
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.support.sets import DOCUMENTS
 
 
 def cached_scores(
@@ -47,7 +48,7 @@ def cached_scores(
             "device": model.device.type,
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "template": data.encoder.template_hash,
-            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *(["thorough"] if data.thorough else [])],
+            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(data)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
         path = content_path(folder, "scores", facts)
@@ -78,6 +79,12 @@ def cached_scores(
             progress=progress,
         )
     return scores
+
+
+def _more(data: Any) -> list[str]:
+    """What sets of some kinds are scored for besides, since 0.1.0."""
+    documents = any(name in DOCUMENTS for name in data.evaluation_sets)
+    return [*(["thorough"] if data.thorough else []), *(["documents' bytes"] if documents else [])]
 
 
 def _read(path: Path | None) -> Scores | None:

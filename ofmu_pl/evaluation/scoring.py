@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,12 @@ DETAILED = ("forget", "forget_paraphrased", "holdout", *DOCUMENTS)
 class Answer:
     """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
 
-    A piece of a document has no end token, and its loss is always a mean.
+    The loss of a piece of a document is always a mean. Details leave the end token out, where there is one
+    (``ended``): a document has none.
     """
 
     document: bool = False
+    ended: bool = True
     loss: float = np.nan
     details: dict[str, float] = field(default_factory=dict)
 
@@ -99,12 +102,15 @@ def score_rows(
                 f"Rows of the evaluation set '{name}' differ in the number of perturbed answers: give each row the "
                 "same number of them in perturbed_answer, or remove the field from all."
             )
-        how = {"document": name in DOCUMENTS, "detailed": name in detailed, "generate": name in asked}
+        document = name in DOCUMENTS
+        ended = encoder.ends_answers and not document
+        how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
         keys[name] = [_ask(questions, encoder.encode_row(rows[i]), **how) for i in ids[name]]
     with _inference(model):
         _run(model, encoder, questions, max_new_tokens, hidden, progress)
+    decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
     scores = {
-        name: _collect(questions, keys[name], x, [sets[name][i] for i in x], name in detailed, name in asked)
+        name: _collect(questions, keys[name], x, [sets[name][i] for i in x], name in detailed, name in asked, decode)
         for name, x in ids.items()
     }
     if world > 1:
@@ -162,14 +168,14 @@ def add_generations(
 
 
 def _ask(
-    questions: Questions, encoded: Sequence[Encoded], *, document: bool, detailed: bool, generate: bool
+    questions: Questions, encoded: Sequence[Encoded], *, document: bool, ended: bool, detailed: bool, generate: bool
 ) -> list[Key]:
     """Enter a row's answers under their prompts; returns where to find each afterwards."""
     keys = []
     for x in encoded:
         keys.append((tuple(x.input_ids[: x.prompt_length]), tuple(x.input_ids[x.prompt_length :])))
         answers = questions.setdefault(keys[-1][0], Question()).answers
-        answers.setdefault(keys[-1][1], Answer(document=document))
+        answers.setdefault(keys[-1][1], Answer(document, ended))
     first = questions[keys[0][0]]
     if detailed:
         first.detailed.add(keys[0][1])
@@ -241,7 +247,7 @@ def _score_chunk(
             result = asked[row].answers[answer]
             result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
             if details:
-                end = n if result.document else n - 1  # not the end token
+                end = n - 1 if result.ended else n
                 result.details = _details(**{name: x[:end] for name, x in tokens.items()})
 
 
@@ -258,7 +264,13 @@ def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: 
 
 
 def _collect(
-    questions: Questions, keys: list[list[Key]], ids: np.ndarray, rows: Sequence[Row], detailed: bool, generated: bool
+    questions: Questions,
+    keys: list[list[Key]],
+    ids: np.ndarray,
+    rows: Sequence[Row],
+    detailed: bool,
+    generated: bool,
+    decode: Callable[[list[int]], str],
 ) -> SetScores:
     """Put a set's scores together from those of its answers."""
     table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
@@ -279,9 +291,8 @@ def _collect(
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
             setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
-        if "answer" in rows[0]:
-            sizes = [len(zlib.compress(row["answer"].encode())) for row in rows]
-            scores.zlib_bytes = np.array(sizes, dtype=np.float64)
+        texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in rows]
+        scores.zlib_bytes = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
     return scores
 
 

@@ -27,7 +27,7 @@ class SetScores:
         suffix: Number of such tokens at the answer's end without a gap, (N,).
         min_k: Minus the mean of the lowest 40 % of their log-probabilities, (N,), nats.
         min_k_plus_plus: The same of log-probabilities standardised over the vocabulary, (N,).
-        zlib_bytes: Length of the answer's compressed text, (N,).
+        zlib_bytes: Length of the compressed text of the answer, or of the document's piece, (N,).
         gradient_norm: Mean over parameter tensors of the norm of the loss's gradient, (N,).
     """
 

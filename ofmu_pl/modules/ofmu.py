@@ -43,6 +43,9 @@ from ofmu_pl.training.parallel import reshard
 INNER_BETAS = (0.9, 0.99)
 """Adam's betas in the inner loop, so that its second moments settle within a run of a hundred steps."""
 
+BETA_IN_WORDS = "The first step is turned to where it does least harm to rows that must stay."
+RHO_IN_WORDS = "A penalty keeps the second step from undoing the first."
+
 
 class OFMU(UnlearningModule):
     """Penalty-based bi-level unlearning.
@@ -116,9 +119,8 @@ class OFMU(UnlearningModule):
     """
 
     in_words = (
-        "In turns, the model was moved to do worse on the forgotten rows, where that does not harm rows that "
-        "must stay, and then trained to do well again on rows that must stay. A penalty keeps the second step "
-        "from undoing the first."
+        "In turns, the model was moved to do worse on the forgotten rows and then trained to do well again on rows "
+        "that must stay."
     )
     moves_parameters = True
 
@@ -179,8 +181,8 @@ class OFMU(UnlearningModule):
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
         self.stationarity_tol, self.forget_ceiling = stationarity_tol, forget_ceiling
         self.rates, self.stop_at, self.sam_rho = rates, stop_at, sam_rho
-        if sam_rho:
-            self.in_words = f"{self.in_words} {SAM_IN_WORDS}"
+        parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, SAM_IN_WORDS: sam_rho}
+        self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None
         self.goal: Goal | None = None
         self._goal_state: dict[str, Any] | None = None
@@ -215,18 +217,23 @@ class OFMU(UnlearningModule):
     @property
     def remedy(self) -> str:
         """Advice after a divergence, which names the safeguards that are switched off."""
-        safeguards = {
+        safeguards: dict[str, Any] = {
             "rho_max": self.penalty.cap,
             "penalty_clip": self.penalty_clip,
-            "forget_ceiling": self.forget_ceiling,
             "norm_floor": self.norm_floor or None,
-            "inner_clip": self.inner_clip,
-            "gradient_clip": self.gradient_clip,
             "concave_only": self.concave_only or None,
         }
+        if not self.rates:  # which takes the place of the others
+            safeguards |= {
+                "forget_ceiling": self.forget_ceiling,
+                "inner_clip": self.inner_clip,
+                "gradient_clip": self.gradient_clip,
+            }
         off = [name for name, value in safeguards.items() if value is None]
         if off:
             return f"switch the safeguards on that are off here ({', '.join(off)})"
+        if self.rates:
+            return "set --model.rollbacks 3, by which steps are halved, or choose rates by --model.rates null"
         return "lower --model.inner_lr or the optimizer's rate"
 
     def own_optimizers(self) -> list[Optimizer]:

@@ -7,7 +7,7 @@ import pandas
 import pytest
 from datasets import Dataset
 from tokenizers.processors import TemplateProcessing
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import RowEncoder, TextFiles
@@ -16,6 +16,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import IGNORED, ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.outputs import hashed
+from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.support.errors import UserError
@@ -104,7 +105,7 @@ def test_documents_and_conversations(fit):
         unseen = metrics[f"holdout_doc_{measure}"]
         assert metrics[f"forget_doc_{measure}"]["target"] == unseen["value"]
         assert unseen["group"] == "unseen"
-    assert metrics["mia_loss"]["target"] == 0.5
+    assert metrics["mia_loss"]["target"] == metrics["mia_zlib"]["target"] == 0.5
     assert metrics["mia_loss"]["n"] == results["data"]["forget"]["rows"] + results["data"]["holdout_doc_eval"]["rows"]
     assert metrics["retain_Q_A_ROUGE"]["n"] == 2
     assert "forget_loss" not in metrics
@@ -184,6 +185,23 @@ def test_every_form_without_a_chat_template(model, row, read, learned):
     assert len(encoded) == turns, "each turn is evaluated on its own"
     asked = "".join(data.tokenizer.decode(x.input_ids[x.prompt_length :]) for x in encoded)
     assert asked == learned, "what is trained on is what is evaluated"
+
+
+def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
+    """It was refused; the last token of an answer is now one of its words, and counts as such."""
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path / "endless")
+    with pytest.warns(UserWarning, match="has no end token, so answers have no end mark"):
+        data = load(tmp_path / "endless", forget=FORGET, retain=RETAIN)
+    assert said(data)[0] == ("Question: What does citizen 0 do?\nAnswer: 0 is a baker.", " 0 is a baker.")
+    network = GPT2LMHeadModel.from_pretrained(model).eval()
+    scores = score_rows(network, data.encoder, data.evaluation_sets, max_new_tokens=2, thorough=True)
+    labels = data.collate("forget", [0], 0)["labels"]
+    assert scores["forget"].tokens[0] == (labels != IGNORED).sum()
+    results = fit(*(word for name, path in files.items() for word in (f"--data.{name}", path)),
+                  "--model.network.tokenizer", str(tmp_path / "endless"))  # fmt: skip
+    assert 0 < results["metrics"]["forget_Q_A_Prob"]["value"] < 1
 
 
 def test_a_chat_template_is_used_as_for_tofu(model):

@@ -43,6 +43,8 @@ class Numbers:
 class Letters(ChatEncoder):
     """Encodes text by letters; no Hugging Face tokenizer needed."""
 
+    ends_answers = True
+
     def __init__(self):
         self.tokenizer = Numbers()
 

@@ -245,3 +245,19 @@ def test_dropout_is_off_and_so_not_refused(options):
     network = CausalLM(config={**TINY, "attention_dropout": 0.5}, **options)
     trainer = train(OFMU(network, engine="finite_difference"), steps=1)
     assert trainer.global_step == 1
+
+
+def test_after_a_divergence_no_option_is_named_that_auto_rates_ignore():
+    plain = OFMU(CausalLM(config=TINY), inner_clip=None, gradient_clip=None, rho_max=None)
+    assert "(rho_max, inner_clip, gradient_clip)" in plain.remedy
+    assert "(rho_max)" in OFMU(CausalLM(config=TINY), rates="auto", rho_max=None).remedy
+    assert "rollbacks" in OFMU(CausalLM(config=TINY), rates="auto").remedy
+
+
+def test_words_for_the_page_name_what_was_done_alone():
+    words = {rho: OFMU(CausalLM(config=TINY), rho_0=rho, beta=rho).in_words for rho in (0.0, 0.3)}
+    assert "penalty" in words[0.3]
+    assert "least harm" in words[0.3]
+    assert words[0.3].startswith(words[0.0])
+    assert "penalty" not in words[0.0]
+    assert "harm" not in words[0.0]
