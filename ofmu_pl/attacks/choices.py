@@ -1,0 +1,61 @@
+"""Right and wrong answers of one form to the same question, so that the form does not tell which is right.
+
+Perturbed answers are written after the paraphrase (TOFU, Authors): beside the answer's own words, their form alone
+would tell them from it, also to a model that knows nothing. So the right answer is the paraphrase where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.data.text import Encoded, Row, collate, wrong_answers_of
+from ofmu_pl.support.errors import UserError
+
+Choices = list[list[Encoded]]
+"""Of each row the right answer, then the wrong ones."""
+
+
+def choices_of(data: Any, rows: Sequence[Row], attack: str) -> Choices:
+    """The answers to choose from.
+
+    Args:
+        data: A ``TextDataModule`` after ``setup``.
+        rows: Rows of one of its evaluation sets.
+        attack: Name of the attack, for the message.
+
+    Raises:
+        UserError: Rows have no wrong answers.
+    """
+    if not rows or not all(wrong_answers_of(row) for row in rows):
+        raise UserError(
+            f"The rows of '{data.name}' have no wrong answers (perturbed_answer), which the attack '{attack}' lets a "
+            "model choose among: add them, or take the attack out of the list."
+        )
+    encoded = [data.encoder.encode_row(row) for row in rows]
+    return [e[-1 - len(wrong_answers_of(row)) :] for e, row in zip(encoded, rows, strict=True)]
+
+
+def chosen(subject: Subject, model: Any, choices: Choices) -> np.ndarray:
+    """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong.
+
+    Args:
+        subject: Whose recipe says what an answer's loss is.
+        model: The model that chooses.
+        choices: Of n rows.
+    """
+    flat = list(chain.from_iterable(choices))
+    order = sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids))  # less padding
+    losses, size = np.empty(len(flat)), subject.data.batch_size
+    with torch.no_grad():
+        for start in range(0, len(flat), size):
+            index = order[start : start + size]
+            batch = collate([flat[i] for i in index], index, subject.data.tokenizer.pad_token_id)
+            losses[index] = subject.recipe.sample_losses(model, subject.placed(batch)).double().cpu().numpy()
+    rows = np.split(losses, np.cumsum([len(row) for row in choices])[:-1])
+    return np.array([float(row[0] < row[1:].min()) if np.isfinite(row).all() else np.nan for row in rows])

@@ -1,0 +1,129 @@
+"""Depth of unlearning: which layers still hold what the model no longer says?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding
+from ofmu_pl.attacks.spans import entities_of
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text import collate
+from ofmu_pl.losses import IGNORED, shifted
+from ofmu_pl.metrics.depth import THRESHOLD, depth_scores, erasure_by_layer
+from ofmu_pl.metrics.result import Metric
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
+from ofmu_pl.support.errors import UserError, check_range
+
+LEFT = Metric("depth_left", higher_is_better=False, group="attacks")
+SCORE = Metric("unlearning_depth_score", higher_is_better=True, group="attacks")
+
+
+class DepthScore(Attack):
+    """Unlearning Depth Score (``metrics.depth``): put a model's hidden states into the target, layer by layer.
+
+    Where the target then still says the entity, the layer still holds it. Found is ``1 - UDS``, so that 1 is what the
+    target gives by construction, and 0 what the retrained model does. Only positions that predict the entity's tokens
+    are replaced, as in the released code, which puts states after the final norm into the last layer, where ours are
+    those before it. All three models must be at hand, with layers of one kind.
+
+    Args:
+        entities: File of the words that carry the facts, rows with ``question``, ``prefix`` and ``entity``; ``null``:
+            the whole answers.
+        threshold: What a layer of the retrained model must lose for it to hold a fact, nats a token.
+        rows: Most forgotten rows that are asked for; ``null``: all.
+
+    Raises:
+        UserError: A number is out of range.
+
+    Example:
+        >>> DepthScore(rows=20).compares
+        True
+    """
+
+    name = "depth_score"
+    metrics = (LEFT, SCORE)
+    x_label, y_label = "layer", "share of facts that the layer still holds"
+    compares = True
+
+    def __init__(self, entities: str | None = None, threshold: float = THRESHOLD, rows: int | None = 100) -> None:
+        check_range(1, rows=rows)
+        check_range(0, threshold=threshold)
+        self.entities, self.threshold, self.rows = entities, threshold, rows
+
+    def planned(self, data: Any) -> int:
+        """None: the models are only read."""
+        return 0
+
+    def run(self, subject: Subject, seed: int) -> Finding:
+        """Take every layer from the retrained model and from the one under attack; nothing is drawn."""
+        started = time.perf_counter()
+        missing = [name for name in (TARGET, RETRAINED) if name not in subject.others]
+        if missing:
+            raise UserError(
+                f"The attack '{self.name}' needs the target and the retrained model, and there is no "
+                f"{' and no '.join(missing)} at hand: give it, or take the attack out of the list."
+            )
+        models: list[Any] = [subject.build(TARGET), subject.build(RETRAINED), subject.build()]
+        if len({(len(layers_of(m)), m.config.get_text_config().hidden_size) for m in models}) > 1:
+            raise UserError(
+                f"The attack '{self.name}' puts layers of one model into another, and the three models differ in "
+                "number or width of layers: give models of one architecture."
+            )
+        (target, retrained, model), control, ours = models, [], []
+        with torch.no_grad():
+            for batch in self._batches(subject):
+                own = subject.recipe.sample_losses(target, batch)
+                control.append(_lost(subject, target, retrained, batch) - own)
+                ours.append(_lost(subject, target, model, batch) - own)
+        both = [torch.cat(x, dim=1).T.double().cpu().numpy() for x in (control, ours)]  # (n, L)
+        finding = self._finding(both[0], np.nan_to_num(both[1], nan=np.inf))  # what is no number holds nothing
+        if not np.isfinite(both[1]).all():
+            finding.broken = "Hidden states of the model are not finite."
+        finding.seconds = time.perf_counter() - started
+        return finding
+
+    def _finding(self, control: np.ndarray, ours: np.ndarray) -> Finding:
+        scores = depth_scores(control, ours, self.threshold)
+        kept = scores[~np.isnan(scores)]
+        if not len(kept):
+            raise UserError(
+                f"No layer of the target holds more of the forgotten rows than the retrained model's by "
+                f"attacks.threshold={self.threshold} nats a token: give another retrained model, or a lower threshold."
+            )
+        finding = Finding.of_rows(LEFT, 1 - kept)
+        score = Finding.of_rows(SCORE, kept)
+        finding.figures |= score.figures
+        finding.rows |= score.rows
+        for layer, erased in enumerate(erasure_by_layer(control, ours, self.threshold), start=1):
+            if not np.isnan(erased):
+                finding.x.append(layer)
+                finding.y.append(float(1 - erased))
+        return finding
+
+    def _batches(self, subject: Subject) -> Iterator[Batch]:
+        """Forgotten rows with labels on what is asked for."""
+        data = subject.data
+        rows = [data.encode(row) for row in data.splits["forget"]] if self.entities is None else None
+        rows = entities_of(data, str(self.entities)) if rows is None else rows
+        rows = list(evenly(rows, self.rows or len(rows)))
+        for start in range(0, len(rows), data.batch_size):
+            part = rows[start : start + data.batch_size]
+            yield subject.placed(collate(part, range(len(part)), data.tokenizer.pad_token_id))
+
+
+def _lost(subject: Subject, target: Any, source: Any, batch: Batch) -> Tensor:
+    """Losses of the target with each layer's states from a source, (L, B) nats a token."""
+    where = shifted(batch["labels"]) != IGNORED
+    losses = []
+    for layer, hidden in zip(layers_of(target), all_hidden_states(source, batch)[1:], strict=True):
+        with patched(layer, hidden, where):
+            losses.append(subject.recipe.sample_losses(target, batch))
+    return torch.stack(losses)
