@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy 
     from ofmu_pl.core.objective import Phi as Phi
     from ofmu_pl.core.objective import outer_gradient as outer_gradient
     from ofmu_pl.core.penalty import Penalty as Penalty
+    from ofmu_pl.core.shared_adam import SharedAdam as SharedAdam
     from ofmu_pl.core.similarity import Cosine as Cosine
     from ofmu_pl.data import *  # noqa: F403
     from ofmu_pl.evaluation.base import Evaluation as Evaluation

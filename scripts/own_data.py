@@ -45,8 +45,10 @@ MADE: dict[str, tuple[int, int, int, dict[str, Any]]] = {
 ABOUT = """# Rows of one's own, several models, one configuration
 
 Written by `scripts/own_data.py` from docs/results/data/own-data.json. Every run is `configs/text.yaml` as it is
-shipped: no rate, no length, no other option was chosen for a model. p is exp(-loss) of the true answer, the mean over
-rows; the AUC is that of telling forgotten from never-seen rows by their loss, with its 95 % interval.
+shipped: no rate, no length, no other option was chosen for a model (SmolLM2 has adapters, bf16 and the system prompt
+that it was taught with, and shorter answers, for memory and time alone). Seconds are those of a busy machine. p is
+exp(-loss) of the true answer, the mean over rows; the AUC is that of telling forgotten from never-seen rows by their
+loss, with its 95 % interval.
 
 | model | rows: forget, never seen | iterations | p forget: before, after | p never seen | AUC before | AUC after """
 ABOUT += """| min-k AUC after | p retain: before, after, kept | seconds: training, evaluation |
@@ -67,6 +69,8 @@ def main() -> None:
             runs["Llama, 4.5 M, TOFU forget10"] = (args.tofu[1].absolute(), tofu_rows(args.tofu[0], args.logs), [])
         if args.smollm2:
             words = ["--model.network.lora", "{r: 16, lora_alpha: 32, target_modules: all-linear}"]
+            words += ["--data.system_prompt", "Be brief.", "--trainer.precision", "bf16-mixed"]  # as it was taught
+            words += ["--evaluation.max_new_tokens", "24"]
             runs["SmolLM2, 135 M, adapters"] = (args.smollm2[0].absolute(), args.smollm2[1].absolute(), words)
         for name, (model, rows, words) in runs.items():
             folder = args.logs.absolute() / short(name)

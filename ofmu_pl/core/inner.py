@@ -10,6 +10,7 @@ paper's experiments read so ("all [...] are conducted using the AdamW optimizer"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,7 @@ from torch.optim import Optimizer
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi
 from ofmu_pl.core.polyak import Polyak
+from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.sharpness import shifted
 from ofmu_pl.core.vectors import Vector, add_, clip_, scale_
 
@@ -112,7 +114,11 @@ def _against(optimizer: Optimizer, parameters: Vector, direction: Vector, lr: fl
     scale_(direction, -1.0)
     for p, d in zip(parameters, direction, strict=True):
         p.grad = d
+    rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = lr
-    optimizer.step()
+    with optimizer.ascending() if isinstance(optimizer, SharedAdam) else nullcontext():
+        optimizer.step()
     optimizer.zero_grad()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate

@@ -127,6 +127,7 @@ class UnlearningModule(pl.LightningModule, Method):
         assert self.network is not None, "configure_model has not run"
         optimizer = built("optimizer", self.make_optimizer, trainable(self.network))
         check_optimizer(optimizer, sharded=self.run.ranks.sharded, device=self.device)
+        self.run.optimizers = [optimizer]
         self.run.optimizers = [optimizer, *self.own_optimizers()]
         self.run.scheduler = self.make_scheduler and self.make_scheduler(optimizer)
         return self.run.optimizers, [self.run.scheduler] if self.run.scheduler else []

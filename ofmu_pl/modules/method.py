@@ -101,8 +101,13 @@ class Method(ABC):
         """
 
     def own_optimizers(self) -> list[Optimizer]:
-        """The optimizers that ``iterate`` steps by itself."""
+        """Make the optimizers that ``iterate`` steps by itself, beside the first one."""
         return []
+
+    @property
+    def inner_optimizers(self) -> list[Optimizer]:
+        """The optimizers that ``iterate`` steps by itself."""
+        return self.run.optimizers[1:]
 
     @property
     def remedy(self) -> str:

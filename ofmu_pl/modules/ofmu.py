@@ -30,8 +30,9 @@ from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
 from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.preflight import preflight
+from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.losses import ceiling
+from ofmu_pl.losses import ceiling, sample_mean
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.scrutiny import Scrutiny
@@ -55,9 +56,11 @@ class OFMU(UnlearningModule):
         inner_steps: T, the ascent steps of one outer iteration (paper: 5).
         inner_lr: eta_in, the ascent's rate (the paper is silent; 0.02 with unit steps, 3e-4 with Adam worked on tiny
             Llamas).
-        inner_optimizer: ``sgd``, the step as printed, or ``adam``, which keeps two vectors as its state. The paper runs
+        inner_optimizer: ``sgd``, the step as printed; ``adam``, which keeps two vectors as its state (the paper runs
             everything with AdamW; where the weights' gradients differ in scale, a plain step of a given length
-            changes few weights and harms more of what is to be kept (README: How the ascent steps).
+            changes few weights and harms more of what is to be kept, README: How the ascent steps); or ``shared``:
+            the ``optimizer`` is a ``SharedAdam``, which ascends too, in the metric of both loops and at the rate that
+            the scheduler gives both, times ``inner_lr``.
         beta: Weight of the gradients' similarity in Phi (the paper is silent; 0.5 as in our prototype).
         rho_0: First penalty parameter (paper: 0.3); 0 switches the penalty off.
         gamma: Growth of rho (paper: between 1.5 and 2).
@@ -79,6 +82,8 @@ class OFMU(UnlearningModule):
         rho_max: Cap of rho; ``null`` as printed (then rho overflows).
         penalty_clip: Cap of the penalty's norm as a multiple of |g_r|; ``null`` as printed (then the penalty outgrows
             the retain gradient a hundredfold at once).
+        ceiling_by: What the ceiling bends: a ``sample``'s mean loss, or each ``token``'s loss, so that no token is
+            pushed on for the sake of others that are still low.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln
             V of a guess, beyond which nothing is left to forget; ``null`` as printed (then L_f grows without bound).
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
@@ -129,7 +134,7 @@ class OFMU(UnlearningModule):
         network: Network,
         inner_steps: int = 5,
         inner_lr: float = 0.02,
-        inner_optimizer: Literal["sgd", "adam"] = "sgd",
+        inner_optimizer: Literal["sgd", "adam", "shared"] = "sgd",
         beta: float = 0.5,
         rho_0: float = 0.3,
         gamma: float = 1.5,
@@ -144,6 +149,7 @@ class OFMU(UnlearningModule):
         rho_max: float | None = 1.0,
         penalty_clip: float | None = 0.1,
         forget_ceiling: float | Literal["uniform"] | None = "uniform",
+        ceiling_by: Literal["sample", "token"] = "sample",
         norm_floor: float | None = 1e-4,
         inner_clip: float | None = 1.0,
         concave_only: bool = True,
@@ -179,7 +185,8 @@ class OFMU(UnlearningModule):
         self.penalty_clip, self.concave_only = penalty_clip, concave_only
         self.engine_name, self.scheme = engine, scheme
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
-        self.stationarity_tol, self.forget_ceiling = stationarity_tol, forget_ceiling
+        self.stationarity_tol = stationarity_tol
+        self.forget_ceiling, self.ceiling_by = forget_ceiling, ceiling_by
         self.rates, self.stop_at, self.sam_rho = rates, stop_at, sam_rho
         parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, SAM_IN_WORDS: sam_rho}
         self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
@@ -242,6 +249,12 @@ class OFMU(UnlearningModule):
         Raises:
             UserError: Adam's ascent is asked for on whole copies of a network of which ranks hold shards.
         """
+        outer = self.run.optimizers[0]
+        if self.inner_optimizer == "shared" and not self.rates and not isinstance(outer, SharedAdam):
+            raise UserError(
+                f"With inner_optimizer=shared the ascent steps by the outer optimizer, and {type(outer).__name__} has "
+                "no second momentum for it: set --model.optimizer SharedAdam."
+            )
         if self.inner_optimizer == "sgd" and not self.rates:
             return []
         if self.exact and self.run.ranks.sharded:
@@ -249,6 +262,8 @@ class OFMU(UnlearningModule):
                 "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
                 "--model.engine finite_difference, --model.inner_optimizer sgd, or --trainer.strategy ddp."
             )
+        if self.inner_optimizer == "shared" and not self.rates:
+            return []
         if self.rates:
             return [Polyak(trainable(self.trained))]
         return [torch.optim.Adam(trainable(self.trained), lr=self.inner_lr, betas=INNER_BETAS)]
@@ -279,7 +294,8 @@ class OFMU(UnlearningModule):
         assert self.engine is not None, "on_train_start has not run"
         rounds, rest = divmod(self.run.step - 1, self.period)
         penalised = self.penalty.rho > 0
-        needed = self.beta > 0 or penalised or self.stationarity_tol is not None or not self.rates
+        lean = self.rates is not None or self.inner_optimizer == "shared"
+        needed = self.beta > 0 or penalised or self.stationarity_tol is not None or not lean
         whole = rest == 0 and needed
         scalars = self.scrutiny.look(
             self, self.engine, self._forget_loss, batch, whole=rounds if whole else None, penalised=penalised
@@ -290,7 +306,7 @@ class OFMU(UnlearningModule):
         found = outer_iteration(
             self.engine,
             losses,
-            eta_in=self.inner_lr * self.recovery.step_scale,
+            eta_in=self._inner_rate * self.recovery.step_scale,
             rho=self.penalty.rho * self.higher_order_every if order > 2 else 0.0,
             beta=self.beta if order > 1 else 0.0,
             floor=self.norm_floor,
@@ -298,7 +314,7 @@ class OFMU(UnlearningModule):
             penalty_clip=self.penalty_clip,
             concave_only=self.concave_only,
             similarity_every=self.similarity_every,
-            inner_optimizer=self.run.optimizers[1] if len(self.run.optimizers) > 1 else None,
+            inner_optimizer=next(iter(self.inner_optimizers), None),
             gap=partial(self.goal.gap, batch["forget"], self.inner_steps) if self.goal else None,
             first_order=not whole,
             sam_rho=self.sam_rho,
@@ -315,11 +331,29 @@ class OFMU(UnlearningModule):
             self.run.stop()
         return found.gradient, scalars
 
+    @property
+    def inner_optimizers(self) -> list[Optimizer]:
+        """The optimizer that takes the ascent steps, if they are not plain."""
+        outer, *own = self.run.optimizers
+        return [outer] if self.inner_optimizer == "shared" and not own else own
+
+    @property
+    def _inner_rate(self) -> float:
+        """eta_in; in one metric in units of the outer rate of now."""
+        outer = self.run.optimizers[0]
+        return self.inner_lr * (outer.param_groups[0]["lr"] if outer in self.inner_optimizers else 1.0)
+
     def _forget_loss(self, batch: Batch) -> Loss:
         goal = self.goal
         if goal is not None:
             return self.mean(batch, goal.rows)
+        if self.ceiling_by == "token":
+            return self.mean(batch, self._bent_tokens)
         return self.loss(batch, lambda losses: ceiling(losses, self.level))
+
+    def _bent_tokens(self, batch: Batch) -> Tensor:
+        nll, targets = self._token_losses(batch)
+        return sample_mean(ceiling(nll, self.level), targets)
 
     def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         with self.run.forward_context():

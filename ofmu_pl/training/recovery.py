@@ -38,6 +38,11 @@ class Recoverable(Protocol):
     moves_parameters: ClassVar[bool]
 
     @property
+    def inner_optimizers(self) -> list[Optimizer]:
+        """The optimizers that an iteration steps by itself."""
+        ...
+
+    @property
     def device(self) -> torch.device:
         """Device of the network."""
         ...
@@ -146,7 +151,7 @@ class Recovery:
         """Keep weights and states: all optimizers' for a divergence, those that ``iterate`` steps for a full memory."""
         kept, device, run = start.state, method.device.type, method.run
         if self.rollbacks or (device == "cuda" and method.moves_parameters):
-            optimizers = run.optimizers[0 if self.rollbacks else 1 :]
+            optimizers = run.optimizers if self.rollbacks else method.inner_optimizers
             kept["optimizers"] = [(o, _on_host(o.state_dict())) for o in optimizers]
             parameters = _parameters(method)
             if not start.host:  # on a GPU's host, pinned: the GPU's memory is what is short

@@ -1,0 +1,95 @@
+r"""Adam for two loops that move the same parameters: one metric, two momenta.
+
+    v     <- b_2 v + (1 - b_2) g^2                          of the gradients of both loops
+    m_f   <- b_1 m_f + (1 - b_1) g,     m_r likewise        of the ascent's and of the descent's alone
+    theta <- theta - eta m / (sqrt(v) + eps)                m that of the loop in turn; both without bias
+
+With an Adam of its own the ascent steps at full length however small grad Phi has become, for its step is the ratio of
+a gradient to its own size: a forget loss bent at a ceiling does not stop it. In one metric the ascent's step vanishes
+beside the descent's as its gradient does, and the pull of both sides is weighed in the same unit. One learning rate,
+so a scheduler anneals both loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+
+class SharedAdam(Optimizer):
+    """Adam with one second moment for ascent and descent, and a first moment for each.
+
+    Args:
+        params: Parameters, or groups of them.
+        lr: Learning rate of both loops.
+        betas: Decay of the first moments, and of the second one, per step of either loop.
+        eps: Smallest denominator of a step.
+
+    Raises:
+        ValueError: A number is out of range.
+
+    Example:
+        The descent's gradient is ten times the ascent's, so is its step; with an Adam each they would be alike.
+
+        >>> theta = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = SharedAdam([theta], lr=1.0, betas=(0.0, 0.999))
+        >>> steps = []
+        >>> for gradient in (10.0, 1.0):
+        ...     theta.grad, before = torch.tensor([gradient]), theta.item()
+        ...     optimizer.step()
+        ...     steps.append(round(before - theta.item(), 2))
+        >>> steps
+        [1.0, 0.14]
+    """
+
+    def __init__(
+        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8
+    ) -> None:
+        if lr < 0 or eps <= 0 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"lr={lr} must be at least 0, eps={eps} above 0, betas={betas} in [0, 1)")
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps})
+        self._loop = "descent"
+
+    @contextmanager
+    def ascending(self) -> Iterator[None]:
+        """A context in which ``step`` is one of the ascent's, with the ascent's first moment."""
+        self._loop = "ascent"
+        try:
+            yield
+        finally:
+            self._loop = "descent"
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step against the gradients that the parameters have.
+
+        Args:
+            closure: Called first, with gradients enabled; what it returns is returned.
+        """
+        returned = None
+        if closure is not None:
+            with torch.enable_grad():
+                returned = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._move(p, p.grad, group)
+        return returned
+
+    def _move(self, p: torch.Tensor, g: torch.Tensor, group: dict[str, Any]) -> None:
+        state, (beta_1, beta_2) = self.state[p], group["betas"]
+        if not state:
+            state |= {"step": 0, "square": torch.zeros_like(p)}
+            for loop in ("ascent", "descent"):
+                state |= {f"{loop}_step": 0, f"{loop}_mean": torch.zeros_like(p)}
+        loop = self._loop
+        state["step"] += 1
+        state[f"{loop}_step"] += 1
+        state["square"].mul_(beta_2).addcmul_(g, g, value=1 - beta_2)
+        mean = state[f"{loop}_mean"].mul_(beta_1).add_(g, alpha=1 - beta_1)
+        scale = (state["square"] / (1 - beta_2 ** state["step"])).sqrt_().add_(group["eps"])
+        p.addcdiv_(mean, scale, value=-group["lr"] / (1 - beta_1 ** state[f"{loop}_step"]))
