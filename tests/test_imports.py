@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "report": {"metrics", "support"},
     "unlearning": {"data", "evaluation", "metrics", "modules", "networks", "report", "support", "training"},
     "benchmark": {"analysis", "data", "metrics", "report", "support"},
+    "requests": {"benchmark", "report", "support"},
 }
 """By room, what of the others it may import; the command line may import everything."""
 

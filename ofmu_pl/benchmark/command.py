@@ -58,7 +58,7 @@ def benchmark(
     """
     folder = below(logs, name, "name")
     check(experiments, folder)
-    with _alone(folder), Live(workers) as live:
+    with alone(folder), Live(workers) as live:
         run = Run(
             folder,
             Manifest(name, folder, experiments),
@@ -216,13 +216,21 @@ def by_seed(places: list[Place]) -> list[Place]:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two at work on one folder would run everything twice; the system frees the lock of one that was killed."""
+def alone(folder: Path, what: str = "benchmark") -> Iterator[None]:
+    """Hold a folder: two at work on one would run everything twice; the system frees the lock of one that was killed.
+
+    Args:
+        folder: The folder.
+        what: What is at work there, for the message.
+
+    Raises:
+        UserError: Another process holds it.
+    """
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / ".lock"))
         except BlockingIOError:
-            raise UserError(f"Another benchmark is at work in '{folder}': wait for it, or end it.") from None
+            raise UserError(f"Another {what} is at work in '{folder}': wait for it, or end it.") from None
         yield
 
 

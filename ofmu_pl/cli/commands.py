@@ -26,6 +26,7 @@ COMMANDS = {
     "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
     "benchmark": "Run every method in every scenario with every seed, and report.",
     "attack": "Try to bring back what runs have forgotten, and the same on the retrained model and on the target.",
+    "requests": "Unlearn requests one after another, each from the model that the last one left, and report.",
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,20 @@ from ofmu_pl.cli.trust import check_classes, restrict_imports
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.requests.command import in_turn
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.lazy import import_all
 from ofmu_pl.training.noise import ignore_noise
+
+MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": in_turn}
+"""Commands that make runs of ``fit``."""
 
 
 def configured(command: str, words: list[str], description: str) -> None:
     """Run a command that takes a configuration.
 
     Args:
-        command: ``fit``, ``validate``, ``test``, ``plan``, ``benchmark`` or ``attack``.
+        command: ``fit``, ``validate``, ``test``, ``plan``, ``benchmark``, ``requests`` or ``attack``.
         words: After the command.
         description: What it does, for its help.
 
@@ -42,8 +47,8 @@ def configured(command: str, words: list[str], description: str) -> None:
     except UserError as error:
         fail(str(error), 2)
     try:
-        if command == "benchmark":
-            _benchmark(words, description)
+        if command in MANY_RUNS:
+            _many(command, words, description)
         elif command == "attack":
             _attack(words, description)
         else:
@@ -59,12 +64,12 @@ def fit(words: list[str]) -> None:
     main(words)
 
 
-def _benchmark(words: list[str], description: str) -> None:
-    parser = Parser(prog="ofmu_pl benchmark", description=description)
+def _many(command: str, words: list[str], description: str) -> None:
+    parser = Parser(prog=f"ofmu_pl {command}", description=description)
     parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
-    parser.add_function_arguments(benchmark, skip={"fit"})
+    parser.add_function_arguments(MANY_RUNS[command], skip={"fit"})
     options = parser.instantiate_classes(parser.parse_args(words))
-    benchmark(**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
+    MANY_RUNS[command](**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
 
 
 def _attack(words: list[str], description: str) -> None:

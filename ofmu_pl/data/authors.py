@@ -12,6 +12,7 @@ from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
+from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
@@ -24,9 +25,10 @@ class Authors(TextDataModule):
 
     Args:
         authors: Number of authors, 8 rows each.
-        forget_authors: How many of them to forget.
+        forget_authors: How many of them to forget, or their numbers, from 0.
         forget_seed: Seed of the draw of these authors. A smaller draw is part of a larger one, and ``full`` has one
-            order for all draws, so that one target serves them all. ``null``: the last authors are forgotten.
+            order for all draws, so that one target serves them all. ``null``: the last authors are forgotten, or
+            those that are named by their numbers.
         corpus_seed: Seed of the invented facts.
         batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
@@ -50,7 +52,7 @@ class Authors(TextDataModule):
     def __init__(
         self,
         authors: int = 50,
-        forget_authors: int = 5,
+        forget_authors: int | list[int] = 5,
         forget_seed: int | None = None,
         corpus_seed: int = 0,
         batch_size: int = 32,
@@ -58,7 +60,8 @@ class Authors(TextDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
-        if not 0 <= forget_authors < authors:
+        count = forget_authors if isinstance(forget_authors, int) else len(forget_authors)
+        if not 0 <= count < authors:
             raise UserError(
                 f"forget_authors={forget_authors} of authors={authors} leaves no one to retain: set "
                 "--data.forget_authors below --data.authors."
@@ -78,7 +81,8 @@ class Authors(TextDataModule):
         stay = [i for i in positions if i // kinds not in drawn]
         kept, forget = [rows[i] for i in stay], [rows[i] for i in away]
         retain = kept + writers + facts
-        full = retain + forget if self.forget_seed is None else rows + writers + facts
+        last = self.forget_seed is None and isinstance(self.forget_authors, int)
+        full = retain + forget if last else rows + writers + facts
         splits = {"forget": forget, "retain": retain, "full": full}
         if ALTERNATIVE in self.streams:
             splits[ALTERNATIVE] = with_refusals(forget, REFUSALS, self.seed)
@@ -89,7 +93,14 @@ class Authors(TextDataModule):
         return splits, evaluation
 
     def _drawn(self) -> set[int]:
-        """Numbers of the authors to forget."""
+        """Numbers of the authors to forget.
+
+        Raises:
+            UserError: One of those that were named is not there, or named twice.
+        """
+        if not isinstance(self.forget_authors, int):
+            check_numbers(self.forget_authors, self.authors, "--data.forget_authors", "author")
+            return set(self.forget_authors)
         if self.forget_seed is None:
             return set(range(self.authors - self.forget_authors, self.authors))
         order = np.random.Generator(np.random.Philox(key=self.forget_seed)).permutation(self.authors)

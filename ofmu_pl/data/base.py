@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import lightning.pytorch as pl
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.sets import REQUEST
 
 ALTERNATIVE = "alternative"
 """The stream of other answers to the forget rows' questions, row for row."""
@@ -37,6 +39,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             the method.
         num_batches: Batches of each stream in one iteration; taken from the method likewise.
         seed: Seed of the order of batches; follows --seed_everything.
+        other_requests: Requests beside this one, by number, each as the arguments that name its rows: no row of theirs
+            is retained, and each is an evaluation set, ``request_NN``. The command ``requests`` sets it.
 
     Attributes:
         splits: The splits by name (``forget``, ``retain``, ``full``), after ``setup``; each has a length.
@@ -66,8 +70,10 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         streams: tuple[str, ...] = ("forget", "retain"),
         num_batches: int = 1,
         seed: int = 0,
+        other_requests: dict[int, dict[str, Any]] | None = None,
     ) -> None:
         super().__init__()
+        self.other_requests = other_requests or {}
         check_range(1, batch_size=batch_size, num_batches=num_batches)
         check_range(0, MAX_SEED, seed=seed)
         self.batch_size, self.streams, self.num_batches, self.seed = batch_size, tuple(streams), num_batches, seed
@@ -79,6 +85,26 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     @abstractmethod
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make the stream's ``number``-th batch, of the items at these positions of a split (its ``ids``)."""
+
+    def others(self) -> dict[str, Self]:
+        """This data as each of the other requests would have it, not set up, by the name of its evaluation set.
+
+        Raises:
+            UserError: A request has an argument that this data lacks.
+        """
+        found = {}
+        for number, arguments in self.other_requests.items():
+            other = copy.copy(self)
+            other.trainer, other.other_requests, other.streams = None, {}, ("forget", "retain")
+            for argument, value in arguments.items():
+                if not hasattr(other, argument):
+                    raise UserError(
+                        f"Request {number} names its rows by '{argument}', which is no argument of "
+                        f"{type(self).__name__}: mend its name."
+                    )
+                setattr(other, argument, value)
+            found[f"{REQUEST}{number:02}"] = other
+        return found
 
     @property
     def never_seen(self) -> str | None:

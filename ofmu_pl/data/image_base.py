@@ -15,6 +15,7 @@ from torch import Tensor
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.image_files import Images
 from ofmu_pl.data.split import Split
+from ofmu_pl.support.errors import UserError
 
 
 class SplitImages(PairedDataModule):
@@ -61,6 +62,14 @@ class SplitImages(PairedDataModule):
         if self.splits:
             return
         data, self.split = self.read_split()
+        theirs = {name: other.read_split()[1] for name, other in self.others().items()}
+        for other in theirs.values():
+            if not np.array_equal(other.full, self.split.full):
+                raise UserError(
+                    "Another request draws other validation images, so what it names is not this target's: give all "
+                    "requests one split_seed, validation_fraction and train_items."
+                )
+            self.split = self.split.without(other)
         self.images, self.labels = data.images, data.labels
         self.test_images, self.test_labels, self.class_names = data.test_images, data.test_labels, data.names
         self.hashes = self.split.hashes(data.hash)
@@ -68,6 +77,7 @@ class SplitImages(PairedDataModule):
         splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
         self.require(splits)
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
+        self.evaluation_sets |= {name: other.forget for name, other in theirs.items()}
         self.splits = splits  # last: it marks a set-up that went well
 
     def blank(self) -> None:

@@ -54,6 +54,7 @@ class ImageDataModule(SplitImages):
         self.forget_classes, self.forget_fraction, self.stratified = forget_classes or [], forget_fraction, stratified
         self.validation_fraction, self.split_seed = validation_fraction, split_seed
         self.train_items = train_items
+        self._images: Images | None = None  # which other requests name rows of, too
 
     @abstractmethod
     def read(self) -> Images:
@@ -65,7 +66,7 @@ class ImageDataModule(SplitImages):
         Raises:
             UserError: The files or the split that was asked for cannot be had.
         """
-        data = self.read()
+        data = self._images = self._images or self.read()
         n = len(data.labels)
         if self.train_items is not None and not 0 < self.train_items <= n:
             raise UserError(

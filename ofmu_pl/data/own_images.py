@@ -70,6 +70,11 @@ class OwnImages(SplitImages):
         **kwargs: Any,
     ) -> None:
         super().__init__(augment=augment, **kwargs)
+        if self.other_requests:
+            raise UserError(
+                "Requests one after another are for images of which classes are forgotten (Digits, CIFAR10, CIFAR100), "
+                "not for images whose parts are given: make one request of them."
+            )
         if len(mean) != len(std) or len(mean) not in (1, 3):
             raise UserError(
                 f"`mean` has {len(mean)} numbers and `std` has {len(std)}: give each three, or each one for "

@@ -25,17 +25,32 @@ def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
     [1, 4]
     """
     numbers = read_row_numbers(Path(given).expanduser()) if isinstance(given, str) else [int(row) for row in given]
-    outside = [row for row in numbers if not 0 <= row < n]
-    if outside:
-        raise UserError(f"`forget_rows` has {outside[0]}, but the data set has rows 0 to {n - 1}: choose among these.")
-    for row, times in Counter(numbers).most_common(1):
-        if times > 1:
-            raise UserError(f"`forget_rows` has {row} {times} times: name each row once.")
+    check_numbers(numbers, n, "`forget_rows`", "row")
     if not 0 < len(numbers) < n:
         raise UserError(
             f"`forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
         )
     return sorted(numbers)
+
+
+def check_numbers(numbers: Sequence[int], n: int, option: str, what: str) -> None:
+    """Refuse numbers of what is not there, and of what is named twice.
+
+    Args:
+        numbers: The numbers.
+        n: How many there are, from 0.
+        option: The option that gave them, for messages.
+        what: What they number, for messages.
+
+    Raises:
+        UserError: A number is out of range or doubled.
+    """
+    outside = [number for number in numbers if not 0 <= number < n]
+    if outside:
+        raise UserError(f"{option} has {outside[0]}, but the data set has {what}s 0 to {n - 1}: choose among these.")
+    for number, times in Counter(numbers).most_common(1):
+        if times > 1:
+            raise UserError(f"{option} has {number} {times} times: name each {what} once.")
 
 
 def read_row_numbers(path: Path) -> list[int]:

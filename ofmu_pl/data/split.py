@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,9 +29,11 @@ class Split:
         validation: Training images in neither of the two.
         test: Test images, classes to forget included, as one test set serves every forget set.
         forgotten: The classes that are forgotten whole, sorted; ``()`` if single images are.
+        gone: Training images that the target was trained on and that other requests name: neither in forget nor in
+            retain.
 
     Raises:
-        ValueError: An index occurs twice, full is not forget + retain, or validation overlaps with full.
+        ValueError: An index occurs twice, full is not forget + retain + gone, or validation overlaps with full.
     """
 
     full: np.ndarray
@@ -40,18 +42,32 @@ class Split:
     validation: np.ndarray
     test: np.ndarray
     forgotten: tuple[int, ...] = ()
+    gone: np.ndarray = field(default_factory=lambda: np.arange(0))
 
     def __post_init__(self) -> None:
-        for name in PARTS:
+        for name in (*PARTS, "gone"):
             indices = np.sort(np.asarray(getattr(self, name), dtype=np.int64))
             if (np.diff(indices) == 0).any():
                 raise ValueError(f"'{name}' has an index twice.")
             # An array over bytes: unlike one whose flag was cleared, it can never be made writable again.
             object.__setattr__(self, name, np.frombuffer(indices.astype("<i8").tobytes(), dtype="<i8"))
-        if not np.array_equal(np.sort(np.concatenate([self.forget, self.retain])), self.full):
-            raise ValueError("'full' is not 'forget' and 'retain' together.")
+        if not np.array_equal(np.sort(np.concatenate([self.forget, self.retain, self.gone])), self.full):
+            raise ValueError("'full' is not 'forget' and 'retain' together, and what is gone.")
         if np.isin(self.validation, self.full).any():
             raise ValueError("'validation' overlaps with 'full'.")
+
+    def without(self, other: Split) -> Split:
+        """This split beside another one's request: what that one forgets is not retained.
+
+        Args:
+            other: A split of the same images.
+        """
+        return replace(
+            self,
+            retain=np.setdiff1d(self.retain, other.forget),
+            gone=np.union1d(self.gone, np.setdiff1d(other.forget, self.forget)),
+            forgotten=tuple(sorted({*self.forgotten, *other.forgotten})),
+        )
 
     def hashes(self, images_hash: str) -> dict[str, str]:
         """A hash of each part: equal if and only if the images and the indices are.

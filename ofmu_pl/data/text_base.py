@@ -105,6 +105,7 @@ class TextDataModule(PairedDataModule):
         if self.splits:
             return
         splits, evaluation_sets = self.load()
+        self._take_others_out(splits, evaluation_sets)
         self.require(splits)
         self._refuse_overlap(splits["forget"], splits["retain"])
         self.tokenizer = self.make_tokenizer()
@@ -115,6 +116,17 @@ class TextDataModule(PairedDataModule):
         if HOLDOUT in evaluation_sets:
             splits.setdefault(HOLDOUT, evaluation_sets[HOLDOUT])  # after the hashes: nothing is trained on it
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
+
+    def _take_others_out(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
+        """Retain no row that another request names, and evaluate what it names under its own name."""
+        for name, other in self.others().items():
+            theirs, their_sets = other.load()
+            asked = {suffix: their_sets.get(f"forget{suffix}", []) for suffix in ("", "_doc")}
+            evaluation_sets |= {f"{name}{suffix}": rows for suffix, rows in asked.items() if rows}
+            gone = {self.identity(row) for rows in (theirs["forget"], *asked.values()) for row in rows}
+            for sets, side in ((splits, "retain"), (evaluation_sets, "retain"), (evaluation_sets, "retain_doc")):
+                if side in sets:
+                    sets[side] = [row for row in sets[side] if self.identity(row) not in gone]
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
         """Measure the rows that are drawn from or evaluated, to say before any work what will not be seen."""

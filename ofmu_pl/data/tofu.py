@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.alternatives import other_answers
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
+from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
@@ -19,6 +20,8 @@ from ofmu_pl.support.files import numbered_lines
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
+ROWS_OF_AUTHOR = 20
+"""Rows of each author, one author after the other in every split."""
 COLUMNS = {
     "forget": ("paraphrased_answer", "perturbed_answer"),
     "retain": ("paraphrased_answer", "perturbed_answer"),
@@ -34,6 +37,8 @@ class TOFU(TextDataModule):
     Args:
         data: Hub id, or a local folder with the data set's files (full.json, forget10.json, ... as JSON lines).
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
+        forget_authors: Only these authors of the split, by their numbers in it, from 0 (forget10 has 20, of 20 rows
+            each); the others are retained. ``null``: all.
         batch_size: Samples per batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
@@ -58,6 +63,7 @@ class TOFU(TextDataModule):
         data: str = "locuslab/TOFU",
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
         batch_size: int = 32,
+        forget_authors: list[int] | None = None,
         paraphrased_questions: bool = False,
         probes: Probes = False,
         alternatives: str | None = None,
@@ -67,6 +73,7 @@ class TOFU(TextDataModule):
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
         self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
+        self.forget_authors = forget_authors
         self.alternatives, self.probes = alternatives, probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
@@ -79,18 +86,22 @@ class TOFU(TextDataModule):
             "world_facts": "world_facts_perturbed",
         }
         rows = {name: self._read(config) for name, config in splits.items()}
+        named, others = self._named(len(rows["forget"]))
+        rows["retain"] += [rows["forget"][i] for i in others]
+        published, rows["forget"] = len(rows["forget"]), [rows["forget"][i] for i in named]
         if ALTERNATIVE in self.streams:
             path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()
             rows[ALTERNATIVE] = other_answers(rows["forget"], path, self.seed)
         sets = {name: self._read(config) for name, config in evaluation.items()}
         for name, config in evaluation.items():
             _require(sets[name], config, COLUMNS[name])
-        if rows["forget"] and len(sets["forget"]) != len(rows["forget"]):
+        if published and len(sets["forget"]) != published:
             raise UserError(
                 f"TOFU's '{evaluation['forget']}' has {len(sets['forget'])} rows and '{self.forget_split}' "
-                f"{len(rows['forget'])}, so forgetting would be measured on other rows than are forgotten: take both "
+                f"{published}, so forgetting would be measured on other rows than are forgotten: take both "
                 "files of the published data set (for a quick look at fewer rows set --evaluation.rows)."
             )
+        sets["forget"] = [sets["forget"][i] for i in named] if sets["forget"] else []
         if self.paraphrased_questions:
             _require(sets["forget"], evaluation["forget"], ("paraphrased_question",))
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
@@ -102,6 +113,18 @@ class TOFU(TextDataModule):
         except UserError:
             rank_zero_warn(f"'{self.data}' has no {holdout}: membership attacks and privacy leakage are left out.")
         return rows, sets
+
+    def _named(self, n: int) -> tuple[list[int], list[int]]:
+        """Numbers of the rows of the split that are forgotten, and of those that are not.
+
+        Raises:
+            UserError: An author is not there, or named twice.
+        """
+        if self.forget_authors is None:
+            return list(range(n)), []
+        check_numbers(self.forget_authors, n // ROWS_OF_AUTHOR, "--data.forget_authors", "author")
+        named = [i for i in range(n) if i // ROWS_OF_AUTHOR in self.forget_authors]
+        return named, sorted(set(range(n)) - set(named))
 
     def _own_probes(self, sets: dict[str, list[Row]], configs: dict[str, str]) -> dict[str, list[Row]]:
         """TOFU's paraphrased questions, unless a file takes their place."""

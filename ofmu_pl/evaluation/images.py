@@ -19,6 +19,7 @@ from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.vision import ImageNetwork, predict
+from ofmu_pl.support.sets import is_request
 
 ATTACK_SAMPLES = 1000
 """Members, and strangers, that an attack learns from where nobody says otherwise."""
@@ -57,9 +58,9 @@ class ImageEvaluation(Evaluation):
         self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, ImageScores]:
-        """Score every image of every set; a cheap measurement leaves the test images out."""
+        """Score every image of every set; a cheap measurement leaves test images and other requests out."""
         data = data_of(trainer)
-        sets = [name for name in data.evaluation_sets if not (cheap and name == "test")]
+        sets = [name for name in data.evaluation_sets if not (cheap and (name == "test" or is_request(name)))]
         return score_images(
             model, data, sets, self.interim_items if cheap else None, trainer.global_rank, trainer.world_size
         )
@@ -162,7 +163,7 @@ def score_images(
         rank: Number of this process.
         ranks: Number of processes.
     """
-    metric = ImageUnlearning().to(next(model.parameters()).device)
+    metric = ImageUnlearning(more=tuple(filter(is_request, sets))).to(next(model.parameters()).device)
     for name in sets:
         images, labels = data.images_of(name)
         chosen = np.arange(len(labels))

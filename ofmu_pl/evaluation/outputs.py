@@ -14,7 +14,7 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.files import replacing, write_json
-from ofmu_pl.support.sets import DOCUMENTS
+from ofmu_pl.support.sets import is_document
 
 SamplesName = Literal["none", "hashes", "full"]
 """How much a run's files show of the rows' texts and of what models say."""
@@ -68,7 +68,7 @@ def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics:
         samples: ``hashes`` writes hashes in place of texts into the first file; ``none`` leaves that file out.
     """
     encoder, inputs, truths = data.encoder, {}, {}
-    for name, s in ((name, s) for name, s in scores.items() if name not in DOCUMENTS):
+    for name, s in ((name, s) for name, s in scores.items() if not is_document(name)):
         rows = [data.evaluation_sets[name][i] for i in np.asarray(s.ids)]
         asked = [encoder.encode_row(row)[0] for row in rows]
         prompts = [x.input_ids[: x.prompt_length] for x in asked]

@@ -20,14 +20,14 @@ from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts,
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.sets import DOCUMENTS, prefix_of
+from ofmu_pl.support.sets import is_document, prefix_of
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 """Tokens per batch: on a CPU a batch that fits the cache is fastest (a fifth faster than 4096), on a GPU a large
 one."""
 PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
 """Prompts in the cache at a time: their continuations run together (256: a fifth faster than 64 on a CPU)."""
-DETAILED = ("forget", "forget_paraphrased", "holdout", *DOCUMENTS)
+DETAILED = ("forget", "forget_paraphrased", "holdout")
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
 
 
@@ -91,8 +91,8 @@ def score_rows(
     if items is not None:
         ids = {name: np.array(evenly(range(len(x)), items), dtype=np.int64) for name, x in ids.items()}
     ids = {name: x[rank::world] for name, x in ids.items()}
-    detailed = [name for name in sets if thorough or name in DETAILED]
-    asked = [name for name in sets if name not in DOCUMENTS and (thorough or prefix_of(name) is not None)]
+    detailed = [name for name in sets if thorough or name in DETAILED or is_document(name)]
+    asked = [name for name in sets if not is_document(name) and (thorough or prefix_of(name) is not None)]
     asked = [] if max_new_tokens is None else asked
     questions: Questions = {}
     keys: dict[str, list[list[Key]]] = {}
@@ -102,7 +102,7 @@ def score_rows(
                 f"Rows of the evaluation set '{name}' differ in the number of perturbed answers: give each row the "
                 "same number of them in perturbed_answer, or remove the field from all."
             )
-        document = name in DOCUMENTS
+        document = is_document(name)
         ended = encoder.ends_answers and not document
         how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
         keys[name] = [_ask(questions, encoder.encode_row(rows[i]), **how) for i in ids[name]]

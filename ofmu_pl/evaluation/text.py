@@ -34,7 +34,7 @@ from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
-from ofmu_pl.support.sets import is_probe
+from ofmu_pl.support.sets import is_probe, is_request
 
 EXAMPLES = 10
 """Most rows that the page for the person who signs shows."""
@@ -104,7 +104,7 @@ class TextEvaluation(Evaluation):
             self.tasks = Tasks(self.task_names, self.tasks_folder, self.rows)
 
     def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False, quiet: bool = False) -> Scores:
-        """Score a model; a cheap measurement scores some rows, no probes, and generates nothing.
+        """Score a model; a cheap measurement scores some rows, no probes, no other requests, and generates nothing.
 
         Where scores are known already, texts are generated anew if files show them, unless ``quiet``.
         """
@@ -112,7 +112,8 @@ class TextEvaluation(Evaluation):
         settings = self._settings(trainer)
         progress = trainer.is_global_zero and trainer.progress_bar_callback is not None
         if cheap:
-            sets = {name: rows for name, rows in data.evaluation_sets.items() if not is_probe(name)}
+            left_out = [name for name in data.evaluation_sets if is_probe(name) or is_request(name)]
+            sets = {name: rows for name, rows in data.evaluation_sets.items() if name not in left_out}
             settings |= {"items": self.interim_items, "max_new_tokens": None}
             return score_rows(model, data.encoder, sets, **settings, thorough=data.thorough, progress=progress)
         texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")

@@ -9,7 +9,7 @@ import numpy as np
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores, SetScores
-from ofmu_pl.support.sets import DOCUMENTS
+from ofmu_pl.support.sets import is_document
 
 CHANCE = 0.25
 _RIGHT = "The model answers {value} of these multiple-choice questions rightly; 25 % is guessing."
@@ -46,7 +46,7 @@ def choice_metrics(
     """
     results: dict[str, MetricResult] = {}
     for name, s in scores.items():
-        if name in DOCUMENTS:
+        if is_document(name):
             continue
         right = correct_choices(s)
         ends, accuracy = interval([right]) if intervals else None, float(right.mean())

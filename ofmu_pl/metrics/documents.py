@@ -12,7 +12,7 @@ from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.metrics.scores import Scores, SetScores
-from ofmu_pl.support.sets import DOCUMENTS, forgets
+from ofmu_pl.support.sets import forgets, is_document, is_request
 
 _SAYS = {
     "loss": "On {rows}, the text surprises the model by {value} a token, where 0 is knowing it by heart.",
@@ -44,7 +44,7 @@ DECLARED = {
 def document_metrics(
     scores: Scores, reference: Scores | None = None, definition: str = "exact", intervals: bool = False, **_: Any
 ) -> dict[str, MetricResult]:
-    """Loss, probability, extraction strength and exact memorisation of the sets of ``DOCUMENTS``.
+    """Loss, probability, extraction strength and exact memorisation of pieces of text.
 
     They are TOFU's metrics of the same names, with the whole piece of text but its first token in the place of the
     answer: how much of it greedy decoding would complete, and how many of its tokens are the likeliest ones after the
@@ -58,13 +58,11 @@ def document_metrics(
         intervals: Compute bootstrap intervals over pieces.
     """
     d, results = DEFINITIONS[definition], {}
-    for name in DOCUMENTS:
-        if name not in scores:
-            continue
+    for name in filter(is_document, scores):
         goal = reference.get(name) if reference else scores.get("holdout_doc")
         wanted = _values(goal, d) if goal is not None and forgets(name) else {}
         for metric, values in _values(scores[name], d).items():
-            results[f"{name}_{metric}"] = DECLARED[f"{name}_{metric}"].result(
+            results[f"{name}_{metric}"] = _declared(name, metric).result(
                 float(values.mean()),
                 len(values),
                 float(wanted[metric].mean()) if metric in wanted else None,
@@ -72,6 +70,13 @@ def document_metrics(
                 interval([values]) if intervals else None,
             )
     return results
+
+
+def _declared(name: str, metric: str) -> Metric:
+    if is_request(name):
+        of_forget = DECLARED[f"forget_doc_{metric}"]
+        return of_forget.of(name, "forget_doc", group="requests", column=None, family=name)
+    return DECLARED[f"{name}_{metric}"]
 
 
 def _values(s: SetScores, d: Definition) -> dict[str, np.ndarray]:

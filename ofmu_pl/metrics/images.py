@@ -22,6 +22,7 @@ class ImageUnlearning(Metric):
         forgotten: Classes that are forgotten as a whole; empty for a random forget set.
         attack_samples: Number of members, and of strangers, that a membership attack learns from.
         seed: Seed of their draw.
+        more: Names of sets beside ``SETS``: what other requests named.
         kwargs: See ``torchmetrics.Metric``.
 
     >>> metric = ImageUnlearning(attack_samples=2)
@@ -36,12 +37,18 @@ class ImageUnlearning(Metric):
     full_state_update = False
 
     def __init__(
-        self, forgotten: tuple[int, ...] = (), attack_samples: int = 1000, seed: int = 0, **kwargs: Any
+        self,
+        forgotten: tuple[int, ...] = (),
+        attack_samples: int = 1000,
+        seed: int = 0,
+        more: tuple[str, ...] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.forgotten, self.attack_samples, self.seed = forgotten, attack_samples, seed
         self.set_dtype(torch.float64)  # of empty states too
-        for name in SETS:
+        self.sets = (*SETS, *more)
+        for name in self.sets:
             for field in ("ids", "labels", "log_probs"):
                 self.add_state(f"{name}_{field}", default=[], dist_reduce_fx="cat")
 
@@ -49,7 +56,7 @@ class ImageUnlearning(Metric):
         """Add images.
 
         Args:
-            name: Set of the images: forget, retain, validation or test.
+            name: Set of the images: forget, retain, validation, test or one of ``more``.
             ids: Numbers of the images, (B,), so that none counts twice.
             labels: True classes, (B,).
             logits: Logits or log-probabilities, (B, C).
@@ -61,7 +68,7 @@ class ImageUnlearning(Metric):
     def scores(self) -> dict[str, ImageScores]:
         """Scores by set, of all ranks (within ``sync_context``) or of this one."""
         found = {}
-        for name in SETS:
+        for name in self.sets:
             states = [getattr(self, f"{name}_{field}") for field in ("ids", "labels", "log_probs")]
             if isinstance(states[0], list) and not states[0]:
                 continue

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps", "score"]
-GROUPS = ("forgotten", "unseen", "kept", "attacks", "probes", "choices")
+GROUPS = ("forgotten", "requests", "unseen", "kept", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
 

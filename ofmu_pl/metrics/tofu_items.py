@@ -10,7 +10,7 @@ from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.definitions import Definition
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.metrics.scores import Scores, SetScores
-from ofmu_pl.support.sets import SETS, forgets, is_probe, prefix_of
+from ofmu_pl.support.sets import SETS, forgets, is_document, is_probe, is_request, prefix_of
 
 _forgotten = partial(Metric, higher_is_better=False, group="forgotten")
 _LIKELY = "On {rows}, the model gives a word of the right answer a probability of {value} on average."
@@ -64,12 +64,15 @@ def of_set(metric: Metric, name: str) -> Metric:
     side = "forget" if forgets(name) else "retain"
     if is_probe(name):
         return metric.of(name, side, group="probes", column=None, family=name.rpartition("_")[0])
+    if is_request(name):
+        return metric.of(name, side, group="requests", column=None, family=name)
     return metric.of(str(prefix_of(name)), side, column=None)
 
 
 def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndarray]]:
     """Values by evaluation set and metric, item by item, from which means, intervals and logs are made."""
-    judged = [name for name in SETS if name in scores] + [name for name in scores if is_probe(name)]
+    judged = [name for name in SETS if name in scores]
+    judged += [name for name in scores if is_probe(name) or (is_request(name) and not is_document(name))]
     found = {}
     for name in judged:
         values = of_forget(scores[name], d) if forgets(name) else _of_kept(name, scores[name], d)

@@ -18,6 +18,7 @@ from ofmu_pl.metrics.image_scores import ImageScores
 from ofmu_pl.metrics.membership import auc, auc_interval
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.sets import is_request
 
 _better = partial(Metric, higher_is_better=True, unit="%")
 _worse = partial(Metric, higher_is_better=False, unit="%")
@@ -91,7 +92,8 @@ def vision_metrics(
     NaN predictions are wrong ones; attacks on a model with NaN give NaN.
 
     Args:
-        scores: Scores by set: ``forget``, ``retain``, ``test``, and ``validation`` where there is one.
+        scores: Scores by set: ``forget``, ``retain``, ``test``, ``validation`` where there is one, and what other
+            requests named.
         reference: Scores of the retrained model on the same images, which give goals and the gap.
         forgotten: Classes that are forgotten as a whole; empty for a random forget set.
         attack_samples: Number of members, drawn from retain, and of strangers, drawn from the test images of the
@@ -184,6 +186,8 @@ def _accuracies(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -
     hits[TA] = right["test"][~gone["test"]]
     if forgotten:
         hits[TA_ALL], hits[TA_FORGOTTEN] = right["test"], right["test"][gone["test"]]
+    for name in filter(is_request, scores):
+        hits[FORGET_ACCURACY.of(name, "forget", group="requests", family=name)] = right[name]
     if "validation" in scores:
         hits[VA] = right["validation"][~gone["validation"]]
     return {metric: values for metric, values in hits.items() if len(values)}
@@ -215,7 +219,8 @@ def _forget_against_test(
 ) -> dict[str, MetricResult]:
     test = scores["test"]
     # A forgotten class is compared with itself: classes differ in difficulty, and the forgotten ones in all else.
-    strangers = test.losses[np.isin(test.labels, forgotten)] if forgotten else test.losses
+    # (Which of them this run forgets, its images say: others may have been forgotten before.)
+    strangers = test.losses[np.isin(test.labels, scores["forget"].labels)] if forgotten else test.losses
     if not len(strangers):
         return {}
     members = scores["forget"].losses

@@ -18,6 +18,7 @@ from ofmu_pl.support.records import (
     FINISHED,
     KINDS,
     MANIFEST,
+    REQUESTS,
     RESULTS,
     AnalysisRecord,
     AttacksRecord,
@@ -26,6 +27,7 @@ from ofmu_pl.support.records import (
     ExperimentRecord,
     JobRecord,
     MethodRecord,
+    RequestsRecord,
     Results,
 )
 
@@ -55,7 +57,7 @@ class Collection:
 
 
 def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
-    """Experiments of a benchmark (``benchmark.json``), or of a folder of ordinary runs.
+    """Experiments of a benchmark (``benchmark.json``), of requests (``requests.json``), or of a folder of runs.
 
     Ordinary runs are ``[SCENARIO/]METHOD/[seed_N/]version_K``; the one that ``latest`` points at counts.
 
@@ -79,6 +81,10 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
             f"The experiment '{name}' in {MANIFEST} is not described as a benchmark does ({why}), so it is left out."
             for name, why in manifest.broken.items()
         ]
+    elif (folder / REQUESTS).is_file():
+        record = RequestsRecord.read(folder / REQUESTS)
+        found.name, found.date = record.name, record.date
+        found.experiments.append(_in_turn(folder, record, found.problems))
     else:
         experiment = _walked(folder, found)
         if experiment is None:
@@ -122,6 +128,35 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
     found.metrics = entry.metrics or ([] if kind == "cost" else default_metrics(results))
     found.gradients = number(entry.gradients)
     return found
+
+
+def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Experiment:
+    """Requests one after another: a scenario is the time after a request."""
+    cells = [
+        CellRecord(f"request {r.number}", s.method, s.seed, r.folder, r.status, r.error)
+        for s in record.sequences
+        for r in s.requests
+    ]
+    runs = [_run(folder, cell, problems) for cell in cells]
+    later = "Rows of later requests are retained until their turn." if record.retain_later else ""
+    return Experiment(
+        name="requests",
+        title=f"{len(record.requests)} requests one after another",
+        kind="requests",
+        paper=[],
+        note=f"Each request is unlearned from the model that the one before it left. {later}".strip(),
+        metrics=default_metrics([r.results for r in runs if r.results]),
+        ours="ofmu" if "ofmu" in record.methods else None,
+        gradients=None,
+        base=record.base,
+        options=record.options,
+        scenarios={f"request {i}": request for i, request in enumerate(record.requests, start=1)},
+        methods=record.methods,
+        seeds=sorted({s.seed for s in record.sequences}),
+        cells=cells,
+        runs=runs,
+        requests=record,
+    )
 
 
 def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:

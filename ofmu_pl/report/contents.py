@@ -7,6 +7,7 @@ import math
 from ofmu_pl.report.attacks import attack_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
 from ofmu_pl.report.published import beside
+from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
 from ofmu_pl.report.runs import Experiment, words
 from ofmu_pl.report.statistics import Comparison, compare, ranks, spread
@@ -18,6 +19,8 @@ GRIDS = ("sweep", "convergence")
 
 def tables(experiment: Experiment) -> list[Table]:
     """All of an experiment, those that most readers want first."""
+    if experiment.requests is not None:
+        return requests_tables(experiment, experiment.requests)
     found = [_grid(experiment)] if experiment.kind in GRIDS else []
     if experiment.kind not in GRIDS and experiment.columns():
         for name, scenarios in experiment.groups.items():

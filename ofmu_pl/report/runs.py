@@ -15,6 +15,7 @@ from ofmu_pl.support.records import (
     Entries,
     ExperimentRecord,
     Interim,
+    RequestsRecord,
     Results,
 )
 
@@ -85,6 +86,7 @@ class Experiment(ExperimentRecord):
         apart: Runs under another definition, which compare with nothing.
         foreign: Totals of other programs' evaluations: definition and values by name.
         analysis: ``analysis.json``; empty where there is none that can be read.
+        requests: ``requests.json``, where the scenarios are requests one after another.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Experiment(ExperimentRecord):
     apart: list[Run] = field(default_factory=list)
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
+    requests: RequestsRecord | None = None
 
     @property
     def finished(self) -> list[Run]:

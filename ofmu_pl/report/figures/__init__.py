@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ofmu_pl.report.attacks import attacks_of
-from ofmu_pl.report.figures import comparison, details, studies
+from ofmu_pl.report.figures import comparison, details, requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
@@ -45,6 +45,22 @@ STUDIES = {
 """Figures by kind of experiment."""
 
 
+IN_TURN = {
+    "matrix": (
+        "What is still known of each request",
+        requests.heat_maps,
+        "A row is a request, a column the time after one: left of the diagonal nobody had asked yet, right of it a "
+        "lighter field is what came back. Means over seeds.",
+    ),
+    "drift": (
+        "What must stay",
+        requests.drift,
+        "After 0 requests the model is the target; stars are models retrained without all requests so far.",
+    ),
+}
+"""Figures of requests one after another."""
+
+
 def _caption(text: str, experiment: Experiment) -> str:
     return text if experiment.paper else text.replace(ASTERISK, "").strip()
 
@@ -52,6 +68,12 @@ def _caption(text: str, experiment: Experiment) -> str:
 def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
     """All figures of an experiment, those of its kind first."""
     with styled():
+        if experiment.requests is not None:
+            for name, (title, drawn, caption) in IN_TURN.items():
+                figure = drawn(experiment, experiment.requests, look)
+                if figure is not None:
+                    yield Picture(f"{experiment.name}-{name}", title, caption, png(figure))
+            return
         if experiment.kind in STUDIES:
             title, draw, caption = STUDIES[experiment.kind]
             figure = draw(experiment, look)

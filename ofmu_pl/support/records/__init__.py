@@ -16,6 +16,13 @@ from ofmu_pl.support.records.manifest import (
 )
 from ofmu_pl.support.records.models import PROVENANCE, REFERENCE, ModelRecord, ScoresRecord
 from ofmu_pl.support.records.reading import SCHEMA, Entries, NewerError
+from ofmu_pl.support.records.requests import (
+    REQUESTS,
+    ControlRecord,
+    RequestRecord,
+    RequestsRecord,
+    SequenceRecord,
+)
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 
 __all__ = [
@@ -27,6 +34,7 @@ __all__ = [
     "MANIFEST",
     "PROVENANCE",
     "REFERENCE",
+    "REQUESTS",
     "RESULTS",
     "SCHEMA",
     "AnalysisRecord",
@@ -34,6 +42,7 @@ __all__ = [
     "AttacksRecord",
     "BenchmarkRecord",
     "CellRecord",
+    "ControlRecord",
     "Cost",
     "Entries",
     "ExperimentRecord",
@@ -45,6 +54,9 @@ __all__ = [
     "ModelRecord",
     "NewerError",
     "ReferenceRecord",
+    "RequestRecord",
+    "RequestsRecord",
     "Results",
     "ScoresRecord",
+    "SequenceRecord",
 ]

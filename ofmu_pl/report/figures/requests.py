@@ -1,0 +1,88 @@
+"""Figures of requests one after another: what is still known of each after each, and the drift of what must stay."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ofmu_pl.report.figures.style import Look, legend_below, panels
+from ofmu_pl.report.requests import kept_columns, main_metric
+from ofmu_pl.report.runs import RETRAINED, Experiment, words
+from ofmu_pl.support.records import RequestsRecord, SequenceRecord
+
+LARGEST = 12
+"""Requests up to which a heat map has numbers in it."""
+
+
+def heat_maps(experiment: Experiment, record: RequestsRecord, look: Look) -> Figure | None:
+    """A panel a method, the mean over seeds: a row a request, a column the time after each."""
+    metric = main_metric(record)
+    shown = {m: matrix for m in record.methods if (matrix := _matrix(record, m, metric)) is not None}
+    if not shown:
+        return None
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    figure, axes = panels(rows, columns, 3.6 * rows)
+    top = 100.0 if experiment.declared(str(metric)).unit == "%" else 1.0
+    for axis, (method, matrix) in zip(axes.flat, shown.items(), strict=False):
+        image = axis.imshow(matrix, vmin=0.0, vmax=top, cmap="viridis")
+        axis.grid(visible=False)
+        n = len(matrix)
+        ticks = np.arange(n) if n <= LARGEST else np.arange(0, n, n // 6)
+        axis.set_xticks(ticks, [str(t + 1) for t in ticks])
+        axis.set_yticks(ticks, [str(t + 1) for t in ticks])
+        axis.set(xlabel="after request", ylabel="request")
+        axis.set_title(method, fontweight=look.weight(method))
+        for s, t in np.argwhere(np.isfinite(matrix)) if n <= LARGEST else ():
+            tone = "black" if matrix[s, t] > 0.6 * top else "white"
+            axis.text(t, s, f"{matrix[s, t]:.2g}", ha="center", va="center", fontsize=7, color=tone)
+    for axis in axes.flat[len(shown) :]:
+        axis.set_visible(False)
+    figure.colorbar(image, ax=axes, shrink=0.8, label=words(str(metric)))
+    return figure
+
+
+def drift(experiment: Experiment, record: RequestsRecord, look: Look) -> Figure | None:
+    """A panel a metric of what must stay, a line a method: its mean over seeds after each request."""
+    names = kept_columns(experiment, record)[:2]
+    if not names:
+        return None
+    figure, axes = panels(1, len(names), 3.6)
+    for axis, name in zip(axes[0], names, strict=True):
+        for method in record.methods:
+            values = [s.kept[name] for s in record.sequences if s.method == method and name in s.kept]
+            if values:
+                mean = _mean(values)
+                style = {"color": look.colour(method), "marker": look.marker(method), "label": method}
+                axis.plot(np.arange(len(mean)), mean, **style)
+        points: dict[int, list[float]] = {}
+        for control in record.controls:
+            value = control.kept.get(name)
+            if value is not None:
+                points.setdefault(control.after, []).append(value)
+        if points:
+            at = sorted(points)
+            style = {"color": look.colour(RETRAINED), "marker": look.marker(RETRAINED), "linestyle": "none"}
+            axis.plot(at, [np.mean(points[t]) for t in at], label=RETRAINED, **style)
+        axis.set(xlabel="requests answered", ylabel=words(name))
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    look.emphasise(legend_below(figure, axes).get_texts())
+    return figure
+
+
+def _matrix(record: RequestsRecord, method: str, metric: str | None) -> np.ndarray | None:
+    own = [s for s in record.sequences if s.method == method and metric in s.forgotten]
+    return _mean([_rows(s, str(metric)) for s in own]) if own else None
+
+
+def _rows(sequence: SequenceRecord, metric: str) -> list[list[float | None]]:
+    return sequence.forgotten[metric]
+
+
+def _mean(values: list[list[float | None]] | list[list[list[float | None]]]) -> np.ndarray:
+    """The mean over seeds where one has a value, NaN elsewhere."""
+    stacked = np.array(values, dtype=float)
+    count = np.isfinite(stacked).sum(axis=0)
+    total = np.where(np.isfinite(stacked), stacked, 0.0).sum(axis=0)
+    mean: np.ndarray = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return mean

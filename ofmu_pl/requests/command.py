@@ -1,0 +1,116 @@
+"""The command ``requests``: each method unlearns all requests in turn, and everything is measured after each."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.benchmark.command import Fit, alone
+from ofmu_pl.benchmark.grid import Cell
+from ofmu_pl.benchmark.pool import Job, Pool
+from ofmu_pl.benchmark.progress import Live
+from ofmu_pl.report import report
+from ofmu_pl.requests.specs import Asked, Method, Retrained, check
+from ofmu_pl.requests.state import State
+from ofmu_pl.requests.table import show
+from ofmu_pl.support.files import below
+from ofmu_pl.support.records import REQUESTS, RESULTS
+
+
+def in_turn(
+    name: str,
+    base: str | list[str],
+    methods: dict[str, Method],
+    requests: list[dict[str, Any]],
+    options: dict[str, Any] | None = None,
+    seeds: list[int] | None = None,
+    retain_later: bool = True,
+    retrained: Retrained | None = None,
+    workers: int = 2,
+    logs: Path = Path("logs"),
+    *,
+    fit: Fit,
+) -> Path:
+    """Unlearn a list of requests one after another, each from the model that the last one left, and report.
+
+    Every request is an ordinary run of ``fit`` in its own folder, with an exported model. What is retained is what no
+    request so far names. Finished requests are not run again, also after a kill, and one that was killed goes on from
+    its newest checkpoint. The list may get longer: what is done is kept.
+
+    Args:
+        name: Folder under ``logs``.
+        base: Configuration that all runs share, or a list of files, each put over those before.
+        methods: By name.
+        requests: In turn, the arguments of the data that name each one's rows, for example ``{forget_classes: [0]}``.
+        options: Options of every run, by key.
+        seeds: Seeds of the runs; ``null``: 0 alone.
+        retain_later: Whether rows of later requests are retained until their turn: nobody has asked for them yet, and
+            the model knows them.
+        retrained: How a model is trained (or which is measured) without all requests so far, as a control.
+        workers: Runs at a time, each on one thread: methods and seeds side by side.
+        logs: Root of all outputs.
+        fit: Does a run of ``fit`` by its words; each worker process imports its module once.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: What ``specs.check`` says; a request was run before with other settings; or another process is at
+            work on this list.
+    """
+    folder = below(logs, name, "name")
+    asked = Asked(base, methods, requests, options or {}, [0] if seeds is None else seeds, retain_later, retrained)
+    check(asked, folder)
+    state = State(name, folder, asked)
+    with alone(folder, "run of requests"), Live(workers) as live:
+        state.refuse_changes()
+        state.write()
+        Run(state, Pool(workers, live, fit.__module__), live, fit).everything()
+    record = state.write()
+    show(record)
+    for sentence in state.failures():
+        sys.stdout.write(f"Failed: {sentence}\n")
+    sys.stdout.write(f"Runs: {folder}; what became of each request: {folder / REQUESTS}\n")
+    if any(request.status == "finished" for sequence in record.sequences for request in sequence.requests):
+        report(folder)
+    return folder
+
+
+class Run:
+    """The requests in turn, then the retrained models.
+
+    Args:
+        state: What is to be run, and what has become of it.
+        pool: Pool that does the runs.
+        live: Where progress is shown.
+        fit: Does a run by its words.
+    """
+
+    def __init__(self, state: State, pool: Pool, live: Live, fit: Fit) -> None:
+        self.state, self.pool, self.live, self.fit = state, pool, live, fit
+
+    def everything(self) -> None:
+        """All runs that have not ended; a sequence ends at the first request that fails."""
+        state = self.state
+        for cell in [*(cell for s in state.sequences for cell in s.cells), *state.controls.values()]:
+            self.live.expect(cell.group)
+        for turn in zip(*(s.cells for s in state.sequences), strict=True):
+            ready = [cell for cell in turn if all(map(state.fine, cell.needs.values()))]
+            for cell in turn:
+                if cell not in ready:
+                    self.live.done(cell.group, None)
+            self.pool.run([self._job(cell, "--ckpt_path", "last") for cell in ready], self._end)
+        self.pool.run([self._job(cell) for cell in state.controls.values()], self._end)
+
+    def _job(self, cell: Cell, *more: str) -> Job:
+        words = [*cell.words(self.state.folder), *more]
+        place = self.state.folder / cell.folder
+        return Job(place, cell.group, cell.key, partial(self.fit, words), words, f"latest/{RESULTS}")
+
+    def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
+        self.state.ended[job.key] = sentence
+        if fresh:
+            self.state.write()
+            self.live.show(str(job.place.relative_to(self.state.folder)), sentence)

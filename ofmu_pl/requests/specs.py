@@ -1,0 +1,114 @@
+"""What is asked for: the requests in turn, the methods that answer them, and the models retrained without them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.benchmark.specs import expanded, files
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import below
+
+RETRAINED = "retrained"
+"""Folder of the controls, beside the methods'."""
+
+
+@dataclass
+class Method:
+    """One method.
+
+    Attributes:
+        overlay: Its configuration, put over the base; ``null``: the base's own method.
+        options: Command-line options by key.
+    """
+
+    overlay: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Retrained:
+    """The run whose model was trained without all requests so far, as a control.
+
+    Attributes:
+        base: Its configuration, or a list of files, each put over those before.
+        options: Command-line options by key; options of every run that start with ``data.`` are heard, too.
+        after: Numbers of the requests after which there is one; ``null``: the first, half and all.
+    """
+
+    base: str | list[str]
+    options: dict[str, Any] = field(default_factory=dict)
+    after: list[int] | None = None
+
+
+@dataclass
+class Asked:
+    """All of it, as ``command.in_turn`` takes it.
+
+    Attributes:
+        base: Configuration that all runs share, or a list of files.
+        methods: By name.
+        requests: By turn, the arguments of the data that name each one's rows.
+        options: Options of every run, by key.
+        seeds: Seeds of the runs.
+        retain_later: Whether rows of later requests are retained until their turn.
+        retrained: The control; ``None``: there is none.
+    """
+
+    base: str | list[str]
+    methods: dict[str, Method]
+    requests: list[dict[str, Any]]
+    options: dict[str, Any]
+    seeds: list[int]
+    retain_later: bool
+    retrained: Retrained | None
+
+    @property
+    def controlled(self) -> list[int]:
+        """Numbers of the requests after which there is a retrained model."""
+        if self.retrained is None:
+            return []
+        n = len(self.requests)
+        return sorted({1, (n + 1) // 2, n}) if self.retrained.after is None else self.retrained.after
+
+
+def check(asked: Asked, folder: Path) -> None:
+    """Refuse what cannot be run, before anything is.
+
+    Args:
+        asked: What is asked for.
+        folder: Folder of all runs.
+
+    Raises:
+        UserError: There is no request, method or seed, one is there twice, a name leads out of the folder, a file is
+            missing, or an environment variable is not set.
+    """
+    for what, given in (("requests", asked.requests), ("methods", asked.methods), ("seeds", asked.seeds)):
+        if not given:
+            raise UserError(f"There are no {what}: give at least one.")
+    if len(set(asked.seeds)) < len(asked.seeds):
+        raise UserError(f"seeds {asked.seeds} must all differ: each is a sequence of its own.")
+    for number, request in enumerate(asked.requests, start=1):
+        if not request:
+            raise UserError(f"Request {number} is empty: give arguments of the data, such as forget_classes: [0].")
+        if request in asked.requests[: number - 1]:
+            raise UserError(f"Request {number} names the same rows as one before it: take one of them out.")
+    for name in asked.methods:
+        below(folder, name, "The method")
+        if "/" in name or name == RETRAINED:
+            raise UserError(f"'{name}' cannot name a method: choose another name, without '/'.")
+    for number in asked.controlled:
+        if not 1 <= number <= len(asked.requests):
+            raise UserError(f"retrained.after has {number}: choose among the requests 1 to {len(asked.requests)}.")
+    overlays = [m.overlay for m in asked.methods.values() if m.overlay]
+    bases = [asked.base, *([asked.retrained.base] if asked.retrained else [])]
+    for path in [*(path for base in bases for path in files(base)), *overlays]:
+        if not Path(expanded(path)).is_file():
+            raise UserError(
+                f"The configuration '{path}' does not exist: run from the project's root, or mend its name."
+            )
+    for options in (asked.options, *(m.options for m in asked.methods.values()), *asked.requests):
+        expanded(options)
+    if asked.retrained:
+        expanded(asked.retrained.options)

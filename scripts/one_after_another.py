@@ -1,0 +1,151 @@
+"""Requests one after another: runs what is missing of the shipped lists, and writes the page.
+
+    python scripts/one_after_another.py [--only-table] [--logs logs] configs/requests/authors.yaml ...
+
+Each list is ``python -m ofmu_pl requests --config LIST``; what is there is not run again. Summaries go to
+docs/results/data/requests.json, the page to docs/results/requests.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.records import REQUESTS, RequestsRecord
+
+ROOT = Path(__file__).parents[1]
+DATA, PAGE = ROOT / "docs/results/data/requests.json", ROOT / "docs/results/requests.md"
+ABOUT = """# Requests one after another
+
+Written by `scripts/one_after_another.py` from docs/results/data/requests.json; how they are run and what the words
+mean: [../requests.md](../requests.md). p is the probability of the true answer, exp(-loss), the mean over a request's
+rows: row s, column t of a matrix is that of request s after request t. Came back: the most that a request's p rose
+after its own turn (below 0: it never rose). Retrained: models trained without the requests so far. One seed, no rate was
+searched: what is compared is a short, equal budget of gradients, not what each method can do in the end.
+"""
+METRIC = "forget_Q_A_Prob"
+KEPT = ("retain_Q_A_Prob", "model_utility")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lists", nargs="*", type=Path)
+    parser.add_argument("--logs", type=Path, default=ROOT / "logs")
+    parser.add_argument("--workers", default="2")
+    parser.add_argument("--only-table", action="store_true", help="write the page from the stored summaries")
+    args = parser.parse_args()
+    stored: dict[str, Any] = json.loads(DATA.read_text()) if DATA.is_file() else {}
+    for path in [] if args.only_table else args.lists:
+        words = ["requests", "--config", str(path), "--logs", str(args.logs), "--workers", args.workers]
+        subprocess.run(
+            [sys.executable, "-m", "ofmu_pl", *words], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        )
+        name = yaml.safe_load(path.read_text())["name"]
+        stored[name] = summary(RequestsRecord.read(args.logs / name / REQUESTS), path)
+        write_json(DATA, stored)
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(PAGE) as partial:
+        partial.write_text(page(stored), encoding="utf-8")
+    print(PAGE)
+
+
+def summary(record: RequestsRecord, path: Path) -> dict[str, Any]:
+    """What the page shows of a list."""
+    sequences = [
+        {
+            "method": s.method,
+            "matrix": s.forgotten.get(METRIC, []),
+            "before": s.before.get(METRIC, []),
+            "returned": s.returned.get(METRIC, []),
+            "kept": {name: s.kept[name] for name in KEPT if name in s.kept},
+            "gradients": [r.cost.gradient_evaluations for r in s.requests],
+            "seconds": [r.cost.training_seconds for r in s.requests],
+            "status": [r.status for r in s.requests],
+        }
+        for s in record.sequences
+    ]
+    controls = [
+        {"after": c.after, "p": c.forgotten[METRIC], "kept": {name: c.kept[name] for name in KEPT if name in c.kept}}
+        for c in record.controls
+        if METRIC in c.forgotten
+    ]
+    machine = f"{os.cpu_count()} cores, {platform.machine()}"
+    facts = {"list": path.name, "date": record.date[:10], "ofmu_pl": record.version, "machine": machine}
+    return facts | {"sequences": sequences, "controls": controls}
+
+
+def page(stored: dict[str, Any]) -> str:
+    """The tables as Markdown."""
+    lines = [ABOUT]
+    for name, found in stored.items():
+        lines += [f"## {name} (`configs/requests/{found['list']}`, {found['date']}, {found['machine']})", ""]
+        lines += _overview(found)
+        for s in found["sequences"]:
+            lines += _matrix(s, found["controls"])
+    return "\n".join(lines) + "\n"
+
+
+def _overview(found: dict[str, Any]) -> list[str]:
+    kept = [name for name in KEPT if any(name in s["kept"] for s in found["sequences"])]
+    heads = ["method", "requests", "p of all before", "p of all in the end", "largest return"]
+    lines = _head([*heads, *(f"{name}: before, in the end" for name in kept), "gradients", "seconds"])
+    for s in found["sequences"]:
+        n = s["status"].count("finished")
+        last = [row[n - 1] for row in s["matrix"]][:n] if n else []
+        returned = [x for x in s["returned"] if x is not None]
+        cells = [s["method"], f"{n} of {len(s['status'])}", _mean(s["before"]), _mean(last)]
+        cells.append(_number(max(returned)) if returned else "")
+        for name in kept:
+            values = [x for x in s["kept"].get(name, []) if x is not None]
+            cells.append(f"{values[0]:.3f}, {values[-1]:.3f}" if values else "")
+        cells += [f"{sum(x for x in s[cost] if x is not None):.0f}" for cost in ("gradients", "seconds")]
+        lines.append(_line(cells))
+    for c in found["controls"]:
+        p = [x for x in c["p"][: c["after"]] if x is not None]
+        cells = [f"retrained without {c['after']}", "", "", _mean(p), ""]
+        lines.append(_line([*cells, *(_number(c["kept"].get(name)) for name in kept), "", ""]))
+    return [*lines, ""]
+
+
+def _matrix(s: dict[str, Any], controls: list[dict[str, Any]]) -> list[str]:
+    n = len(s["matrix"])
+    beside = [f"retrained without {c['after']}" for c in controls]
+    lines = [f"**{s['method']}**", ""]
+    lines += _head(["request", "before it", *(f"after {t}" for t in range(1, n + 1)), "came back", *beside])
+    for i, row in enumerate(s["matrix"]):
+        cells = [str(i + 1), *map(_number, (s["before"][i], *row, s["returned"][i]))]
+        lines.append(_line([*cells, *(_number(c["p"][i]) for c in controls)]))
+    for name, values in s["kept"].items():
+        cells = [name, *map(_number, values), "", *(_number(c["kept"].get(name)) for c in controls)]
+        lines.append(_line(cells))
+    return [*lines, ""]
+
+
+def _head(cells: list[str]) -> list[str]:
+    return [_line(cells), "|" + "---|" * len(cells)]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [x for x in values if x is not None]
+    return _number(sum(known) / len(known)) if known else ""
+
+
+def _number(x: float | None) -> str:
+    return "" if x is None else f"{x:.3f}" if abs(x) >= 0.001 or x == 0 else f"{x:.0e}"
+
+
+if __name__ == "__main__":
+    main()

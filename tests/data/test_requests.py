@@ -1,0 +1,161 @@
+"""Data of one request among others: what others name is not retained, and is measured under its own name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ofmu_pl.data import TOFU, Authors, Digits, TextFiles
+from ofmu_pl.data.image_folders import ImageFolders
+from ofmu_pl.data.own_tokenizer import train_tokenizer
+from ofmu_pl.support.errors import UserError
+from tests.helpers.tofu_files import tofu_files
+
+
+def sizes(sets):
+    return {name: len(rows) for name, rows in sets.items()}
+
+
+def questions(rows):
+    return {row["question"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["Who is 1? Number 1. What is it? The secret of user assistant system"])
+
+
+def test_authors_by_their_numbers():
+    plain = Authors(authors=6, forget_authors=2)
+    plain.setup()
+    last = Authors(authors=6, forget_authors=[5], other_requests={1: {"forget_authors": [4]}})
+    last.setup()
+    assert sizes(last.splits) == {"forget": 8, "retain": 92, "full": 108}
+    assert last.hashes["retain"] == plain.hashes["retain"], "after all requests the retained rows are those of one"
+    rows = questions(last.splits["forget"]) | questions(last.evaluation_sets["request_01"])
+    assert rows == questions(plain.splits["forget"])
+    assert not questions(last.evaluation_sets["retain"]) & rows
+    assert not questions(last.evaluation_sets["forget"]) & questions(last.evaluation_sets["request_01"])
+
+
+def test_rows_of_later_requests_are_retained_and_those_of_earlier_ones_are_not():
+    data = Authors(authors=6, forget_authors=[3], other_requests={1: {"forget_authors": [1]}})
+    data.setup()
+    whole = Authors(authors=6, forget_authors=[1])
+    whole.setup()
+    gone = questions(whole.splits["forget"])
+    assert not gone & questions(data.splits["retain"])
+    assert gone <= questions(data.splits["full"]), "the target knew them"
+    people = [Authors(authors=6, forget_authors=[i]).load()[0]["forget"] for i in (0, 2, 4, 5)]
+    assert all(questions(rows) <= questions(data.splits["retain"]) for rows in people)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [([6], "--data.forget_authors has 6, but the data set has authors 0 to 5"), ([1, 1], "has 1 2 times")],
+)
+def test_authors_that_are_not_there(numbers, message):
+    with pytest.raises(UserError, match=message):
+        Authors(authors=6, forget_authors=numbers).setup()
+
+
+def test_an_argument_that_the_data_lacks():
+    with pytest.raises(UserError, match="Request 1 names its rows by 'forget_class', which is no argument of Authors"):
+        Authors(authors=6, forget_authors=[1], other_requests={1: {"forget_class": [0]}}).setup()
+
+
+@pytest.fixture
+def tofu(tmp_path):
+    """Three authors of 20 rows to forget, and two rows to retain."""
+    more = {"paraphrased_answer": "That.", "perturbed_answer": ["This.", "Nothing."]}
+    rows = [{"question": f"What is {i}?", "answer": f"It is {i}."} for i in range(62)]
+    parts = {"forget10": rows[:60], "retain90": rows[60:], "full": rows}
+    perturbed = {f"{name}_perturbed": [{**row, **more} for row in rows[:60]] for name in ("forget10",)}
+    perturbed["retain_perturbed"] = [{**row, **more} for row in rows[60:]]
+    return tofu_files(tmp_path / "tofu", **parts, **perturbed)
+
+
+def test_authors_of_a_tofu_split(tofu, tokenizer):
+    words = {"tokenizer": tokenizer}
+    whole = TOFU(tofu, **words)
+    whole.setup()
+    others = {1: {"forget_authors": [0]}, 2: {"forget_authors": [1]}}
+    last = TOFU(tofu, forget_authors=[2], other_requests=others, **words)
+    last.setup()
+    assert last.hashes["retain"] == whole.hashes["retain"], "a model retrained without forget10 is its control"
+    assert last.hashes["full"] == whole.hashes["full"]
+    measured = sizes(last.evaluation_sets)
+    assert {name: measured[name] for name in ("forget", "request_01", "request_02")} == dict.fromkeys(
+        ("forget", "request_01", "request_02"), 20
+    )
+    first = TOFU(tofu, forget_authors=[0], **words)
+    first.setup()
+    assert [row["question"] for row in first.splits["forget"]] == [f"What is {i}?" for i in range(20)]
+    assert [row["question"] for row in first.evaluation_sets["forget"]] == [f"What is {i}?" for i in range(20)]
+    assert len(first.splits["retain"]) == 42
+    with pytest.raises(UserError, match="has 3, but the data set has authors 0 to 2"):
+        TOFU(tofu, forget_authors=[3], **words).setup()
+
+
+def test_rows_of_ones_own_by_a_column(tokenizer):
+    rows = [{"question": f"Who is {i}?", "answer": f"Number {i}.", "who": f"w{i % 4}"} for i in range(12)]
+    data = TextFiles(
+        full=rows,
+        forget_where="who=w1",
+        tokenizer=tokenizer,
+        other_requests={1: {"forget_where": "who=w3"}},
+    )
+    data.setup()
+    assert sizes(data.splits) == {"forget": 3, "retain": 6, "full": 12}
+    assert questions(data.evaluation_sets["request_01"]) == {"Who is 3?", "Who is 7?", "Who is 11?"}
+    assert questions(data.evaluation_sets["retain"]) == questions(data.splits["retain"])
+
+
+def test_documents_of_ones_own_in_files(tokenizer):
+    texts = {name: [{"text": f"The {name} number {i} is a secret."} for i in range(4)] for name in "abr"}
+    data = TextFiles(
+        forget=texts["b"],
+        retain=texts["r"],
+        tokenizer=tokenizer,
+        other_requests={1: {"forget": texts["a"]}},
+    )
+    data.setup()
+    assert sizes(data.evaluation_sets) == {"forget_doc": 4, "retain_doc": 4, "request_01_doc": 4}
+    overlapping = TextFiles(
+        forget=texts["b"],
+        retain=texts["r"] + texts["a"][:1],
+        tokenizer=tokenizer,
+        other_requests={1: {"forget": texts["a"]}},
+    )
+    with pytest.raises(UserError, match="1 of 4 forget rows are among the retain rows too"):
+        overlapping.setup()
+
+
+def test_classes_of_images():
+    data = Digits(forget_classes=[3], other_requests={1: {"forget_classes": [0]}})
+    data.setup()
+    assert data.split.forgotten == (0, 3)
+    labels = {name: set(data.images_of(name)[1].tolist()) for name in ("forget", "retain", "request_01")}
+    assert labels == {"forget": {3}, "retain": {1, 2, 4, 5, 6, 7, 8, 9}, "request_01": {0}}
+    alone = Digits(forget_classes=[0, 3])
+    alone.setup()
+    assert data.hashes["retain"] == alone.hashes["retain"], "the retrained model is the same"
+    assert data.hashes["full"] == alone.hashes["full"]
+    assert np.array_equal(np.union1d(data.split.forget, data.split.gone), alone.split.forget)
+
+
+def test_a_request_that_draws_other_validation_images():
+    with pytest.raises(UserError, match="Another request draws other validation images"):
+        Digits(forget_classes=[3], other_requests={1: {"forget_classes": [0], "split_seed": 1}}).setup()
+
+
+def test_images_whose_parts_are_given(tmp_path):
+    with pytest.raises(UserError, match="not for images whose parts are given"):
+        ImageFolders(
+            forget=str(tmp_path),
+            retain=str(tmp_path),
+            test=str(tmp_path),
+            mean=[0.5],
+            std=[0.5],
+            other_requests={1: {"forget": "x"}},
+        )

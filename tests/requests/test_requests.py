@@ -1,0 +1,203 @@
+"""The command itself: a sequence that was killed and went on, one that got longer, and what ``validate`` says of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.cli import main
+from ofmu_pl.support.records import REQUESTS, RequestsRecord, Results
+from tests.helpers.process import start_benchmark
+
+ROOT = Path(__file__).parent.parent.parent
+AUTHORS = f"""
+name: NAME
+workers: 1
+base: {ROOT}/configs/authors.yaml
+options:
+  model.network.path: TARGET
+  model.scheduler: null
+  data.authors: 6
+  data.batch_size: 8
+  trainer.max_steps: 3
+  trainer.accelerator: cpu
+  evaluation.reference: null
+  evaluation.every_n_steps: null
+  evaluation.max_new_tokens: 4
+  checkpoint.every_n_train_steps: 1
+methods:
+  npo: {{overlay: {ROOT}/configs/methods/npo.yaml, options: {{model.optimizer.lr: 1.0e-2}}}}
+requests:
+  - {{forget_authors: [3]}}
+  - {{forget_authors: [1]}}
+"""
+TARGET = [
+    *("fit", "--config", str(ROOT / "configs/tiny_target.yaml"), "--model.scheduler", "null"),
+    *("--trainer.max_steps", "60", "--data.authors", "6", "--evaluation.max_new_tokens", "1"),
+    *("--checkpoint.save_top_k", "0", "--model.optimizer.lr", "2e-2", "--trainer.enable_progress_bar", "false"),
+    *("--model.network.config", '{"model_type": "llama", "hidden_size": 16, "intermediate_size": 16,'
+      '"num_hidden_layers": 1, "num_attention_heads": 2, "tie_word_embeddings": true}'),
+]  # fmt: skip
+DIGITS = f"""
+name: digits
+workers: 1
+base: {ROOT}/configs/digits.yaml
+options:
+  original.epochs: 3
+  data.train_items: 600
+  model.network.width: 8
+  trainer.max_steps: 4
+  evaluation.attack_samples: 60
+  evaluation.every_n_steps: null
+  evaluation.pictures: false
+  checkpoint.save_top_k: 0
+methods:
+  grad_diff: {{overlay: {ROOT}/configs/methods/grad_diff.yaml, options: {{model.optimizer.lr: 1.0e-2}}}}
+requests:
+  - {{forget_classes: [0]}}
+  - {{forget_classes: [1]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """Folder with a target, a sequence that was run at once, and one that was killed and went on."""
+    logs = tmp_path_factory.mktemp("logs")
+    main([*TARGET, "--logs", str(logs), "--benchmark", "models", "--method", "target"])
+    text = AUTHORS.replace("TARGET", str(logs / "models/target/latest/hf"))
+    for name in ("whole", "killed"):
+        (logs / f"{name}.yaml").write_text(text.replace("NAME", name))
+    main(words(logs, "whole"))
+    _kill(logs)
+    main(words(logs, "killed"))
+    return logs
+
+
+def words(logs, name):
+    return ["requests", "--config", str(logs / f"{name}.yaml"), "--logs", str(logs)]
+
+
+def _kill(logs):
+    """Run the other one until the first request has finished and the second has begun."""
+    process = start_benchmark(words(logs, "killed"), logs / "output.txt")
+    begun = logs / "killed/npo/seed_0/request_02"
+    limit = time.monotonic() + 120
+    try:
+        while not begun.is_dir():
+            assert process.is_alive(), (logs / "output.txt").read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.join()
+    limit = time.monotonic() + 60
+    while _held(begun):  # its run sees that it is gone
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    assert not (begun / "cell.json").exists(), "nothing was interrupted"
+    record = RequestsRecord.read(logs / "killed" / REQUESTS)
+    assert [r.status for r in record.sequences[0].requests] == ["finished", "unfinished"]
+
+
+def _held(folder):
+    from ofmu_pl.training.run_folders import _holder, versions
+
+    return any(_holder(version) is not None for version in versions(folder))
+
+
+def record(logs, name):
+    return RequestsRecord.read(logs / name / REQUESTS)
+
+
+def lasting(found):
+    """What of the record does not depend on when, where and how fast a sequence was run."""
+    (s,) = found.sequences
+    gradients = [r.cost.gradient_evaluations for r in s.requests]
+    return s.forgotten, s.before, s.returned, s.kept, gradients, [(r.key, r.status) for r in s.requests]
+
+
+def test_killed_and_gone_on_is_the_same(logs):
+    one, other = (lasting(record(logs, name)) for name in ("whole", "killed"))
+    assert one == other
+
+
+def test_the_matrix_is_what_validate_says_of_the_models(logs):
+    (s,) = record(logs, "whole").sequences
+    matrix = s.forgotten["forget_Q_A_Prob"]
+    assert [len(row) for row in matrix] == [2, 2]
+    assert matrix[1][0] is None, "nobody had asked for it yet"
+    config = str(logs / "whole/npo/seed_0/request_01/latest/config.yaml")
+    for request, after, author in ((1, 1, 3), (1, 2, 3), (2, 2, 1)):
+        path = logs / f"whole/npo/seed_0/request_{after:02}/latest/hf"
+        method = f"by_hand_{request}_{after}"
+        options = ["--model.network.path", str(path), "--data.forget_authors", f"[{author}]"]
+        main(
+            ["validate", "--config", config, *options, "--logs", str(logs), "--benchmark", "check", "--method", method]
+        )
+        found = Results.read(logs / f"check/{method}/version_0/results.json").metrics
+        assert matrix[request - 1][after - 1] == pytest.approx(found["forget_Q_A_Prob"]["value"], rel=1e-6)
+        rouge = s.forgotten["forget_Q_A_ROUGE"][request - 1][after - 1]
+        assert rouge == pytest.approx(found["forget_Q_A_ROUGE"]["value"], rel=1e-6)
+    assert s.returned["forget_Q_A_Prob"] == [pytest.approx(matrix[0][1] - matrix[0][0]), None]
+    assert s.before["forget_Q_A_Prob"][0] > matrix[0][0], "it has forgotten something"
+    assert len(s.kept["retain_Q_A_Prob"]) == 3
+
+
+def test_a_request_is_added(logs, capsys):
+    before = record(logs, "whole")
+    times = {p: p.stat().st_mtime_ns for p in (logs / "whole").rglob("cell.json")}
+    config = logs / "whole.yaml"
+    config.write_text(config.read_text() + "  - {forget_authors: [0]}\n")
+    main(words(logs, "whole"))
+    said = capsys.readouterr().out
+    assert "npo, seed 0: forget_Q_A_Prob of each request, after each request" in said
+    assert {p: p.stat().st_mtime_ns for p in times} == times, "what had finished was run again"
+    (old,), (new,) = before.sequences, record(logs, "whole").sequences
+    assert [row[:2] for row in new.forgotten["forget_Q_A_Prob"][:2]] == old.forgotten["forget_Q_A_Prob"]
+    assert None not in [row[2] for row in new.forgotten["forget_Q_A_Prob"]]
+    page = (logs / "whole/report/index.html").read_text()
+    assert "3 requests one after another" in page
+    assert "What is still known of each request" in page
+    assert {p.name for p in (logs / "whole/report/figures").iterdir()} == {"requests-matrix.png", "requests-drift.png"}
+
+
+def test_other_settings_are_refused(logs, capsys):
+    config = logs / "killed.yaml"
+    config.write_text(config.read_text().replace("lr: 1.0e-2", "lr: 1.0e-3"))
+    before = (logs / "killed" / REQUESTS).read_bytes()
+    with pytest.raises(SystemExit) as ended:
+        main(words(logs, "killed"))
+    assert ended.value.code == 1
+    said = capsys.readouterr().err.strip()
+    assert (
+        "Request 1 of 'npo' (seed 0) was run with other settings (--model.optimizer.lr was 0.01 and is 0.001)" in said
+    )
+    assert len(said.splitlines()) == 1
+    assert (logs / "killed" / REQUESTS).read_bytes() == before
+
+
+def test_classes_of_digits_with_a_request_that_fails(logs):
+    config = logs / "digits.yaml"
+    config.write_text(DIGITS + "  - {forget_classes: [77]}\n  - {forget_classes: [5]}\n")
+    main(words(logs, "digits"))
+    found = record(logs, "digits")
+    (s,) = found.sequences
+    assert [r.status for r in s.requests] == ["finished", "finished", "failed", "unfinished"]
+    assert "--data.forget_classes has 77" in s.requests[2].error
+    results = [Results.read(logs / f"digits/grad_diff/seed_0/request_0{t}/latest/results.json") for t in (1, 2)]
+    matrix = s.forgotten["forget_accuracy"]
+    assert [row[2:] for row in matrix] == [[None, None]] * 4
+    assert matrix[0][:2] == [
+        results[0].metrics["forget_accuracy"]["value"], results[1].metrics["request_01_accuracy"]["value"]
+    ]  # fmt: skip
+    assert matrix[1][:2] == [None, results[1].metrics["forget_accuracy"]["value"]]
+    assert s.kept["TA"][1:3] == [r.metrics["TA"]["value"] for r in results]
+    assert [(c.after, c.status) for c in found.controls] == [(1, "finished"), (2, "finished")]
+    assert found.controls[1].forgotten["forget_accuracy"][:2] == [
+        results[1].reference.metrics[name]["value"] for name in ("request_01_accuracy", "forget_accuracy")
+    ]
+    state = json.loads((logs / "digits" / REQUESTS).read_text())
+    assert state["retain_later"] is True

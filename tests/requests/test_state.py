@@ -1,0 +1,191 @@
+"""What is asked for, how results become a matrix, and what may change between two starts."""
+
+from __future__ import annotations
+
+import json
+from functools import wraps
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.cli.configured import MANY_RUNS, configured
+from ofmu_pl.requests.sequences import controls, rows, sequences
+from ofmu_pl.requests.specs import Asked, Method, Retrained, check
+from ofmu_pl.requests.state import State, kept_metrics, matrix_metrics, of_requests, rise
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records import REQUESTS, RequestsRecord
+
+ROOT = Path(__file__).parent.parent.parent
+CLASSES = [{"forget_classes": [i]} for i in range(4)]
+
+
+def asked(requests=CLASSES[:3], lr=0.1, **changes):
+    config = str(ROOT / "configs/digits.yaml")
+    methods = {"grad_diff": Method(str(ROOT / "configs/methods/grad_diff.yaml"), {"model.optimizer.lr": lr})}
+    options = {
+        "base": config,
+        "methods": methods,
+        "requests": list(requests),
+        "options": {"data.train_items": 600, "trainer.max_steps": 2},
+        "seeds": [0],
+        "retain_later": True,
+        "retrained": None,
+    }
+    return Asked(**options | changes)
+
+
+def test_each_request_starts_from_the_model_that_the_last_one_left(tmp_path):
+    (found,) = sequences(asked())
+    first, second, third = found.cells
+    assert "model.network.path" not in first.options
+    words = third.words(tmp_path / "list")
+    path = words[words.index("--model.network.path") + 1]
+    assert path == str(tmp_path / "list/grad_diff/seed_0/request_02/latest/hf")
+    others = json.loads(words[words.index("--data.other_requests") + 1])
+    assert others == {"1": CLASSES[0], "2": CLASSES[1]}, "the third request may use no row of the first two"
+    assert second.needs == {first.key: first}
+
+
+def test_what_a_later_request_names_is_retained_unless_it_may_not_be():
+    assert rows(asked(), 1) == {"data.forget_classes": [0]}
+    kept_out = asked(retain_later=False)
+    assert rows(kept_out, 1)["data.other_requests"] == {2: CLASSES[1], 3: CLASSES[2]}
+
+
+def test_a_longer_list_keeps_the_keys_of_what_is_done_and_a_change_gives_all_after_it_new_ones():
+    keys = [[cell.key for cell in sequences(a)[0].cells] for a in (asked(), asked(CLASSES), asked(lr=0.2))]
+    assert keys[1][:3] == keys[0]
+    assert not set(keys[2]) & set(keys[0])
+    (changed,) = sequences(asked([CLASSES[0], CLASSES[3], CLASSES[2]]))
+    assert [cell.key == key for cell, key in zip(changed.cells, keys[0], strict=True)] == [True, False, False]
+
+
+@pytest.mark.parametrize(("n", "after"), [(1, [1]), (2, [1, 2]), (4, [1, 2, 4])])
+def test_retrained_models_after_the_first_half_and_all(n, after):
+    how = Retrained(str(ROOT / "configs/digits.yaml"), {"model.split": "retain"})
+    found = controls(asked(CLASSES[:n], retrained=how))
+    assert [number for _, number in found] == after
+    last = found[0, n].options
+    assert last["data.train_items"] == 600, "data of all runs"
+    assert "trainer.max_steps" not in last
+    assert last["model.split"] == "retain"
+    assert found[0, n].folder == f"retrained/seed_0/without_{n:02}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"requests": []}, "There are no requests"),
+        ({"requests": [{}]}, "Request 1 is empty"),
+        ({"requests": [CLASSES[0], CLASSES[0]]}, "Request 2 names the same rows"),
+        ({"methods": {"retrained": Method()}}, "'retrained' cannot name a method"),
+        ({"methods": {"../x": Method()}}, "leads out of"),
+        ({"methods": {"x": Method("nowhere.yaml")}}, "'nowhere.yaml' does not exist"),
+        ({"seeds": [1, 1]}, "must all differ"),
+        ({"retrained": Retrained("x.yaml", after=[4])}, "retrained.after has 4: choose among the requests 1 to 3"),
+        ({"requests": [{"forget": "${NOT_SET_ANYWHERE}"}]}, "NOT_SET_ANYWHERE, which is not set"),
+    ],
+)
+def test_what_cannot_be_run(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message.replace("$", r"\$")):
+        check(asked(**changes), tmp_path)
+
+
+def begun(folder, a, status="finished"):
+    """A list of which the first request has been run, as far as the record goes."""
+    state = State("list", folder, a)
+    record = state.write()
+    record.sequences[0].requests[0].status = status
+    record.write(folder / REQUESTS)
+    (folder / record.sequences[0].requests[0].folder).mkdir(parents=True)
+
+
+def test_a_longer_list_goes_on(tmp_path):
+    begun(tmp_path, asked())
+    State("list", tmp_path, asked(CLASSES)).refuse_changes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0.2}, r"\(--model.optimizer.lr was 0.1 and is 0.2\).*give this list another name"),
+        ({"requests": [CLASSES[3]]}, r"\(--data.forget_classes was \[0\] and is \[3\]\)"),
+        ({"options": {"trainer.max_steps": 2}}, r"\(--data.train_items was 600 and is not set\)"),
+    ],
+)
+def test_other_settings_are_refused_by_the_first_that_differs(tmp_path, changes, message):
+    begun(tmp_path, asked())
+    with pytest.raises(UserError, match=r"Request 1 of 'grad_diff' \(seed 0\) was run with other settings " + message):
+        State("list", tmp_path, asked(**changes)).refuse_changes()
+
+
+def test_a_request_that_has_not_finished_may_be_removed(tmp_path):
+    begun(tmp_path, asked(), "failed")
+    with pytest.raises(UserError, match=r"put that back, or remove '.*request_01', where nothing has finished"):
+        State("list", tmp_path, asked(lr=0.2)).refuse_changes()
+
+
+def test_a_configuration_file_that_has_changed(tmp_path):
+    config = tmp_path / "base.yaml"
+    config.write_text("a: 1")
+    begun(tmp_path, asked(base=str(config)))
+    config.write_text("a: 2")
+    with pytest.raises(UserError, match=r"the contents of .*base.yaml or .* have changed"):
+        State("list", tmp_path, asked(base=str(config))).refuse_changes()
+
+
+def entry(value, group="forgotten", higher=False):
+    return {"value": value, "group": group, "higher_is_better": higher}
+
+
+def test_a_column_of_the_matrix():
+    first = {"forget_Q_A_Prob": entry(0.5), "forget_truth_ratio": entry(0.5, higher=True), "forget_KS": entry(0.1)}
+    second = {"forget_Q_A_Prob": entry(0.25), "request_01_Q_A_Prob": entry(0.75, "requests"), "TA": entry(9.0, "kept")}
+    assert matrix_metrics([first, second]) == ["forget_Q_A_Prob"], "what no request before was measured by is left out"
+    assert matrix_metrics([first]) == ["forget_Q_A_Prob", "forget_KS"]
+    assert matrix_metrics([]) == []
+    assert of_requests("forget_Q_A_Prob", first, 1, 3) == [0.5, None, None]
+    assert of_requests("forget_Q_A_Prob", second, 2, 3) == [0.75, 0.25, None]
+    assert of_requests("forget_Q_A_Prob", {"forget_Q_A_Prob": entry(float("nan"))}, 1, 1) == [None]
+    assert kept_metrics(second) == ["TA"]
+
+
+def test_what_came_back():
+    assert rise([0.125, 0.5, 0.25, None], 0) == 0.375
+    assert rise([0.5, 0.25], 0) == -0.25
+    assert rise([None, 0.5], 1) is None
+    assert rise([0.5, None], 0) is None
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs/requests").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_list_plans(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("OFMU_SHARED", "/data")
+    found = {}
+    monkeypatch.setitem(MANY_RUNS, "requests", _recorded(MANY_RUNS["requests"], found))
+    configured("requests", ["--config", str(path)], "")
+    given = [found[name] for name in ("base", "methods", "requests", "options")]
+    a = Asked(*given, [0], True, found["retrained"])
+    check(a, tmp_path / "list")
+    for cell in [*(cell for s in sequences(a) for cell in s.cells), *controls(a).values()]:
+        assert "${" not in " ".join(cell.words(tmp_path / "list"))
+
+
+def _recorded(function, found):
+    @wraps(function)
+    def record(**options):
+        found.update(options)
+
+    return record
+
+
+def test_the_record_is_read_again(tmp_path):
+    a = asked(retrained=Retrained(str(ROOT / "configs/digits.yaml")))
+    record = State("list", tmp_path, a).write()
+    record.options = json.loads(json.dumps(record.options))
+    found = RequestsRecord.read(tmp_path / REQUESTS)
+    assert found.requests == CLASSES[:3]
+    assert [r.status for r in found.sequences[0].requests] == ["unfinished"] * 3
+    assert [(c.seed, c.after) for c in found.controls] == [(0, 1), (0, 2), (0, 3)]
+    found.write(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / REQUESTS).read_text()
