@@ -220,7 +220,8 @@ def _forget_against_test(
     test = scores["test"]
     # A forgotten class is compared with itself: classes differ in difficulty, and the forgotten ones in all else.
     # (Which of them this run forgets, its images say: others may have been forgotten before.)
-    strangers = test.losses[np.isin(test.labels, scores["forget"].labels)] if forgotten else test.losses
+    own = np.intersect1d(forgotten, scores["forget"].labels)
+    strangers = test.losses[np.isin(test.labels, own)] if forgotten else test.losses
     if not len(strangers):
         return {}
     members = scores["forget"].losses

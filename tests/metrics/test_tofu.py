@@ -360,3 +360,16 @@ def test_a_probe_s_own_items_make_its_numbers():
     bare = {"probe_x_forget": replace(other["forget"], wrong_losses=None, paraphrase_loss=None)}
     names = {name for name in tofu_metrics({**scores, **bare}) if name.startswith("probe_")}
     assert names == {"probe_x_forget_Q_A_Prob", "probe_x_forget_Q_A_ROUGE"}
+
+
+def test_what_another_request_named_is_measured_as_the_forget_rows_are():
+    scores, other = made_up(), made_up(seed=1)["forget"]
+    plain = tofu_metrics(scores)
+    found = tofu_metrics(scores | {"request_03": other})
+    alone = tofu_metrics({"forget": other})
+    own = {name: result for name, result in found.items() if name.startswith("request_03_")}
+    assert {name: found[name].value for name in plain} == {name: result.value for name, result in plain.items()}
+    assert "request_03_Q_A_Prob" in own
+    for name, result in own.items():
+        assert result.value == alone[name.replace("request_03", "forget")].value
+        assert (result.group, result.metric.column) == ("requests", None)

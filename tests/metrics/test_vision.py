@@ -72,6 +72,19 @@ def test_nan_is_no_class():
     assert s.correct.tolist() == [False, False]
 
 
+def test_what_another_request_named_has_an_accuracy_of_its_own():
+    """Class 4 was forgotten before: its test images are kept ones no more, and no strangers for class 0."""
+    alone, other = made_up(), images(np.full(8, 4), np.arange(8) < 2, 3.0, first=200)
+    before, found = (
+        vision_metrics(scores, forgotten=forgotten, attack_samples=20)
+        for scores, forgotten in ((alone, (0,)), (alone | {"request_01": other}, (0, 4)))
+    )
+    accuracy = found["request_01_accuracy"]
+    assert (accuracy.value, accuracy.n, accuracy.group, accuracy.unit) == (25.0, 8, "requests", "%")
+    assert found["forget_test_AUC"] == before["forget_test_AUC"]
+    assert (found["TA"].n, before["TA"].n) == (30, 40)
+
+
 def test_accuracies_of_classwise_forgetting():
     metrics = vision_metrics(made_up(), forgotten=(0,), attack_samples=40)
     expected = {
