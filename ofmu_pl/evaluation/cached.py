@@ -12,7 +12,7 @@ from ofmu_pl.evaluation import gradient_norms, scoring
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.support.provenance import weights_hash
-from ofmu_pl.support.sets import DOCUMENTS
+from ofmu_pl.support.sets import is_document
 
 
 def cached_scores(
@@ -83,7 +83,7 @@ def cached_scores(
 
 def _more(data: Any) -> list[str]:
     """What sets of some kinds are scored for besides, since 0.1.0."""
-    documents = any(name in DOCUMENTS for name in data.evaluation_sets)
+    documents = any(map(is_document, data.evaluation_sets))
     return [*(["thorough"] if data.thorough else []), *(["documents' bytes"] if documents else [])]
 
 
