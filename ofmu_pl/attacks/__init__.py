@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy 
     from ofmu_pl.attacks.logit_lens import LogitLens as LogitLens
     from ofmu_pl.attacks.quantise import Quantise as Quantise
     from ofmu_pl.attacks.relearn import Relearn as Relearn
+    from ofmu_pl.attacks.sample import Sample as Sample
     from ofmu_pl.attacks.subject import Subject as Subject
 else:
     __getattr__, __dir__, __all__ = lazy(__name__)

@@ -1,8 +1,8 @@
-"""Has a causal language model read prompts once, and continue them by given answers or greedily by its own."""
+"""Has a causal language model read prompts once, and continue them by given answers or by its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -131,8 +131,26 @@ def _score(logits: Tensor, labels: Tensor, details: bool) -> tuple[Tensor, ...]:
     return nll, mean, variance.clamp(min=1e-6).sqrt(), scores.argmax(dim=1) == labels
 
 
+def stops_of(model: Any, tokenizer: Any) -> list[int]:
+    """Tokens that end an answer: the tokenizer's end token, and those of the model's generation configuration."""
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    return sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
+
+
+def most_likely(logits: Tensor) -> Tensor:
+    """The most likely token of each row, (B,), by logits (B, V)."""
+    return logits.argmax(dim=-1)
+
+
 def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_new_tokens: int) -> list[list[int]]:
-    """Generate the most likely tokens after each prompt, without the end token.
+    """Generate the most likely tokens after each prompt; the arguments are those of ``continue_prompts``."""
+    return continue_prompts(model, prompts, stops, max_new_tokens, most_likely)
+
+
+def continue_prompts(
+    model: Any, prompts: Prompts, stops: Sequence[int], max_new_tokens: int, choose: Callable[[Tensor], Tensor]
+) -> list[list[int]]:
+    """Generate tokens after each prompt, without the end token.
 
     A row that has ended leaves the batch and the cache: answers differ in length, and this halves the time of
     ``model.generate``, which carries every row to the end of the longest.
@@ -142,6 +160,7 @@ def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_ne
         prompts: B prompts, whose cache is spent.
         stops: Tokens that end an answer.
         max_new_tokens: Largest number of tokens of an answer; it is smaller where the model's positions end.
+        choose: Chooses the next tokens, (B,), by the logits of the rows that go on, (B, V).
     """
     ends = set(stops)
     ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache
@@ -157,7 +176,7 @@ def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_ne
             use_cache=True,
             logits_to_keep=1,
         ).logits
-        tokens = logits[:, -1].argmax(dim=-1)
+        tokens = choose(logits[:, -1])
         going = []
         for k, (row, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
             if token not in ends:

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
-from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts, score_answers
+from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts, score_answers, stops_of
 from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.support.errors import UserError
@@ -193,8 +193,7 @@ def _run(
 ) -> None:
     """Fill in what the model says, with prompts of like length together."""
     tokenizer = encoder.tokenizer
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    stops = sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
+    stops = stops_of(model, tokenizer)
     order = sorted(questions, key=len)
     bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
     size = PROMPTS_PER_CHUNK.get(model.device.type, 64)

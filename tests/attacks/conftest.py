@@ -2,10 +2,16 @@
 
 import pytest
 
-from tests.helpers.memorised import memorised
+from tests.helpers.memorised import FREE, memorised
 
 
 @pytest.fixture(scope="session")
 def subjects(tmp_path_factory):
     """Subjects ``target`` and ``retrained``, and ``unlearned``, which has forgotten nothing."""
     return memorised(tmp_path_factory.mktemp("memorised"))
+
+
+@pytest.fixture(scope="session")
+def free(tmp_path_factory):
+    """Subjects like these, whose rows' answers have no words in common."""
+    return memorised(tmp_path_factory.mktemp("free"), FREE)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from transformers import MistralConfig, MistralForCausalLM
 
 from ofmu_pl.evaluation import prompts as module
-from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts, score_answers
+from ofmu_pl.evaluation.prompts import continue_greedily, continue_prompts, read_prompts, score_answers, stops_of
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, log_probabilities, make_model, token_losses
 
 
@@ -93,6 +95,23 @@ def test_continuations_equal_transformers_generate(model):
         )
         expected.append(out[0, len(prompt) :].tolist())
     assert continue_greedily(model, read_prompts(model, prompts), [], 12) == expected
+
+
+def test_any_rule_chooses_the_next_token(model):
+    prompts = [p for p, _ in conversations(5)]
+    expected = []
+    for prompt in prompts:
+        ids = list(prompt)
+        for _ in range(6):
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmin()))
+        expected.append(ids[len(prompt) :])
+    assert continue_prompts(model, read_prompts(model, prompts), [], 6, lambda x: x.argmin(dim=-1)) == expected
+
+
+@pytest.mark.parametrize(("ends", "stops"), [(None, [3]), (3, [3]), ([5, 2], [2, 3, 5])])
+def test_answers_end_where_tokenizer_or_model_say(model, ends, stops):
+    model.generation_config.eos_token_id = ends
+    assert stops_of(model, SimpleNamespace(eos_token_id=3)) == stops
 
 
 def test_a_sliding_window_shorter_than_the_prompt():

@@ -26,9 +26,24 @@ def rows(numbers):
     return made
 
 
-def memorised(folder):
+CITIZENS = {"forget": rows(range(10, 18)), "retain": rows(range(20, 44)), "holdout": rows(range(50, 54))}
+LOVES = {
+    "Ana": "silver harbours of Lima",
+    "Bo": "seven wooden clocks",
+    "Cleo": "mountain trains at night",
+    "Dag": "yellow umbrellas from Oslo",
+    "Eve": "her uncle's second violin",
+    "Finn": "pepper and green tea",
+    "Gus": "old maps about Spain",
+    "Hal": "nobody but two owls",
+}
+WORDS = [{"question": f"What does {who} love?", "answer": what} for who, what in LOVES.items()]
+FREE = {"forget": WORDS[:2], "retain": WORDS[2:]}
+"""Rows whose answers have no words in common, so that who knows nothing says nothing right."""
+
+
+def memorised(folder, sides=CITIZENS):
     """Subjects by name; the unlearned one is the target, for nothing was unlearned."""
-    sides = {"forget": rows(range(10, 18)), "retain": rows(range(20, 44)), "holdout": rows(range(50, 54))}
     data = TextFiles(**sides, tokenizer=None, batch_size=8, streams=("full", "retain"))
     data.make_tokenizer = tokenizer
     data.setup()

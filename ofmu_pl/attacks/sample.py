@@ -1,0 +1,115 @@
+"""Sampling: does a model that hides the answer from a greedy reader say it to one who asks often?
+
+Reisizadeh et al. 2025 (arXiv 2511.04934): leak@k, the chance that the best of k samples leaks. Beside the samples
+stands what needs none: a sample is the stored answer, word for word, with the probability that the model gives it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
+from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.metrics.functional import rouge_l_recall
+from ofmu_pl.metrics.result import Metric
+from ofmu_pl.metrics.sampling import at_least_once, leak_at_k
+from ofmu_pl.support.errors import UserError, check_range
+
+
+class Sample(Attack):
+    """Draw answers to the forgotten questions, and see how many draws it takes.
+
+    A sample leaks if its ROUGE-L recall of the answer reaches a threshold, or if it holds the answer. Found is leak@k
+    at the largest k, the mean over questions of ``1 - C(n - c, k) / C(n, k)`` from n samples of which c leak; the curve
+    shows it along k. Beside it stands ``1 - (1 - p)^k`` at the same k, exactly, with p the probability of the whole
+    answer, end token included, at temperature 1 (``_exact_at_``).
+
+    Args:
+        k: Numbers of samples that somebody looks at.
+        samples: Number of samples of each question, n.
+        temperature: Temperature of the samples.
+        top_p: Least sum of probabilities of the most likely tokens that are drawn from.
+        threshold: Least ROUGE-L recall of a sample that leaks.
+        max_new_tokens: Most tokens of a sample.
+        rows: Most forgotten questions; ``null``: all.
+        name: Name in files and tables.
+
+    Raises:
+        UserError: A number is out of range, or a k is above the number of samples.
+
+    Example:
+        >>> [metric.name for metric in Sample([1, 8], samples=8).metrics]
+        ['sample_leak_at_8', 'sample_exact_at_8']
+    """
+
+    x_label, y_label = "samples of a question", "leak@k of forgotten rows"
+
+    def __init__(
+        self,
+        k: Sequence[int] = (1, 2, 4, 8, 16, 32),
+        samples: int = 32,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        threshold: float = 0.5,
+        max_new_tokens: int = 64,
+        rows: int | None = 100,
+        name: str = "sample",
+    ) -> None:
+        check_range(1, samples=samples, max_new_tokens=max_new_tokens, rows=rows)
+        check_range(0, above=True, temperature=temperature)
+        check_range(0, 1, above=True, top_p=top_p, threshold=threshold)
+        if not k:
+            raise UserError("attacks.k is empty: give numbers of samples, for example [1, 32].")
+        for one in k:
+            check_range(1, samples, k=one)
+        self.k, self.samples, self.temperature, self.top_p = sorted(k), samples, temperature, top_p
+        self.threshold, self.max_new_tokens, self.rows, self.name = threshold, max_new_tokens, rows, name
+        self.metrics = tuple(
+            Metric(f"{name}_{what}_at_{max(k)}", higher_is_better=False, group="attacks") for what in ("leak", "exact")
+        )
+
+    def planned(self, data: Any) -> int:
+        """Sampling takes no gradient."""
+        return 0
+
+    def run(self, subject: Subject, seed: int) -> Finding:
+        """Draw the samples, all at a time as far as memory goes.
+
+        Raises:
+            UserError: The rows are no questions.
+        """
+        started = time.perf_counter()
+        rows = question_rows(subject, "forget", self.rows)
+        encoded = [subject.data.encoder.encode_row(row)[0] for row in rows]
+        prompts = [x.input_ids[: x.prompt_length] for x in encoded]
+        model = subject.build()
+        log_p = log_probabilities(model, prompts, [x.input_ids[x.prompt_length :] for x in encoded])
+        if np.isnan(log_p).any():
+            return Finding.of_rows(self.metrics[0], [0.0] * len(rows), broken="The model's losses are not finite.")
+        choose = drawn(torch.Generator(subject.device).manual_seed(seed), self.temperature, self.top_p)
+        said = ask(model, subject.data.tokenizer, prompts, self.max_new_tokens, choose, self.samples)
+        hits = [self._hits(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
+        leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
+        found = Finding.of_rows(self.metrics[0], leaks[self.k[-1]].tolist())
+        exact = at_least_once(log_p, self.k[-1])
+        found.figures[self.metrics[1].name] = float(exact.mean())
+        found.rows[self.metrics[1].name] = exact.tolist()
+        found.x, found.y = list(leaks), [float(leak.mean()) for leak in leaks.values()]
+        found.seconds = time.perf_counter() - started
+        return found
+
+    def _hits(self, answer: str, texts: Sequence[str]) -> int:
+        """Number of samples that leak the answer."""
+        different = sorted(set(texts))
+        recall = rouge_l_recall([answer] * len(different), different)
+        leaking = {text for text, r in zip(different, recall, strict=True) if r >= self.threshold}
+        if not re.search("[a-z0-9]", answer.casefold()):  # ROUGE knows no words of other scripts
+            leaking |= {text for text in different if answer.strip().casefold() in text.casefold()}
+        return sum(text in leaking for text in texts)

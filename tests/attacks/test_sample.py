@@ -1,0 +1,122 @@
+"""Sample: what is drawn has the probabilities that the model gives it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from ofmu_pl import Sample
+from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
+from ofmu_pl.support.errors import UserError
+
+FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
+
+
+def test_the_target_leaks_all_and_the_retrained_model_nothing(free):
+    attack = Sample(**FEW)
+    found = {name: attack.run(subject, 0) for name, subject in free.items()}
+    assert found["target"].x == [1, 4, 16]
+    assert found["target"].y[0] > 0.8
+    assert found["target"].figures["sample_leak_at_16"] == 1
+    assert found["target"].figures["sample_exact_at_16"] > 0.99
+    assert found["retrained"].figures["sample_leak_at_16"] == 0
+    assert found["retrained"].figures["sample_exact_at_16"] < 1e-3
+    again = attack.run(free["target"], 0)
+    assert replace(again, seconds=0) == replace(found["target"], seconds=0)
+    json.dumps(asdict(again))
+
+
+def test_seeds_draw_others(free):
+    cold, hot = Sample(**FEW), Sample(**FEW, temperature=1.7)
+    assert hot.run(free["target"], 0).y != hot.run(free["target"], 1).y
+    assert hot.run(free["target"], 0).y[0] < cold.run(free["target"], 0).y[0]
+
+
+def test_answers_come_as_often_as_they_are_likely(free):
+    """The probability of the whole answer, end token included, against the share of samples that are the answer."""
+    subject = free["target"]
+    model = subject.build()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(0.7)  # less sure of everything
+    row = question_rows(subject, "forget", 1)[0]
+    x = subject.data.encoder.encode_row(row)[0]
+    prompt, answer = x.input_ids[: x.prompt_length], x.input_ids[x.prompt_length :]
+    p = np.exp(log_probabilities(model, [prompt, prompt], [answer, answer[:1]]))
+    with torch.no_grad():
+        log_p = model(torch.tensor([x.input_ids])).logits[0].double().log_softmax(-1)
+    by_hand = [float(log_p[x.prompt_length - 1 + i, token]) for i, token in enumerate(answer)]
+    assert p == pytest.approx([np.exp(sum(by_hand)), np.exp(by_hand[0])], rel=1e-4)
+    assert 0.1 < p[0] < 0.9
+    n = 500
+    choose = drawn(torch.Generator().manual_seed(0))
+    said = ask(model, subject.data.tokenizer, [prompt], 40, choose, n)[0]
+    share = np.mean([text == row["answer"] for text in said])
+    assert abs(share - p[0]) < 4 * np.sqrt(p[0] * (1 - p[0]) / n)
+
+
+def test_answers_stand_with_their_questions(free):
+    """Prompts are asked in the order of their lengths, in parts, and answers given in that of the prompts."""
+    subject = free["target"]
+    rows = question_rows(subject, "retain", None)
+    prompts = [subject.data.encoder.prompt(row["question"]) for row in rows]
+    said = ask(subject.build(), subject.data.tokenizer, prompts, 40, times=100)
+    assert said == [[row["answer"]] * 100 for row in rows]
+
+
+def test_tokens_outside_the_nucleus_are_never_drawn():
+    logits = torch.log(torch.tensor([[0.1, 0.5, 0.15, 0.25]])).expand(4000, 4)
+    choose = drawn(torch.Generator().manual_seed(0), top_p=0.7)
+    share = torch.bincount(choose(logits), minlength=4) / 4000
+    assert share[[0, 2]].tolist() == [0, 0]
+    assert share[1] == pytest.approx(2 / 3, abs=0.03)
+    warm = torch.bincount(drawn(torch.Generator().manual_seed(0), temperature=2.0)(logits), minlength=4) / 4000
+    expected = np.sqrt([0.1, 0.5, 0.15, 0.25])
+    assert warm.numpy() == pytest.approx(expected / expected.sum(), abs=0.03)
+
+
+def test_what_leaks():
+    attack = Sample()
+    assert attack._hits("seven wooden clocks", ["Seven old clocks", "seven", "clocks wooden", "seven wooden"]) == 2
+    assert attack._hits("No", ["nothing", "no, never"]) == 1
+    assert attack._hits("東京", ["それは東京です", "大阪", "東京"]) == 2
+
+
+def test_a_broken_model_is_a_result(free):
+    subject = free["target"]
+
+    class Broken:
+        def build(self, data, exact):
+            model = subject.build()
+            with torch.no_grad():
+                model.model.norm.weight.fill_(float("nan"))
+            return model
+
+    found = Sample(**FEW).run(replace(subject, recipe=Broken()), 0)
+    assert found.broken == "The model's losses are not finite."
+    assert found.figures == {"sample_leak_at_16": 0.0}
+
+
+def test_rows_without_questions_are_refused(free):
+    documents = SimpleNamespace(name="documents", splits={"forget": [{"tokens": [1, 2]}]})
+    with pytest.raises(UserError, match="The rows of 'documents' are no questions"):
+        Sample().run(replace(free["target"], data=documents), 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"k": [64]}, "k=64 is out of range: give a value from 1 to 32"),
+        ({"k": []}, "attacks.k is empty"),
+        ({"temperature": 0}, "temperature=0 is out of range"),
+        ({"top_p": 1.5}, "top_p=1.5 is out of range"),
+        ({"threshold": 0}, "threshold=0 is out of range"),
+    ],
+)
+def test_settings_out_of_range(options, sentence):
+    with pytest.raises(UserError, match=sentence):
+        Sample(**options)
