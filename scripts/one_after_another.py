@@ -1,6 +1,6 @@
 """Requests one after another: runs what is missing of the shipped lists, and writes the page.
 
-    python scripts/one_after_another.py [--only-table] [--logs logs] configs/requests/authors.yaml ...
+    python scripts/one_after_another.py [--only-table] [--logs logs] [--note TEXT] configs/requests/authors.yaml ...
 
 Each list is ``python -m ofmu_pl requests --config LIST``; what is there is not run again. Summaries go to
 docs/results/data/requests.json, the page to docs/results/requests.md.
@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("lists", nargs="*", type=Path)
     parser.add_argument("--logs", type=Path, default=ROOT / "logs")
     parser.add_argument("--workers", default="2")
+    parser.add_argument("--note", help="what else a reader should know of these runs; kept with the summary")
     parser.add_argument("--only-table", action="store_true", help="write the page from the stored summaries")
     args = parser.parse_args()
     stored: dict[str, Any] = json.loads(DATA.read_text()) if DATA.is_file() else {}
@@ -50,7 +51,8 @@ def main() -> None:
             [sys.executable, "-m", "ofmu_pl", *words], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
         )
         name = yaml.safe_load(path.read_text())["name"]
-        stored[name] = summary(RequestsRecord.read(args.logs / name / REQUESTS), path)
+        note = args.note or stored.get(name, {}).get("note", "")
+        stored[name] = summary(RequestsRecord.read(args.logs / name / REQUESTS), path) | {"note": note}
         write_json(DATA, stored)
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     with replacing(PAGE) as partial:
@@ -88,6 +90,7 @@ def page(stored: dict[str, Any]) -> str:
     lines = [ABOUT]
     for name, found in stored.items():
         lines += [f"## {name} (`configs/requests/{found['list']}`, {found['date']}, {found['machine']})", ""]
+        lines += [found["note"], ""] if found["note"] else []
         lines += _overview(found)
         for s in found["sequences"]:
             lines += _matrix(s, found["controls"])

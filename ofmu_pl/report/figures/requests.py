@@ -25,7 +25,7 @@ def heat_maps(experiment: Experiment, record: RequestsRecord, look: Look) -> Fig
     figure, axes = panels(rows, columns, 3.6 * rows)
     top = 100.0 if experiment.declared(str(metric)).unit == "%" else 1.0
     for axis, (method, matrix) in zip(axes.flat, shown.items(), strict=False):
-        image = axis.imshow(matrix, vmin=0.0, vmax=top, cmap="viridis")
+        image = axis.imshow(matrix, vmin=0.0, vmax=top, cmap="viridis", aspect="auto")
         axis.grid(visible=False)
         n = len(matrix)
         ticks = np.arange(n) if n <= LARGEST else np.arange(0, n, n // 6)
