@@ -12,6 +12,7 @@ from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.errors import UserError
+from tests.helpers.process import start_server
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs"
@@ -71,6 +72,7 @@ EXPERIMENTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    start_server()
     return benchmark("text", EXPERIMENTS, workers=2, logs=tmp_path_factory.mktemp("logs"), fit=fit)
 
 

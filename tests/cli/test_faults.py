@@ -16,7 +16,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
 from ofmu_pl.training.checkpoints import check_room, newest
 from tests.cli.conftest import TINY, lasting
-from tests.helpers.process import EVALUATION, FORKSERVER, run
+from tests.helpers.process import EVALUATION, FORKSERVER, run, start_server
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def start(models, folder):
     """Starts ``fit --ckpt_path last`` under a folder of logs; returns the process."""
+    start_server()
     config = folder / "ofmu.yaml"
     config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=24))
 

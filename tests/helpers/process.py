@@ -1,6 +1,7 @@
 """The command line in processes of its own: one that can be killed, and some ranks."""
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import resource
@@ -18,13 +19,24 @@ from ofmu_pl.evaluation.text import TextEvaluation
 EVALUATION = "the final evaluation"
 FORKSERVER = multiprocessing.get_context("forkserver")
 # So that a process starts in a moment. The server does not see pytest's path, and so none of the tests' modules.
-LIBRARIES = ["transformers.models.llama.modeling_llama", "torch.utils.tensorboard", "matplotlib.backends.backend_agg"]
-FORKSERVER.set_forkserver_preload(["ofmu_pl.cli.configured", *LIBRARIES])
+LIBRARIES = [
+    "transformers.models.llama.modeling_llama",
+    "torch.utils.tensorboard",
+    "matplotlib.backends.backend_agg",
+    "rouge_score.rouge_scorer",
+    "sklearn.svm",
+]
+
+
+def start_server():
+    """Start the server that processes are forked from, with what every run would import otherwise."""
+    FORKSERVER.set_forkserver_preload(["ofmu_pl.cli.configured", *LIBRARIES])
+    forkserver.ensure_running()
 
 
 def start_benchmark(words, output):
     """A benchmark in a process that is forked from this one, whose runs come from this one's server: no imports."""
-    forkserver.ensure_running()
+    start_server()
     process = multiprocessing.get_context("fork").Process(target=_benchmark, args=(words, output))
     process.start()
     return process
@@ -82,6 +94,8 @@ def two_ranks(words, output, largest_file=None):
     Returns:
         The exit codes.
     """
+    for name in LIBRARIES:  # here, so that not each rank does
+        importlib.import_module(name)
     return on_ranks(2, _rank, words, output, largest_file)
 
 
