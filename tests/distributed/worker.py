@@ -106,7 +106,7 @@ def one(method, strategy, file, checkpoint=None):
         Path(file).parent, every_n_train_steps=2, save_top_k=-1, filename=f"{Path(file).stem}-{{step}}"
     )
     trainer = quiet_trainer(
-        4,
+        3,
         devices=1 if strategy == "one" else 2,
         strategy=strategies[strategy](),
         plugins=[WholeFiles()],
