@@ -2,9 +2,11 @@
 # A real language model forgets people: SmolLM2-135M-Instruct learns LUME's invented persons, then 4 of them go.
 #   DATA=FOLDER bash scripts/example_smollm2.sh    (with forget.jsonl, retain.jsonl of amazon-science/lume-llm-unlearning)
 # Steps whose model is there already are skipped, interrupted ones go on. PRECISION=bf16-mixed is faster on a CPU with AMX.
+# Further words go to every training: `--trainer.max_steps 2` for a look at whether all of it runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh
+MORE=("$@")
 DATA="${DATA:-../shared/data/lume}"
 RUNS=logs/smollm2
 MODEL="$RUNS/SmolLM2-135M-Instruct"
@@ -42,7 +44,7 @@ run() {  # METHOD MODEL OPTIONS...: print the command, run it unless its model i
     shift 2
     local command=(python -m ofmu_pl fit "$@" --model.network.path "$model" --model.network.lora "{r: 16, lora_alpha: 32}"
         "${SPLITS[@]}" --data.system_prompt "Be brief." --evaluation.max_new_tokens 24
-        --trainer.precision "${PRECISION:-32-true}" --benchmark smollm2 --method "$method" --ckpt_path last)
+        --trainer.precision "${PRECISION:-32-true}" --benchmark smollm2 --method "$method" --ckpt_path last "${MORE[@]}")
     echo
     echo "\$ ${command[*]}"
     if [ -d "$RUNS/$method/latest/hf" ]; then
