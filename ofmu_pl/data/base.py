@@ -108,8 +108,13 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     @property
     def never_seen(self) -> str | None:
-        """The split of rows that no model has been trained on; ``None``: there is none."""
+        """The split of rows like those to forget that no model has been trained on; ``None``: there is none."""
         return None
+
+    @property
+    def why_no_never_seen(self) -> str:
+        """Why there is none, as the beginning of a sentence."""
+        return "There are no never-seen rows (give some as --data.holdout if there are any)"
 
     @abstractmethod
     def blank(self) -> None:

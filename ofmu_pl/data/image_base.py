@@ -76,6 +76,8 @@ class SplitImages(PairedDataModule):
         s = self.split
         splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
         self.require(splits)
+        like_forget = torch.isin(self.test_labels[s.test], self.labels[s.forget].unique()).numpy()
+        splits["test"] = s.test[like_forget]  # nothing is trained on it
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
         self.evaluation_sets |= {name: other.forget for name, other in theirs.items()}
         self.splits = splits  # last: it marks a set-up that went well
@@ -92,6 +94,18 @@ class SplitImages(PairedDataModule):
         self.splits = dict.fromkeys(("full", "forget", "retain"), all_of_them)
 
     @property
+    def never_seen(self) -> str | None:
+        """The test images of the forgotten images' classes, unless classes are forgotten whole."""
+        return "test" if not self.split.forgotten and len(self.splits.get("test", ())) else None
+
+    @property
+    def why_no_never_seen(self) -> str:
+        """Why the test images say nothing of how far to forget."""
+        if self.split.forgotten:
+            return "Whole classes are forgotten, of which a model that knows them knows the test images as well"
+        return "There are no test images of the forgotten images' classes"
+
+    @property
     def channels(self) -> int:
         """Number of channels of an image."""
         return self.images.shape[1]
@@ -106,6 +120,9 @@ class SplitImages(PairedDataModule):
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """``images`` (B, C, H, W) in [0, 1], augmented; ``labels`` (B,); ``ids`` (B,), positions in the stream."""
         rows = torch.from_numpy(self.splits[stream][index])
+        if stream == "test":
+            images, labels = self.test_images[rows].float() / 255, self.test_labels[rows]
+            return {"images": images, "labels": labels, "ids": torch.tensor(index)}
         images = self.images[rows].float() / 255
         if self.augment:
             key = hashlib.sha256(f"{self.seed}/augment/{stream}/{number}".encode()).digest()[:8]

@@ -87,8 +87,8 @@ class Goal:
         n, m = len(self.data.splits["forget"]), len(self.data.splits["retain"])
         if self.data.never_seen is None:
             rank_zero_warn(
-                "There are no never-seen rows (--data.holdout), so how far to forget is a guess (half of the loss "
-                f"ln V of a model that knows nothing, {self.guess / 2:.2f} nats): give some if there are any."
+                f"{self.data.why_no_never_seen}, so how far to forget is a guess: half of the loss ln V of a model "
+                f"that knows nothing, {self.guess / 2:.2f} nats."
             )
         self._set_levels()
         self.start = self._score("forget", range(n), self.token_level)
@@ -176,7 +176,8 @@ class Goal:
             shown = evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
             found = list(self._tokens(self.data.never_seen, shown))
             tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
-            self.token_level = float(tokens.quantile(TOKENS))
+            # An image is one token: nothing in it can outweigh the rest, and its loss may be too small to be bent.
+            self.token_level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
             bounded = torch.cat([sample_mean(ceiling(nll, self.token_level), t) for nll, t in found]).numpy()
             plain = torch.cat([sample_mean(*x) for x in found]).numpy()
         self.levels = torch.from_numpy(np.quantile(bounded, (self._places + 0.5) / len(self._places)))

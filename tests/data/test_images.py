@@ -91,3 +91,17 @@ def test_a_share_of_the_training_images_will_do():
 def test_bad_splits_are_refused(options, words):
     with pytest.raises(UserError, match=words):
         digits(**options)
+
+
+def test_test_images_are_the_never_seen_rows_of_single_images_and_not_of_whole_classes():
+    data = digits(forget_classes=None, forget_fraction=0.005, augment=True)
+    assert data.never_seen == "test"
+    kinds = data.labels[torch.from_numpy(data.split.forget.copy())].unique()
+    assert len(kinds) < 10, "or nothing is chosen"
+    batch = data.collate("test", [1, 0], 0)
+    assert torch.isin(batch["labels"], kinds).all()
+    rows = torch.from_numpy(data.splits["test"][[1, 0]])
+    assert torch.equal((batch["images"] * 255).round().to(torch.uint8), data.test_images[rows]), "not augmented"
+    whole = digits()
+    assert whole.never_seen is None
+    assert "Whole classes are forgotten" in whole.why_no_never_seen
