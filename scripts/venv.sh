@@ -20,7 +20,7 @@ by_uv() {  # takes a third of pip's time; its cache lies beside, so that files a
         esac
     done < <("$VENV/bin/python" -m pip config list)
     UV_CACHE_DIR="$VENV/uv" "$VENV/bin/uv" pip install --quiet --python "$VENV/bin/python" --index-strategy \
-        unsafe-best-match --compile-bytecode --constraint constraints.txt --editable ".[dev]"
+        unsafe-best-match --constraint constraints.txt --editable ".[dev]"
 }
 if [ "$(cat "$STAMP" 2>/dev/null)" != "$WANTED" ]; then
     echo "Installing what pyproject.toml and constraints.txt pin (about 3 GB the first time)"

@@ -10,9 +10,22 @@ import lightning.pytorch  # noqa: F401  its log keeps the stream of its first im
 import pytest
 import torch
 
+from tests.helpers.workers import ByFile, longest_first
+
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Share the tests among workers by file."""
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the longest files."""
+    longest_first(items)
 
 
 @pytest.fixture(scope="session")

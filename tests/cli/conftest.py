@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.cli import main
+from tests.helpers.workers import made_once
 
 ROOT = Path(__file__).parent.parent.parent
 TINY = """
@@ -37,14 +38,17 @@ def lasting(results):
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     """Folder of a run of FineTune on the full split (target) and one on the retain split (retrained)."""
-    logs = tmp_path_factory.mktemp("logs")
+    return made_once(tmp_path_factory, "models", _train) / "authors"
+
+
+def _train(logs):
+    logs.mkdir(exist_ok=True)
     config = logs / "finetune.yaml"
     text = TINY.replace("network: {{class_path: CausalLM}}\n    {extra}", "@").format(method="FineTune", steps=30)
     optimizer = "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 0.01}}"
     config.write_text(text.replace("@", f"{NETWORK}\n    {optimizer}"))
     for split, method in (("full", "target"), ("retain", "retrained")):
         main(["fit", "--config", str(config), "--logs", str(logs), "--method", method, "--model.split", split])
-    return logs / "authors"
 
 
 @pytest.fixture
