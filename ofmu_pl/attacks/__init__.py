@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy 
     from ofmu_pl.attacks.confidence import Confidence as Confidence
     from ofmu_pl.attacks.depth_score import DepthScore as DepthScore
     from ofmu_pl.attacks.logit_lens import LogitLens as LogitLens
+    from ofmu_pl.attacks.prompts import Prompts as Prompts
     from ofmu_pl.attacks.quantise import Quantise as Quantise
     from ofmu_pl.attacks.relearn import Relearn as Relearn
     from ofmu_pl.attacks.sample import Sample as Sample

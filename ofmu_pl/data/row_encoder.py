@@ -71,6 +71,11 @@ class RowEncoder(Encoder):
         """Tokens up to the answer."""
         return self._tokens(self._opening({"question": question}), self.chat)
 
+    def row_prompt(self, row: Row) -> list[int]:
+        """Tokens up to the answer of a row, earlier turns and all, as they are where the answer follows."""
+        whole, length = self._whole(row)
+        return whole[:length]
+
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
         """Tokens and labels of several answers to one question.
 
@@ -116,11 +121,9 @@ class RowEncoder(Encoder):
         return tokenizer_hash(self.tokenizer, [template, self.system_prompt, self.date_string, self.max_length])
 
     def _answered(self, row: Row) -> Encoded:
-        """The row with the loss on its answer, which begins where the prompt's own tokens end or differ."""
-        raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
-        closing = answer if raw else answer.strip() if self.chat else self.space + answer.strip()
-        whole = self._tokens(opening + closing + self.end, self.chat and not raw)
-        length = max(1, _shared(self._tokens(opening, self.chat and not raw), whole))
+        """The row with the loss on its answer."""
+        answer = row["answer"]
+        whole, length = self._whole(row)
         ids = whole[: self.max_length]
         if not answer.strip() or length >= len(ids):
             raise UserError(
@@ -128,6 +131,13 @@ class RowEncoder(Encoder):
                 f"{self.max_length}): remove the row or raise `max_length`."
             )
         return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
+
+    def _whole(self, row: Row) -> tuple[list[int], int]:
+        """Tokens of a row, uncut, and how many are before its answer, which begins where the prompt's own differ."""
+        raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
+        closing = answer if raw else answer.strip() if self.chat else self.space + answer.strip()
+        whole = self._tokens(opening + closing + self.end, self.chat and not raw)
+        return whole, max(1, _shared(self._tokens(opening, self.chat and not raw), whole))
 
     def _opening(self, row: Row) -> str:
         """Everything before the answer."""

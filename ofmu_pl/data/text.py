@@ -72,6 +72,10 @@ class Encoder(ABC):
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
         """Tokens and labels of several answers to one question."""
 
+    def row_prompt(self, row: Row) -> list[int]:
+        """Tokens up to the answer of a row."""
+        return self.prompt(row["question"])
+
     def encode(self, question: str, answer: str) -> Encoded:
         """Tokens and labels of one answer."""
         return self.encode_all(question, [answer])[0]

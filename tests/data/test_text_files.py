@@ -185,6 +185,8 @@ def test_every_form_without_a_chat_template(model, row, read, learned):
     assert len(encoded) == turns, "each turn is evaluated on its own"
     asked = "".join(data.tokenizer.decode(x.input_ids[x.prompt_length :]) for x in encoded)
     assert asked == learned, "what is trained on is what is evaluated"
+    prompts = [data.encoder.row_prompt(x) for x in data.evaluation_sets["forget"]]
+    assert prompts == [x.input_ids[: x.prompt_length] for x in encoded]
 
 
 def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
@@ -208,6 +210,7 @@ def test_a_chat_template_is_used_as_for_tofu(model):
     tokenizer = train_tokenizer(["one two three", "user assistant system"])
     ours, theirs = RowEncoder(tokenizer, "Be brief."), ChatEncoder(tokenizer, "Be brief.")
     assert ours.encode_row(FORGET[0]) == theirs.encode_row(FORGET[0])
+    assert ours.row_prompt(FORGET[0]) == theirs.row_prompt(FORGET[0]) == theirs.prompt(FORGET[0]["question"])
     assert ours.encode_training(FORGET[0]) == theirs.encode_training(FORGET[0])
     assert ours.template_hash == theirs.template_hash
     before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]

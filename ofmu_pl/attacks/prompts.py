@@ -1,0 +1,153 @@
+"""Prompts: the same facts asked for in other ways than they were unlearned in."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ofmu_pl.attacks.asking import ask, question_rows
+from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.attacks.ways import Asked, Pair, paired, plain, read_pairs, with_examples, with_prefix
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text import Row
+from ofmu_pl.metrics.functional import rouge_l_recall
+from ofmu_pl.metrics.result import Metric
+from ofmu_pl.networks.positions import positions_of
+from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.sets import PROBE
+
+FORGET, RETAIN = SIDES = ("forget", "retain")
+WAYS = ("question", "retain_examples", "forget_examples", "prefix", "paired", "cross_lingual")
+"""Ways to ask: as it is; after other rows with their answers, of the one side or the other; with half of the answer;
+beside a question of the retain side; in another language."""
+
+
+class Prompts(Attack):
+    """Ask for the forgotten rows in other ways, and let the best one count.
+
+    The ways are the question as it is, after examples from the retain rows or from other forgotten rows, with the first
+    half of the answer (only the rest is compared), in one prompt with a retain question (``1. ... 2. ...``), and in
+    another language where the data has such probes (``Authors`` with ``probes``). Found is the mean ROUGE-L recall of
+    the forgotten answers in the way that is best for the attacker. Beside it stands the recall of each way, and that of
+    retain rows asked likewise.
+
+    Args:
+        examples: Number of rows before the question; fewer where the model has no room for them.
+        pairs: Folder of BLUR's pairs for the data (``paired_forget_retain_questions.txt`` and ``..._answers.txt``);
+            ``null``: each forgotten question is paired with a retain question by chance.
+        max_new_tokens: Most tokens of an answer, and half of those of an answer to a pair.
+        rows: Most rows of a side in each way; ``null``: all.
+        name: Name in files and tables.
+
+    Raises:
+        UserError: A number is out of range.
+
+    Example:
+        >>> [metric.name for metric in Prompts().metrics][:3]
+        ['prompts_rouge', 'prompts_question_forget', 'prompts_question_retain']
+    """
+
+    x_label, y_label = "way to ask", "ROUGE-L recall of forgotten rows"
+
+    def __init__(
+        self,
+        examples: int = 3,
+        pairs: str | None = None,
+        max_new_tokens: int = 64,
+        rows: int | None = 100,
+        name: str = "prompts",
+    ) -> None:
+        check_range(1, examples=examples, max_new_tokens=max_new_tokens, rows=rows)
+        self.examples, self.pairs, self.max_new_tokens = examples, pairs, max_new_tokens
+        self.rows, self.name = rows, name
+        self.metrics = (
+            Metric(f"{name}_rouge", higher_is_better=False, group="attacks"),
+            *(
+                Metric(f"{name}_{way}_{side}", higher_is_better=side == RETAIN, group="attacks")
+                for way in WAYS
+                for side in SIDES
+            ),
+        )
+
+    def planned(self, data: Any) -> int:
+        """Asking takes no gradient."""
+        return 0
+
+    def run(self, subject: Subject, seed: int) -> Finding:
+        """Ask in every way that the data has; examples and partners are drawn by the seed.
+
+        Raises:
+            UserError: The rows are no questions, the pairs cannot be read or have none of the forgotten questions, or a
+                prompt has more tokens than the model has positions.
+        """
+        started = time.perf_counter()
+        model: Any = subject.build()
+        positions = positions_of(model.config)
+        asked = self._asked(subject, positions - self.max_new_tokens, seed)
+        longest = max(len(x.prompt) for sides in asked.values() for xs in sides.values() for x in xs)
+        if longest >= positions:
+            raise UserError(
+                f"A prompt of the attack '{self.name}' has {longest} tokens, and the model has {positions} positions: "
+                "leave the attack out for this model."
+            )
+        found = Finding(x=list(asked))
+        for way, sides in asked.items():
+            prompts = list(dict.fromkeys(tuple(x.prompt) for xs in sides.values() for x in xs))
+            length = self.max_new_tokens * (2 if way == "paired" else 1)
+            said = ask(model, subject.data.tokenizer, [list(p) for p in prompts], length)
+            texts = {prompt: answers[0] for prompt, answers in zip(prompts, said, strict=True)}
+            for side, xs in sides.items():
+                recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
+                found.rows[f"{self.name}_{way}_{side}"] = recall.tolist()
+        found.figures = {name: float(np.mean(values)) for name, values in found.rows.items()}
+        found.y = [found.figures[f"{self.name}_{way}_{FORGET}"] for way in asked]
+        best = found.x[int(np.argmax(found.y))]
+        found.figures[self.metrics[0].name] = max(found.y)
+        found.rows[self.metrics[0].name] = found.rows[f"{self.name}_{best}_{FORGET}"]
+        if not np.isfinite(subject.probabilities(model, FORGET, [0])).all():
+            found.broken = "The model's losses are not finite."
+        found.seconds = time.perf_counter() - started
+        return found
+
+    def _asked(self, subject: Subject, room: int, seed: int) -> dict[str, dict[str, list[Asked]]]:
+        """Prompts by way and side."""
+        data, encoder = subject.data, subject.data.encoder
+        rows = {side: question_rows(subject, side, self.rows) for side in SIDES}
+        pool = {side: data.splits[side] for side in SIDES}
+        ways = {"question": {side: [plain(encoder, row) for row in rows[side]] for side in SIDES}}
+        for source in (RETAIN, FORGET):
+            ways[f"{source}_examples"] = {
+                side: [
+                    with_examples(encoder, row, pool[source], self.examples, room, seed + i)
+                    for i, row in enumerate(rows[side])
+                ]
+                for side in SIDES
+            }
+        ways["prefix"] = {side: [with_prefix(encoder, row) for row in rows[side]] for side in SIDES}
+        both = [paired(encoder, pair) for pair in self._pairs(data, rows[FORGET], seed)]
+        ways["paired"] = {side: [two[i] for two in both] for i, side in enumerate(SIDES)}
+        probes = {side: data.evaluation_sets.get(f"{PROBE}cross_lingual_{side}", []) for side in SIDES}
+        if all(probes.values()):
+            ways["cross_lingual"] = {
+                side: [plain(encoder, row) for row in evenly(rows, self.rows or len(rows))]
+                for side, rows in probes.items()
+            }
+        return ways
+
+    def _pairs(self, data: Any, forget: list[Row], seed: int) -> list[Pair]:
+        """Forgotten rows, each with a row to be kept."""
+        if self.pairs is None:
+            places = np.random.default_rng(seed).integers(len(data.splits[RETAIN]), size=len(forget))
+            return [(row, data.splits[RETAIN][i]) for row, i in zip(forget, places, strict=True)]
+        gone = {" ".join(row["question"].split()) for row in data.splits[FORGET]}
+        pairs = [x for x in read_pairs(Path(self.pairs).expanduser()) if " ".join(x[0]["question"].split()) in gone]
+        if not pairs:
+            raise UserError(
+                f"No pair in '{self.pairs}' has a forgotten question of '{data.name}': leave attacks.pairs out, or "
+                "give the pairs of this data."
+            )
+        return list(evenly(pairs, self.rows or len(pairs)))

@@ -1,0 +1,120 @@
+"""Other ways to ask for the same facts, as prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.support.errors import UserError
+
+PAIR = re.compile(r"1\. (.+?) 2\. (.+)")
+"""Two questions, or two answers, in one line."""
+Pair = tuple[Row, Row]
+"""A forgotten row and one to be kept."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One prompt, and what an answer is compared with.
+
+    Attributes:
+        prompt: Tokens of the prompt.
+        answer: The answer, or what of it the prompt does not give.
+    """
+
+    prompt: list[int]
+    answer: str
+
+
+def plain(encoder: Encoder, row: Row) -> Asked:
+    """The question as it is.
+
+    Args:
+        encoder: Turns rows into tokens.
+        row: The row that is asked for.
+    """
+    return Asked(encoder.row_prompt(row), row["answer"])
+
+
+def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, room: int, seed: int) -> Asked:
+    """The question after other questions with their answers, as many as there is room for.
+
+    Args:
+        encoder: Turns rows into tokens.
+        row: The row that is asked for.
+        pool: Rows to draw examples from; the row itself is left out.
+        number: Number of examples.
+        room: Most tokens of the prompt; the first examples go where there is less.
+        seed: Seed of the draw.
+    """
+    drawn = np.random.default_rng(seed).permutation(len(pool))[: number + 1]
+    others = [other for other in (pool[i] for i in drawn) if other["question"] != row["question"]][:number]
+    for first in range(len(others) + 1):
+        shown = [f"{other['question']}\n{other['answer']}\n\n" for other in others[first:]]
+        prompt = encoder.row_prompt({**row, "question": "".join([*shown, row["question"]])})
+        if len(prompt) <= room:
+            break
+    return Asked(prompt, row["answer"])
+
+
+def with_prefix(encoder: Encoder, row: Row) -> Asked:
+    """The question and the first half of the answer's words; an answer of one word is not begun.
+
+    Args:
+        encoder: Turns rows into tokens.
+        row: The row that is asked for.
+    """
+    words = row["answer"].split()
+    half = len(words) // 2
+    if not half:
+        return plain(encoder, row)
+    begun = encoder.encode_row({**row, "answer": " ".join(words[:half])})[0].input_ids
+    end = encoder.tokenizer.eos_token_id
+    return Asked(begun[:-1] if begun[-1] == end else begun, " ".join(words[half:]))
+
+
+def paired(encoder: Encoder, pair: Pair) -> list[Asked]:
+    """Both questions in one prompt, ``1. ... 2. ...``, and the answer to each of them.
+
+    Args:
+        encoder: Turns rows into tokens.
+        pair: The rows that are asked for.
+    """
+    one, two = pair
+    prompt = encoder.row_prompt({**one, "question": f"1. {one['question']} 2. {two['question']}"})
+    return [Asked(prompt, one["answer"]), Asked(prompt, two["answer"])]
+
+
+def read_pairs(folder: Path) -> list[Pair]:
+    """Pairs of a forget and a retain question, as BLUR has them (Hu et al., s-huu/BLUR), in two files of lines.
+
+    Args:
+        folder: Folder with ``paired_forget_retain_questions.txt`` and ``paired_forget_retain_answers.txt``.
+
+    Raises:
+        UserError: A file is missing, a line is no pair, or the files have not the same number of lines.
+    """
+    sides = []
+    for what in ("questions", "answers"):
+        path = folder / f"paired_forget_retain_{what}.txt"
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise UserError(f"'{path}' cannot be read: give attacks.pairs BLUR's folder of pairs.") from error
+        found = [PAIR.fullmatch(line.strip()) for line in lines]
+        if None in found:
+            raise UserError(f"Line {found.index(None) + 1} of '{path}' is no pair: write '1. ... 2. ...'.")
+        sides.append([match.groups() for match in found if match])
+    questions, answers = sides
+    if len(questions) != len(answers):
+        raise UserError(f"'{folder}' has {len(questions)} pairs of questions and {len(answers)} of answers: mend it.")
+    rows = [
+        [{"question": q, "answer": a} for q, a in zip(qs, texts, strict=True)]
+        for qs, texts in zip(questions, answers, strict=True)
+    ]
+    return [(one, two) for one, two in rows]
