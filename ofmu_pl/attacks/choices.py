@@ -6,7 +6,7 @@ would tell them from it, also to a model that knows nothing. So the right answer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.text import Encoded, Row, collate, wrong_answers_of
+from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 
 Choices = list[list[Encoded]]
@@ -41,6 +42,20 @@ def choices_of(data: Any, rows: Sequence[Row], attack: str) -> Choices:
     return [e[-1 - len(wrong_answers_of(row)) :] for e, row in zip(encoded, rows, strict=True)]
 
 
+def batches_of(subject: Subject, choices: Choices) -> Iterator[Batch]:
+    """All answers in batches of like length; ``ids`` are their places, row after row.
+
+    Args:
+        subject: Whose data says how large a batch is.
+        choices: Of n rows.
+    """
+    flat, size = list(chain.from_iterable(choices)), subject.data.batch_size
+    order = sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids))
+    for start in range(0, len(flat), size):
+        index = order[start : start + size]
+        yield subject.placed(collate([flat[i] for i in index], index, subject.data.tokenizer.pad_token_id))
+
+
 def chosen(subject: Subject, model: Any, choices: Choices) -> np.ndarray:
     """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong.
 
@@ -49,13 +64,9 @@ def chosen(subject: Subject, model: Any, choices: Choices) -> np.ndarray:
         model: The model that chooses.
         choices: Of n rows.
     """
-    flat = list(chain.from_iterable(choices))
-    order = sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids))  # less padding
-    losses, size = np.empty(len(flat)), subject.data.batch_size
+    losses = np.empty(sum(map(len, choices)))
     with torch.no_grad():
-        for start in range(0, len(flat), size):
-            index = order[start : start + size]
-            batch = collate([flat[i] for i in index], index, subject.data.tokenizer.pad_token_id)
-            losses[index] = subject.recipe.sample_losses(model, subject.placed(batch)).double().cpu().numpy()
+        for batch in batches_of(subject, choices):
+            losses[batch["ids"].cpu()] = subject.recipe.sample_losses(model, batch).double().cpu().numpy()
     rows = np.split(losses, np.cumsum([len(row) for row in choices])[:-1])
     return np.array([float(row[0] < row[1:].min()) if np.isfinite(row).all() else np.nan for row in rows])

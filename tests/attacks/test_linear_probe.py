@@ -1,0 +1,94 @@
+"""Linear probe: chance on the retrained model, all on the target, and what the last layer hides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ofmu_pl import LinearProbe
+from ofmu_pl.attacks.choices import choices_of, chosen
+from ofmu_pl.attacks.linear_probe import _features
+from ofmu_pl.losses import IGNORED
+from ofmu_pl.support.errors import UserError
+from tests.attacks.test_depth_score import Made
+
+
+def test_the_target_tells_all_and_the_retrained_model_nothing(subjects):
+    found = {name: LinearProbe().run(subject, 0) for name, subject in subjects.items()}
+    assert found["target"].figures["linear_probe_auc"] > 0.95
+    assert 0.2 < np.mean(found["retrained"].y) < 0.75
+    assert len(found["retrained"].rows["linear_probe_auc"]) == 8
+    assert found["target"].x == [0, 1, 2, 3]
+    again = LinearProbe().run(subjects["unlearned"], 4)
+    assert again == replace(found["target"], seconds=again.seconds)  # the same model, and nothing is drawn
+
+
+def test_features_are_the_terms_of_the_logits(subjects):
+    """With a final norm without weights, features of the last layer sum to the answer's mean logit."""
+    subject = subjects["target"]
+    model = subject.build()
+    with torch.no_grad():
+        model.model.norm.weight.fill_(1.0)
+    choices = choices_of(subject.data, subject.data.evaluation_sets["forget"][:3], "probe")
+    for row, features in zip(choices, _features(subject, model, choices), strict=True):
+        assert features.shape == (4, 4, 64)
+        for encoded, x in zip(row, features, strict=True):
+            with torch.no_grad():
+                logits = model(torch.tensor([encoded.input_ids])).logits[0]
+            terms = [logits[t - 1, y].item() for t, y in enumerate(encoded.labels) if y != IGNORED]
+            assert x[-1].sum() == pytest.approx(np.mean(terms), abs=1e-3)
+
+
+def test_what_only_the_last_layer_hides_is_found(subjects):
+    subject = subjects["target"]
+    model = subject.build()
+    with torch.no_grad():
+        model.model.layers[-1].mlp.down_proj.weight.normal_(generator=torch.Generator().manual_seed(0)).mul_(9)
+    hiding = replace(subject, recipe=Made(model, subject.recipe))
+    choices = choices_of(subject.data, subject.data.evaluation_sets["forget"], "probe")
+    assert chosen(hiding, model, choices).mean() < 0.8
+    assert LinearProbe().run(hiding, 0).figures["linear_probe_auc"] > 0.9
+
+
+def test_choices_have_one_form(subjects):
+    data = subjects["target"].data
+    row = {"question": "Who?", "answer": "He.", "perturbed_answer": ["It is she."]}
+    for more, right in (({"paraphrased_answer": "It is he."}, "It is he."), ({}, "He.")):
+        ((one, other),) = choices_of(data, [row | more], "probe")
+        texts = [data.tokenizer.decode([x for x in e.labels if x != IGNORED]) for e in (one, other)]
+        assert right in texts[0]
+        assert "It is she." in texts[1]
+
+
+def test_the_choice_is_the_least_loss(subjects):
+    subject = subjects["retrained"]
+    model = subject.build()
+    choices = choices_of(subject.data, subject.data.evaluation_sets["forget"], "probe")
+    wanted = []
+    for row in choices:
+        losses = []
+        for encoded in row:
+            with torch.no_grad():
+                p = model(torch.tensor([encoded.input_ids])).logits[0].double().log_softmax(-1)
+            losses.append(-np.mean([p[t - 1, y].item() for t, y in enumerate(encoded.labels) if y != IGNORED]))
+        wanted.append(float(np.argmin(losses) == 0))
+    assert chosen(subject, model, choices).tolist() == wanted
+
+
+def test_what_is_lacking_is_one_sentence_and_a_broken_model_a_result(subjects):
+    subject = subjects["target"]
+    data = subject.data
+    bare = [{k: v for k, v in row.items() if k != "perturbed_answer"} for row in data.evaluation_sets["forget"]]
+    with pytest.raises(UserError, match="have no wrong answers .perturbed_answer., which the attack 'linear_probe'"):
+        choices_of(data, bare, "linear_probe")
+    with pytest.raises(UserError, match="fit_rows=0 is out of range"):
+        LinearProbe(fit_rows=0)
+    model = subject.build()
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight.fill_(float("nan"))
+    found = LinearProbe().run(replace(subject, recipe=Made(model, subject.recipe)), 0)
+    assert "not finite" in found.broken
+    assert found.y[2:] == [0.5, 0.5]
