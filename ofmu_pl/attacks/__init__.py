@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy 
     from ofmu_pl.attacks.prompts import Prompts as Prompts
     from ofmu_pl.attacks.quantise import Quantise as Quantise
     from ofmu_pl.attacks.relearn import Relearn as Relearn
+    from ofmu_pl.attacks.rtt import RTT as RTT
     from ofmu_pl.attacks.sample import Sample as Sample
     from ofmu_pl.attacks.subject import Subject as Subject
 else:

@@ -6,22 +6,19 @@ answers. Training can teach, too (arXiv 2506.00688), so read the figure beside t
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.texts import questions_of, texts_of
-from ofmu_pl.data.sampler import batch_indices, evenly
+from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
 FORGET, RETAIN, QUESTIONS = "forget", "retain", "questions"
@@ -68,13 +65,8 @@ class Relearn(Attack):
         rows: int | None = 100,
         name: str | None = None,
     ) -> None:
-        check_range(1, steps=steps, every=every, batch_size=batch_size, rows=rows)
-        if not 0 < share < 1:
-            raise UserError(
-                f"attacks.share is {share}: give the part of the forgotten rows that is shown, above 0 and below 1."
-            )
-        if not rates or not all(math.isfinite(rate) and rate > 0 for rate in rates):
-            raise UserError(f"attacks.rates is {list(rates)}: give learning rates above 0.")
+        check_range(1, rows=rows)
+        check_training(steps, every, batch_size, rates, share)
         self.source, self.share, self.steps, self.every = source, share, steps, every
         self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
         self.name = name or f"relearn_{Path(source).stem}"
@@ -92,23 +84,18 @@ class Relearn(Attack):
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
         started = time.perf_counter()
-        shown, asked = self._sides(len(subject.data.splits["forget"]), seed)
-        draw = self._stream(subject, shown, seed)
-        best, gradients, broken = Finding(), 0, []
-        for rate in self.rates:
-            looks, done = self._train(subject, draw, rate, asked)
-            gradients += done
-            if done < self.steps:
-                broken.append(f"{rate:g} (after {done} steps)")
-            top = max(looks, key=lambda x: float(looks[x].mean()))
-            found = Finding.of_rows(self.metrics[0], looks[top].tolist())
-            if not best.figures or next(iter(found.figures.values())) > next(iter(best.figures.values())):
-                best = found
-                best.x, best.y = list(looks), [float(p.mean()) for p in looks.values()]
-        best.gradients, best.seconds = gradients, time.perf_counter() - started
-        if broken:
-            best.broken = f"The loss was no longer finite at the rate {', '.join(broken)}."
-        return best
+        shown, asked = self._sides(len(subject.data.splits[FORGET]), seed)
+        finding = sweep(
+            subject,
+            self._stream(subject, shown, seed),
+            look=lambda model: subject.probabilities(model, FORGET, asked),
+            metric=self.metrics[0],
+            rates=self.rates,
+            steps=self.steps,
+            every=self.every,
+        )
+        finding.seconds = time.perf_counter() - started
+        return finding
 
     def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
         """The gap between the curves, and the steps to half of the target's probability."""
@@ -126,50 +113,19 @@ class Relearn(Attack):
 
     def _sides(self, n: int, seed: int) -> tuple[list[int], list[int]]:
         """Places of the forgotten rows that are shown, and of those that are asked for."""
-        order = np.random.default_rng(seed).permutation(n)
-        k = min(n - 1, max(1, round(self.share * n))) if self.source == FORGET else 0
-        if self.source == FORGET and n < 2:
-            raise UserError(
-                "There is one forgotten row, so none is left to ask for: set the attack's source to retain."
-            )
-        asked = sorted(order[k:].tolist())
-        return order[:k].tolist(), list(asked if self.rows is None else evenly(asked, self.rows))
+        shown, asked = sides(n, self.share, seed) if self.source == FORGET else ([], list(range(n)))
+        return shown, list(asked if self.rows is None else evenly(asked, self.rows))
 
-    def _stream(self, subject: Subject, shown: list[int], seed: int) -> Callable[[int], Batch]:
+    def _stream(self, subject: Subject, shown: list[int], seed: int) -> Draw:
         """The k-th batch of what is trained on."""
         data = subject.data
         if self.source in (FORGET, RETAIN):
             places = shown if self.source == FORGET else range(len(data.splits[RETAIN]))
-            return lambda k: subject.batch(self.source, [places[i] for i in self._places(len(places), seed, k)])
+            return stream(subject, self.source, places, self.batch_size, seed)
         if data.modality != "text":
             raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
         texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, self.source)
-        return lambda k: subject.placed(texts.batch(self._places(len(texts), seed, k)))
-
-    def _places(self, n: int, seed: int, number: int) -> list[int]:
-        """Places of a batch among n rows."""
-        return list(batch_indices(n, self.batch_size, seed, "relearn", number).tolist())
-
-    def _train(
-        self, subject: Subject, draw: Callable[[int], Batch], rate: float, asked: list[int]
-    ) -> tuple[dict[int, np.ndarray], int]:
-        """Probabilities of the rows asked for by step, and the number of steps until the loss was not finite."""
-        model = subject.build()
-        weights = [p for p in model.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
-        looks = {0: subject.probabilities(model, FORGET, asked)}
-        for step in range(1, self.steps + 1):
-            loss = subject.recipe.sample_losses(model, draw(step - 1)).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(weights, 1.0)
-            optimizer.step()
-            if step % self.every == 0 or step == self.steps:
-                p = subject.probabilities(model, FORGET, asked)
-                if not (torch.isfinite(loss) and np.isfinite(p).all()):
-                    return looks, step - 1
-                looks[step] = p
-        return looks, self.steps
+        return lambda k: subject.placed(texts.batch(drawn(len(texts), self.batch_size, seed, k)))
 
 
 def _mean_curve(found: Sequence[Finding]) -> dict[int, float]:

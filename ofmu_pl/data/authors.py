@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ofmu_pl.data.alternatives import REFUSALS, with_refusals
-from ofmu_pl.data.authors_corpus import corpus
+from ofmu_pl.data.authors_corpus import KINDS, corpus
 from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -48,6 +48,7 @@ class Authors(TextDataModule):
     """
 
     name = "authors"
+    rows_per_author = len(KINDS)
 
     def __init__(
         self,

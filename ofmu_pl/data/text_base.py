@@ -61,6 +61,9 @@ class TextDataModule(PairedDataModule):
     """Name of the suite that computes the metrics of this data (``evaluation.suites``)."""
     thorough: ClassVar[bool] = False
     """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
+    rows_per_author: ClassVar[int] = 1
+    """Number of forget rows, one after another, that are about one author, so that they may say something of each
+    other."""
     length_option: ClassVar[str] = "--data.max_length"
     """The option that bounds the length of training rows, for messages."""
 

@@ -57,6 +57,7 @@ class TOFU(TextDataModule):
     """
 
     name = "tofu"
+    rows_per_author = 20
 
     def __init__(
         self,
