@@ -87,7 +87,9 @@ def summary(record: RequestsRecord, path: Path) -> dict[str, Any]:
 
 def page(stored: dict[str, Any]) -> str:
     """The tables as Markdown."""
-    lines = [ABOUT]
+    run = {found["list"] for found in stored.values()}
+    missing = [path.name for path in sorted((ROOT / "configs/requests").glob("*.yaml")) if path.name not in run]
+    lines = [ABOUT, *([f"Lists that have not been run to their end: {', '.join(missing)}.", ""] if missing else [])]
     for name, found in stored.items():
         lines += [f"## {name} (`configs/requests/{found['list']}`, {found['date']}, {found['machine']})", ""]
         lines += [found["note"], ""] if found["note"] else []
