@@ -1,0 +1,183 @@
+"""What attacks found on the runs of a benchmark: stores their summaries, and writes docs/results/NAME.md.
+
+    python -m ofmu_pl benchmark --config configs/benchmarks/attacks.yaml
+    python -m ofmu_pl attack --config configs/attacks.yaml --runs logs/attacks
+    python scripts/attack_results.py logs/attacks [--name attacks] [--only-table]
+
+The summaries go to docs/results/data/NAME.json, the page follows from them alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from datetime import date
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+import transformers
+
+from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.records import ATTACKS, RESULTS, AttacksRecord, Results
+
+RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
+SHOWN = {
+    "forget_Q_A_Prob": "p forget",
+    "retain_Q_A_Prob": "p retain",
+    "model_utility": "utility",
+    "RA": "RA",
+    "UA": "UA",
+}
+"""Metrics of the runs that stand beside what returns."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of a benchmark, or of runs")
+    parser.add_argument("--name", default="attacks")
+    parser.add_argument("--only-table", action="store_true", help="write the page from the stored summaries")
+    args = parser.parse_args()
+    data = RESULTS_FOLDER / "data" / f"{args.name}.json"
+    if not args.only_table:
+        write_json(data, summary(args.folder))
+    with replacing(RESULTS_FOLDER / f"{args.name}.md") as partial:
+        partial.write_text(page(json.loads(data.read_text()), args.name), encoding="utf-8")
+    print(RESULTS_FOLDER / f"{args.name}.md")
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """What the page needs of every attacked run below a folder."""
+    runs = []
+    for path in sorted(folder.rglob(ATTACKS)):
+        record, results = AttacksRecord.read(path), Results.read(path.parent / RESULTS)
+        runs.append(
+            {
+                "method": method_of(path.parent),
+                "seed": results.provenance["seed"],
+                "steps": results.provenance["steps"],
+                "gradients": results.cost.gradient_evaluations,
+                "sides": {
+                    side: {name: entries[name]["value"] for name in SHOWN if name in entries}
+                    for side, entries in (
+                        ("after", results.metrics),
+                        ("target", results.before),
+                        ("retrained", results.reference.metrics if results.reference else {}),
+                    )
+                },
+                "attacks": {
+                    name: {
+                        "found": {m: entries[a.found]["value"] for m, entries in a.metrics.items()},
+                        "returns": a.returns,
+                        "gradients": a.gradients,
+                        "seconds": a.seconds,
+                        "broken": a.broken,
+                        "settings": a.settings,
+                    }
+                    for name, a in record.attacks.items()
+                },
+            }
+        )
+    if not runs:
+        raise SystemExit(f"There is no {ATTACKS} below '{folder}': run `python -m ofmu_pl attack --runs {folder}`.")
+    return {
+        "date": str(date.today()),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "runs": runs,
+    }
+
+
+def method_of(run: Path) -> str:
+    """The method's folder: a benchmark's lies above that of the seed."""
+    above = run.resolve().parent
+    return above.parent.name if above.name.startswith("seed_") else above.name
+
+
+def page(stored: dict[str, Any], name: str) -> str:
+    """The tables as Markdown: what returns, what is found, and what attacks cost."""
+    runs = stored["runs"]
+    methods = list(dict.fromkeys(run["method"] for run in runs))
+    attacks = list(dict.fromkeys(attack for run in runs for attack in run["attacks"]))
+    of = {m: [run for run in runs if run["method"] == m] for m in methods}
+    worst = {m: max((mean(s) for a in attacks if (s := share(of[m], a))), default=0.0) for m in methods}
+    methods.sort(key=lambda m: worst[m])
+    shown = [x for x in SHOWN if any(x in run["sides"]["after"] for run in runs)]
+    lines = [
+        "# Does it come back?",
+        "",
+        f"Written by `scripts/attack_results.py` from docs/results/data/{name}.json ({stored['date']}, "
+        f"{stored['machine']}, torch {stored['versions']['torch']}; not run on a GPU). Mean over seeds ± standard "
+        "deviation. docs/attacks.md says what each attack is.",
+        "",
+        "## What returns",
+        "",
+        "0 %: the attack finds what it finds on the retrained model. 100 %: as much as if nothing had been forgotten. "
+        "Methods are in the order of their worst attack.",
+        "",
+        row(["method", "seeds", *attacks, *(SHOWN[x] for x in shown)]),
+        rule(2 + len(attacks) + len(shown)),
+    ]
+    for m in methods:
+        cells = [spread(share(of[m], a), percent=True) for a in attacks]
+        cells += [spread([run["sides"]["after"][x] for run in of[m] if x in run["sides"]["after"]]) for x in shown]
+        lines.append(row([m, str(len(of[m])), *cells]))
+    for side in ("target", "retrained"):
+        ends = [spread([run["sides"][side][x] for run in runs if x in run["sides"][side]]) for x in shown]
+        lines.append(row([f"*{side}*", "", *("100 %" if side == "target" else "0 %" for _ in attacks), *ends]))
+    lines += ["", "## What attacks find", "", row(["model", *attacks]), rule(1 + len(attacks))]
+    for m in methods:
+        lines.append(row([m, *(spread(found(of[m], a, "unlearned")) for a in attacks)]))
+    for side in ("retrained", "target"):
+        lines.append(row([f"*{side}*", *(spread(found(runs, a, side)) for a in attacks)]))
+    lines += ["", "## What attacks cost", "", row(["attack", "gradients a model", "seconds a model"]), rule(3)]
+    for a in attacks:
+        costs = [run["attacks"][a] for run in runs if a in run["attacks"]]
+        cells = [mean(c[k]["unlearned"] for c in costs) for k in ("gradients", "seconds")]
+        lines.append(row([a, f"{cells[0]:.0f}", f"{cells[1]:.1f}"]))
+    broken = [
+        (m, a, w) for m in methods for run in of[m] for a, x in run["attacks"].items() for w in x["broken"].values()
+    ]
+    lines += ["", *(f"- {m}, {a}: {why}" for m, a, why in dict.fromkeys(broken))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def share(runs: list[dict[str, Any]], attack: str) -> list[float]:
+    """What returns, one value a run."""
+    values = [run["attacks"].get(attack, {}).get("returns", {}).get("value") for run in runs]
+    return [float(x) for x in values if x is not None]
+
+
+def found(runs: list[dict[str, Any]], attack: str, model: str) -> list[float]:
+    """What the attack finds on a model, one value a run."""
+    return [
+        run["attacks"][attack]["found"][model]
+        for run in runs
+        if model in run["attacks"].get(attack, {}).get("found", {})
+    ]
+
+
+def spread(values: list[float], percent: bool = False) -> str:
+    """Mean ± standard deviation."""
+    if not values:
+        return "-"
+    scale, form = (100, ".0f") if percent else (1, ".3f")
+    text = format(scale * mean(values), form)
+    if len(values) > 1:
+        text += f" ± {format(scale * stdev(values), form)}"
+    return f"{text} %" if percent else text
+
+
+def row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def rule(n: int) -> str:
+    return "|" + "---|" * n
+
+
+if __name__ == "__main__":
+    main()
