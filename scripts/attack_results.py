@@ -1,10 +1,10 @@
-"""What attacks found on the runs of a benchmark: stores their summaries, and writes docs/results/NAME.md.
+"""What attacks found on the runs of a benchmark: stores their summaries, and writes a page of docs/results.
 
     python -m ofmu_pl benchmark --config configs/benchmarks/attacks.yaml
     python -m ofmu_pl attack --config configs/attacks.yaml --runs logs/attacks
     python scripts/attack_results.py logs/attacks [--name attacks] [--only-table]
 
-The summaries go to docs/results/data/NAME.json, the page follows from them alone.
+The summaries go to docs/results/data, in a file of the page's name; the page follows from them alone.
 """
 
 from __future__ import annotations

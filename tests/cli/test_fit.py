@@ -169,8 +169,10 @@ FOR_IMAGES = "fisher influence random_labels salun scrub l1_sparse do_nothing ba
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.yaml")), ids=lambda p: p.name)
 def test_every_shipped_config_parses(path, capsys):
     command, base = "fit", []
-    if path.parent.name == "benchmarks":
-        command = "benchmark"
+    if path.parent.name in ("benchmarks", "requests"):
+        command = path.parent.name.replace("benchmarks", "benchmark")
+    elif path.stem == "attacks":
+        command = "attack"
     elif path.parent.name == "cifar":
         base = ["--config", str(ROOT / "configs/cifar.yaml")]
     elif path.parent.name in ("methods", "hardware"):
@@ -181,8 +183,10 @@ def test_every_shipped_config_parses(path, capsys):
     printed = yaml.safe_load(capsys.readouterr().out)
     if command == "fit":
         assert printed["model"]["class_path"].removeprefix("ofmu_pl.") in ofmu_pl.__all__
-    else:
+    elif command == "benchmark":
         assert all(e["methods"] for e in printed["experiments"].values())
+    else:
+        assert printed["attacks" if command == "attack" else "methods"]
 
 
 def test_the_recipe_of_open_unlearning_is_theirs(capsys):
