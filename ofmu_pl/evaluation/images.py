@@ -8,16 +8,18 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from torch import nn
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.image_pictures import draw_pictures
-from ofmu_pl.evaluation.reference import RETRAIN, Reference, check_model, read_model_facts
+from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
+from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.sets import is_request
 
@@ -121,12 +123,14 @@ class ImageEvaluation(Evaluation):
             UserError: The model cannot be read, or was not trained on this run's retain images alone.
         """
         data, recipe = data_of(trainer), pl_module.recipe
-        facts = read_model_facts(source)
+        loaded = isinstance(source, nn.Module)  # in Python
+        facts = None if loaded else read_model_facts(source)
         check_model(source, facts, data)
-        retrained: ImageNetwork = recipe.at(source)
+        retrained: ImageNetwork = Classifier(source) if loaded else recipe.at(source)
         dtype = next(pl_module.network.parameters()).dtype
         model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
-        return Reference(source, self._timed_score(trainer, model), facts, self.scoring_facts(trainer, model))
+        name = LOADED if loaded else source
+        return Reference(name, self._timed_score(trainer, model), facts, self.scoring_facts(trainer, model))
 
     def write_files(
         self,

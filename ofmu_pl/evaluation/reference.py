@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.metrics import Scores, SetScores
@@ -16,6 +19,8 @@ from ofmu_pl.support.files import read_json
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 
+LOADED = "a loaded model"
+"""What a reference is called that was given as a model in memory."""
 RETRAIN = "retrain"
 """The word that stands, as a reference, for the model that ``original`` trains without the forget rows."""
 SAYING_HOW = {
@@ -68,7 +73,7 @@ def evaluation_facts(
 
 
 def load_reference(
-    source: str,
+    source: str | nn.Module,
     datamodule: Any,
     place: dict[str, Any],
     score: Callable[[Any], Scores],
@@ -77,7 +82,7 @@ def load_reference(
     """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
     Args:
-        source: Path of such a file, or a model's folder or hub id.
+        source: Path of such a file, or a model's folder or hub id; or the model itself, which is copied.
         datamodule: Data with the evaluation sets, encoder and hashes that the reference must share.
         place: ``device`` and ``dtype`` of the run's model, with which the reference is scored, too.
         score: Scores a model as the run does.
@@ -86,6 +91,9 @@ def load_reference(
     Raises:
         UserError: The reference is missing or unreadable, or was made for another split, template or set of items.
     """
+    if isinstance(source, nn.Module):
+        loaded: Any = copy.deepcopy(source).to(**place).eval()
+        return Reference(LOADED, score(loaded), None, facts(loaded))
     path = Path(source).expanduser()
     if path.suffix == ".json":
         return _read(path, datamodule)

@@ -159,7 +159,7 @@ class TextEvaluation(Evaluation):
         check_comparable(first, ours)
         if first.model is None:
             rank_zero_warn(
-                f"The reference '{source}' does not say what its model was trained on (provenance.json), so that "
+                f"The reference '{first.source}' does not say what its model was trained on (provenance.json), so that "
                 "cannot be checked."
             )
         if self.second_source is not None:

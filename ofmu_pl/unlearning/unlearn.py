@@ -43,7 +43,7 @@ def unlearn(
     steps: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    reference: str | None = None,
+    reference: str | nn.Module | None = None,
     own_metrics: list[OwnMetric] | None = None,
     progress: bool = True,
     accelerator: str = "auto",
@@ -72,7 +72,8 @@ def unlearn(
         steps: Outer iterations; ``None``: as many as that configuration says.
         batch_size: Samples a batch; ``None``: as that configuration or the data module says.
         seed: Seed of everything that is drawn; the notebook's own random numbers go on as if nothing had been drawn.
-        reference: Folder of a model retrained without the forget rows, which then sets the goals; ``None``: none.
+        reference: A model retrained without the forget rows, which then sets the goals: its folder, or the model
+            itself, which is copied; ``None``: none.
         own_metrics: Metrics of your own beside the others; ``None``: none.
         progress: Whether to show progress.
         accelerator: Lightning's name of the device: ``auto``, ``cpu``, ``gpu``.

@@ -206,8 +206,11 @@ def test_an_image_classifier(method):
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.Softplus(), nn.Linear(8, 2))
     before = state(model)
     sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
-    result = ofmu_pl.unlearn(model, **sides, **PREPARED, method=method, steps=3, **QUIET)
+    other = copy.deepcopy(model)
+    result = ofmu_pl.unlearn(model, **sides, **PREPARED, method=method, steps=3, reference=other, **QUIET)
     assert result.model is model
+    assert result.retrained["RA"].value == result.before["RA"].value
+    assert result.metrics["UA"].target == result.before["UA"].value, "the loaded model sets the goals"
     assert not same(before, state(model))
     assert set(result.metrics) >= {"UA", "RA", "TA"}
     assert result.metrics["RA"].n == 30
@@ -259,3 +262,14 @@ def test_a_method_is_an_unlearning_module(loaded):
     ofmu_pl.unlearn(*loaded, **SIDES, method=method, steps=1, **QUIET)
     assert isinstance(made[0], UnlearningModule)
     assert made[0].run.data.trainer is None, "the result holds no optimizer's state"
+
+
+def test_a_loaded_model_sets_the_goals(loaded):
+    other = copy.deepcopy(loaded[0])
+    torch.nn.init.zeros_(next(p for name, p in other.named_parameters() if "ln_f.weight" in name))
+    before = state(other)
+    with pytest.warns(UserWarning, match="The reference 'a loaded model' does not say"):
+        result = ofmu_pl.unlearn(*loaded, **SIDES, steps=1, reference=other, **QUIET)
+    assert result.metrics["forget_loss"].target == result.retrained["forget_loss"].value
+    assert result.retrained["forget_loss"].value > 2 * result.before["forget_loss"].value, "it knows nothing"
+    assert same(before, state(other))
