@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import transformers
 
+from ofmu_pl.attacks.across import ACROSS
 from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.records import ATTACKS, RESULTS, AttacksRecord, Results
 
@@ -33,6 +34,12 @@ SHOWN = {
     "UA": "UA",
 }
 """Metrics of the runs that stand beside what returns."""
+
+ABOUT_ACROSS = (
+    "Every forgotten row's confidences under the unlearned models against those under the retrained models "
+    "(docs/attacks.md, Confidence). Epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells "
+    "forgotten from never-seen rows. Scores of different numbers of models are not comparable."
+)
 
 
 def main() -> None:
@@ -88,6 +95,11 @@ def summary(folder: Path) -> dict[str, Any]:
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "runs": runs,
+        "across": {
+            path.parent.name: values
+            for path in sorted(folder.rglob(ACROSS))
+            for values in json.loads(path.read_text())["attacks"].values()
+        },
     }
 
 
@@ -138,6 +150,13 @@ def page(stored: dict[str, Any], name: str) -> str:
         costs = [run["attacks"][a] for run in runs if a in run["attacks"]]
         cells = [mean(c[k]["unlearned"] for c in costs) for k in ("gradients", "seconds")]
         lines.append(row([a, f"{cells[0]:.0f}", f"{cells[1]:.1f}"]))
+    if stored["across"]:
+        names = list(dict.fromkeys(name for values in stored["across"].values() for name in values))
+        lines += ["", "## Single examples over the runs of a method", "", ABOUT_ACROSS, ""]
+        lines += [row(["method", *(name.replace("_", " ") for name in names)]), rule(1 + len(names))]
+        for m in (m for m in methods if m in stored["across"]):
+            values = stored["across"][m]
+            lines.append(row([m, *(f"{values[n]:.3g}" if n in values else "-" for n in names)]))
     broken = [
         (m, a, w) for m in methods for run in of[m] for a, x in run["attacks"].items() for w in x["broken"].values()
     ]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lightning.pytorch.utilities import rank_zero_warn
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -39,6 +40,11 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
         methods.setdefault(run.resolve().parent.parent, []).append(run)
     figures: dict[Path, dict[str, dict[str, float]]] = {}
     for method, runs in methods.items():
+        if len({Results.read(run / RESULTS).provenance["hashes"]["forget"] for run in runs}) > 1:
+            rank_zero_warn(
+                f"The runs of '{method}' forget different rows, so single rows cannot be compared over them."
+            )
+            continue
         for attack in attacks:
             sides = [
                 [f for run in runs for f in found[run].get(attack.name, {}).get(model, [])]

@@ -49,8 +49,21 @@ def test_runs_of_a_method_are_compared_example_by_example(tmp_path, capsys):
 
 def test_few_runs_are_not_compared(tmp_path):
     runs = [tmp_path / f"method/seed_{i}/version_0" for i in range(3)]
+    for run in runs:
+        write(run / "results.json", results(IMAGE_GOAL, IMAGE_BEFORE, IMAGE_GOAL))
     found = {run: {"confidence": {m: [finding([0.0])] for m in ("unlearned", "retrained")}} for run in runs}
     assert across([Confidence()], found) == {}
+
+
+def test_runs_that_forget_different_rows_are_not_compared(tmp_path):
+    found = {}
+    for i in range(4):
+        run, content = tmp_path / f"method/seed_{i}/version_0", results(IMAGE_GOAL, IMAGE_BEFORE, IMAGE_GOAL)
+        content["provenance"]["hashes"]["forget"] = f"draw {i % 2}"
+        write(run / "results.json", content)
+        found[run] = {"confidence": {m: [finding([0.0, i])] for m in ("unlearned", "retrained")}}
+    with pytest.warns(UserWarning, match="forget different rows"):
+        assert across([Confidence()], found) == {}
 
 
 def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
