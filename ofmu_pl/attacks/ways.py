@@ -103,7 +103,7 @@ def read_pairs(folder: Path) -> list[Pair]:
     for what in ("questions", "answers"):
         path = folder / f"paired_forget_retain_{what}.txt"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8").replace("\\'", "'").splitlines()  # BLUR's have stray escapes
         except (OSError, ValueError) as error:
             raise UserError(f"'{path}' cannot be read: give attacks.pairs BLUR's folder of pairs.") from error
         found = [PAIR.fullmatch(line.strip()) for line in lines]

@@ -98,11 +98,11 @@ def write(folder, questions, answers):
 
 def test_pairs_of_a_file(free, tmp_path):
     questions = [f"1. What does {who} love? 2. What does Gus love?" for who in ("Bo", "Nobody")]
-    write(tmp_path, questions, ["1. seven wooden clocks 2. old maps", "1. a 2. b"])
+    write(tmp_path, questions, ["1. seven wooden clocks 2. Hal\\'s old maps", "1. a 2. b"])
     subject = free["target"]
     asked = Prompts(pairs=str(tmp_path))._asked(subject, 1000, 0)["paired"]
     assert [x.answer for x in asked["forget"]] == ["seven wooden clocks"]  # nobody is no one who is forgotten
-    assert [x.answer for x in asked["retain"]] == ["old maps"]
+    assert [x.answer for x in asked["retain"]] == ["Hal's old maps"]
     write(tmp_path, questions[1:], ["1. a 2. b"])
     with pytest.raises(UserError, match="No pair in .* has a forgotten question"):
         Prompts(pairs=str(tmp_path)).run(subject, 0)
