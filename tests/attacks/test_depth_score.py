@@ -14,16 +14,7 @@ from ofmu_pl.attacks.depth_score import _lost
 from ofmu_pl.attacks.spans import entities_of, narrowed
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
-
-
-class Made:
-    """A recipe of a model that is there."""
-
-    def __init__(self, model, recipe):
-        self.model, self.sample_losses = model, recipe.sample_losses
-
-    def build(self, data, exact):
-        return self.model
+from tests.helpers.memorised import Made
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 
 from ofmu_pl import LogitLens
 from ofmu_pl.support.errors import UserError
+from tests.helpers.memorised import Made
 
 
 def test_the_last_layer_is_the_models_own_probability(subjects):
@@ -35,13 +36,7 @@ def test_what_only_the_last_layer_hides_is_found(subjects):
     with torch.no_grad():
         model.model.layers[-1].mlp.down_proj.weight.mul_(-20)
 
-    class Hiding:
-        def build(self, data, exact):
-            return model
-
-        sample_losses = staticmethod(subject.recipe.sample_losses)
-
-    found = LogitLens().run(replace(subject, recipe=Hiding()), 0)
+    found = LogitLens().run(replace(subject, recipe=Made(model, subject.recipe)), 0)
     assert found.y[-1] < 0.01
     assert found.figures["logit_lens_prob"] == pytest.approx(max(found.y[:-1]))
     assert max(found.y[:-1]) > 10 * found.y[-1]
@@ -55,13 +50,7 @@ def test_few_rows_are_spread_evenly_and_a_broken_model_is_a_result(subjects):
     with torch.no_grad():
         model.model.norm.weight.fill_(float("nan"))
 
-    class Broken:
-        def build(self, data, exact):
-            return model
-
-        sample_losses = staticmethod(subject.recipe.sample_losses)
-
-    found = LogitLens().run(replace(subject, recipe=Broken()), 0)
+    found = LogitLens().run(replace(subject, recipe=Made(model, subject.recipe)), 0)
     assert "not finite" in found.broken
     assert found.y == [0, 0, 0, 0]
 

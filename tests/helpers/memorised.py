@@ -15,6 +15,16 @@ SHAPE = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 3, "nu
 SHARP = {"initializer_range": 0.1}  # learns by heart in a third of the steps
 
 
+class Made:
+    """A recipe of a model that is there."""
+
+    def __init__(self, model, recipe):
+        self.model, self.sample_losses = model, recipe.sample_losses
+
+    def build(self, data, exact):
+        return self.model
+
+
 def rows(numbers):
     """Citizens whose trades follow from nothing, each with three trades that are not theirs."""
     made = []
