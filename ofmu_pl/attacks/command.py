@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
 from ofmu_pl.attacks.base import MODELS, Attack, Finding
+from ofmu_pl.attacks.plan import Work, print_plan, seconds_of_a_gradient
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
@@ -37,6 +38,7 @@ def attack(
     seeds: Sequence[int] = (0,),
     place: Path = Path("logs/attacks"),
     device: str | None = None,
+    plan: bool = False,
 ) -> None:
     """Attack models, and write ``attacks.json`` beside each one's results; what was found before is not sought again.
 
@@ -50,6 +52,7 @@ def attack(
         seeds: Seeds of what attacks draw.
         place: Folder of the findings where there is no run.
         device: Torch's name of the device; ``null``: a GPU if there is one.
+        plan: Whether only to say what is left to do, and about how long it takes.
 
     Raises:
         UserError: There is nothing to attack, or two attacks have one name.
@@ -70,16 +73,40 @@ def attack(
         raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
     disable_progress_bar()  # an attack loads many models
     try:
-        if unlearned is not None:
-            _attack(of_models(place, unlearned, retrained, target, data), attacks, seeds, device)
-        if runs:
-            across(attacks, {folder: _attack(of_run(folder), attacks, seeds, device) for folder in runs_below(runs)})
+        one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
+        places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
+        if plan:
+            _plan(places, attacks, seeds, device)
+        else:
+            found = {on.place: _attack(on, attacks, seeds, device) for on in places}
+            across(attacks, found if runs else {})
     finally:
         enable_progress_bar()
 
 
-def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:
-    """All attacks on the models of one run; returns what they found."""
+@dataclass
+class Attempt:
+    """One attack on one model with one seed.
+
+    Attributes:
+        attack: The attack.
+        model: Name of the model.
+        seed: Seed of what the attack draws.
+        subject: The model and its data.
+        paths: Files that keep what was found: of the run, and of the cache if there is one.
+    """
+
+    attack: Attack
+    model: str
+    seed: int
+    subject: Subject
+    paths: list[Path]
+
+
+def _attempts(
+    on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None
+) -> tuple[list[Attempt], dict[str, str]]:
+    """All attempts on the models of one run, and hashes of the models' weights."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     fitting = [a for a in attacks if on.data.modality in a.modalities]
     if not fitting:
@@ -88,18 +115,39 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         )
     models = [name for name in MODELS if name in on.recipes]
     hashes = {name: weights_hash(on.recipes[name].build(on.data, exact=False)) for name in models}
-    todo = [(a, name, seed) for a in fitting for name in models for seed in seeds]
-    bar = tqdm(todo, desc=f"attacks on {on.place}", unit="attack", leave=False)
-    found: dict[str, dict[str, list[Finding]]] = {a.name: {name: [] for name in models} for a in fitting}
-    for a, name, seed in bar:
-        bar.set_postfix_str(f"{a.name} on {name}, seed {seed}")
-        subject = Subject(on.recipes[name], on.data, device, on.recipes)
-        found[a.name][name].append(_finding(a, subject, name, seed, hashes, on.place))
+    subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
+    places = [(a, name, seed) for a in fitting for name in models for seed in seeds]
+    return [Attempt(*where, subjects[where[1]], _paths(on, *where, hashes, device)) for where in places], hashes
+
+
+def _paths(on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, str], device: str) -> list[Path]:
+    facts = {
+        "attack": [type(a).__name__, a.settings],
+        "seed": seed,
+        "model": model,
+        "weights": hashes if a.compares else hashes[model],
+        "rows": on.data.hashes,
+        "facts": on.data.facts,
+        "device": device,
+    }
+    folders = [on.place / FOLDER, cache_folder()]
+    return [content_path(folder, f"{a.name}-{model}-seed{seed}", facts) for folder in folders if folder is not None]
+
+
+def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:
+    """All attacks on the models of one run; returns what they found."""
+    attempts, hashes = _attempts(on, attacks, seeds, device)
+    bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
+    found: dict[str, dict[str, list[Finding]]] = {}
+    for attempt in bar:
+        bar.set_postfix_str(f"{attempt.attack.name} on {attempt.model}, seed {attempt.seed}")
+        findings = found.setdefault(attempt.attack.name, {}).setdefault(attempt.model, [])
+        findings.append(_finding(attempt))
     record = AttacksRecord(
-        attacks={a.name: summary(a, found[a.name], list(seeds)) for a in fitting},
-        models={name: str(getattr(on.recipes[name], "path", "")) for name in models},
+        attacks={a.name: summary(a, found[a.name], list(seeds)) for a in attacks if a.name in found},
+        models={name: str(getattr(on.recipes[name], "path", "")) for name in hashes},
         remarks=on.missing,
-        provenance=provenance(on.data, weights=hashes, device=device),
+        provenance=provenance(on.data, weights=hashes, device=attempts[0].subject.device),
     )
     path = on.place / ATTACKS
     if path.is_file():  # attacks made before, with this model, stay
@@ -111,26 +159,34 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     return found
 
 
-def _finding(a: Attack, subject: Subject, model: str, seed: int, hashes: dict[str, str], place: Path) -> Finding:
+def _finding(attempt: Attempt) -> Finding:
     """What the attack finds; read, if it has been found before on the same model."""
-    facts = {
-        "attack": [type(a).__name__, a.settings],
-        "seed": seed,
-        "model": model,
-        "weights": hashes if a.compares else hashes[model],
-        "rows": subject.data.hashes,
-        "facts": subject.data.facts,
-        "device": subject.device,
-    }
-    folders = [place / FOLDER, cache_folder()]
-    paths = [content_path(folder, f"{a.name}-{model}-seed{seed}", facts) for folder in folders if folder is not None]
-    for path in paths:
+    for path in attempt.paths:
         stored: Any = read_kept(path)
         if stored is not None:
-            if path is not paths[0]:
-                keep(paths[0], stored)
+            if path is not attempt.paths[0]:
+                keep(attempt.paths[0], stored)
             return Finding(**stored)
-    finding = a.run(subject, seed)
-    for path in paths:
+    finding = attempt.attack.run(attempt.subject, attempt.seed)
+    for path in attempt.paths:
         keep(path, asdict(finding))
     return finding
+
+
+def _plan(places: Iterable[Attacked], attacks: list[Attack], seeds: Sequence[int], device: str | None) -> None:
+    """Say what is left to do on the models of all runs; one that several share counts once."""
+    work: dict[str, Work] = {}
+    seen, rows = set(), []
+    for on in places:
+        attempts, _ = _attempts(on, attacks, seeds, device)
+        taken, n = seconds_of_a_gradient(attempts[0].subject)
+        rows.append(n)
+        for attempt in attempts:
+            if attempt.paths[-1] in seen:
+                continue
+            seen.add(attempt.paths[-1])
+            known = any(path.is_file() for path in attempt.paths)
+            work.setdefault(attempt.attack.name, Work()).add(
+                known, 0 if known else attempt.attack.planned(on.data), taken
+            )
+    print_plan(work, rows)

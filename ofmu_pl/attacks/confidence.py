@@ -10,11 +10,8 @@ import numpy as np
 
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.metrics.per_example import epsilons, forgetting_score, u_lira
+from ofmu_pl.metrics.per_example import FEWEST, epsilons, forgetting_score, u_lira
 from ofmu_pl.metrics.result import Metric
-
-FEWEST = 4
-"""Fewest runs of a method that examples are compared over."""
 
 
 class Confidence(Attack):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Cell, Grid, model_folder
 from ofmu_pl.benchmark.manifest import Manifest, Place
@@ -23,7 +24,7 @@ from ofmu_pl.support.kept import damage, warn_damaged
 from ofmu_pl.support.records import FINISHED, MANIFEST, RESULTS
 
 Fit = Callable[[list[str]], None]
-"""Does a run of ``fit`` in this process, by the words of its command line."""
+"""Does a run of ``fit`` (or another command) in this process, by the words of its command line."""
 
 
 def benchmark(
@@ -100,11 +101,13 @@ class Run:
         searches = [(name, *search) for name in experiments for search in grid.searches(name)]
         candidates = {search: grid.candidates(*search) for search in searches}
         searched = _distinct([cell for found in candidates.values() for _, cell in found])
+        attacks = Attacks(self.folder, experiments, self.fit)
         comparisons = Comparisons(self.folder, experiments)
         for cell in [*first, *searched]:
             self.live.expect(cell.group)
         for name, e in experiments.items():  # those that are shared are known after the search alone
             self.live.expect(f"{name}/run", len(e.scenarios) * len(e.methods) * len(e.seeds))
+            self.live.expect(attacks.group(name), attacks.number(name))
             self.live.expect("analysis", comparisons.number(name))
         self.manifest.write()
 
@@ -116,8 +119,22 @@ class Run:
         self._cells(_distinct([reported[place] for place in by_seed(list(reported))]))
         for name in experiments:
             ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
+            self._attack(attacks, name, {place: ready[place] for place in by_seed(list(ready))})
             self._jobs(list(comparisons.jobs(name, ready).values()))
             comparisons.write(name, ready)
+
+    def _attack(self, attacks: Attacks, name: str, ready: dict[Place, Cell]) -> None:
+        """Attack each finished run of an experiment, and then those of each method together."""
+        jobs = attacks.jobs(name, ready)
+        self.live.expect(attacks.group(name), len(jobs) - attacks.number(name))
+        self._jobs(list(jobs.values()))
+        for place, job in jobs.items():
+            self.manifest.attacked(place, self.ended[job.key])
+        together = attacks.over_runs(
+            name, {place: ready[place] for place, job in jobs.items() if job.record is not None}
+        )
+        self.live.expect(attacks.group(name), len(together))
+        self._jobs(together)
 
     def _choose(
         self, search: tuple[str, str, str], candidates: list[tuple[dict[str, Any], Cell]]

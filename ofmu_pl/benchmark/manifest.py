@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl import __version__
-from ofmu_pl.benchmark.specs import Experiment
+from ofmu_pl.benchmark.specs import Experiment, files
 from ofmu_pl.support.records import MANIFEST, BenchmarkRecord, CellRecord, ExperimentRecord, MethodRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
@@ -50,9 +50,15 @@ class Manifest:
         cell = self._cells[place]
         cell.status, cell.error = "finished" if error is None else "failed", error
 
+    def attacked(self, place: Place, error: str | None) -> None:
+        """Say what became of the attacks on a run."""
+        self._cells[place].attack_error = error
+
     def failures(self) -> dict[str, str]:
         """Sentences by folder of the run."""
-        return {cell.folder: cell.error for cell in self._cells.values() if cell.error is not None}
+        failed = {cell.folder: cell.error for cell in self._cells.values() if cell.error is not None}
+        attacked = {cell.folder: cell.attack_error for cell in self._cells.values() if cell.attack_error is not None}
+        return failed | {f"attacks on {folder}": why for folder, why in attacked.items()}
 
     def write(self) -> None:
         """Put the file in the place of the one before."""
@@ -86,5 +92,6 @@ class Manifest:
             scenarios=e.scenarios,
             methods=methods,
             seeds=e.seeds,
+            attacks=list(files(e.attacks)),
             cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
         )

@@ -35,7 +35,7 @@ class Job:
         key: What its results follow from.
         call: Does it, in a process of its own; can be pickled.
         words: Its command line, for the record.
-        result: A file below its folder without which it has not finished; ``None``: there is none.
+        result: A file, below its folder or by its whole path, without which it has not finished; ``None``: none.
     """
 
     place: Path

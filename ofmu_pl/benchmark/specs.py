@@ -13,7 +13,7 @@ from ofmu_pl.support.files import below
 from ofmu_pl.support.records import MANIFEST, Kind
 
 Each = Literal["scenario", "seed"]
-PREPARED, SEARCH, ANALYSIS = "prepared", "search", "analysis"
+PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
 """Folders beside the experiments'."""
 
 
@@ -81,6 +81,8 @@ class Experiment:
         settings_of: Where settings are searched, if not in every scenario: ``EXPERIMENT`` that has the same
             methods (scenario by scenario), or ``EXPERIMENT/SCENARIO``, also of this one (for all scenarios).
         prepare: Models to make first, by name.
+        attacks: Configurations of the command ``attack``, each put over those before, which is made on every finished
+            run; empty: none.
         metrics: Columns of the table.
         ours: The method that the others are compared with.
     """
@@ -101,6 +103,7 @@ class Experiment:
     search_options: dict[str, Any] = field(default_factory=dict)
     settings_of: str | None = None
     prepare: dict[str, Prepare] = field(default_factory=dict)
+    attacks: str | list[str] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)
     ours: str = "ofmu"
 
@@ -146,13 +149,13 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
             )
         for place in (name, *e.methods, *e.scenarios, *e.prepare):
             below(folder, place, "The experiment, method, scenario or prepared run")
-            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, MANIFEST):
+            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, ATTACKS, MANIFEST):
                 raise UserError(f"'{place}' cannot name a part of a benchmark: choose another name, without '/'.")
         bases = [e.base, *(p.base for p in e.prepare.values())]
         if not all(bases):
             raise UserError(f"'{name}' has an empty base: name the configuration that its runs share.")
         overlays = [m.overlay for m in e.methods.values() if m.overlay]
-        for path in [*(path for base in bases for path in files(base)), *overlays]:
+        for path in [*(path for base in [*bases, e.attacks] for path in files(base)), *overlays]:
             if not Path(expanded(path)).is_file():
                 raise UserError(
                     f"The configuration '{path}' of '{name}' does not exist: run from the project's root, or mend its "
@@ -162,6 +165,10 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
         for options in [*every, *(p.options for p in e.prepare.values())]:
             for value in options.values():
                 expanded(value)
+        if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in every):
+            raise UserError(
+                f"'{name}' has attacks, and runs of it export no model that could be attacked: set export.folder to hf."
+            )
         for prepared in e.prepare.values():
             if "scenario" not in prepared.each and any(prepared.gives in options for options in e.scenarios.values()):
                 raise UserError(f"A scenario of '{name}' sets {prepared.gives}, which prepare gives: take one out.")

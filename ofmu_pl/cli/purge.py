@@ -108,8 +108,8 @@ def _remaining(folder: Path, config: dict[str, Any]) -> str:
     others = [p.name for p in sorted(folder.parent.glob("version_*")) if p != folder and (p / "checkpoints").is_dir()]
     beside = f", checkpoints of {', '.join(others)} beside it" if others else ""
     return (
-        f"What remains of {folder}: the exported model and {RESULTS} (numbers). What still holds the rows: the "
-        f"model before unlearning ({target}), the data ({data}){beside}, other runs, backups and copies."
+        f"What remains of {folder}: the exported model, {RESULTS} and what attacks found (numbers). What still holds "
+        f"the rows: the model before unlearning ({target}), the data ({data}){beside}, other runs, backups and copies."
     )
 
 

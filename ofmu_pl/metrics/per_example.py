@@ -22,6 +22,8 @@ from scipy import stats
 from ofmu_pl.metrics.membership import auc
 
 Array = np.ndarray
+FEWEST = 4
+"""Fewest runs of a method that examples are compared over."""
 DELTA = 1e-5
 CAP = 50.0
 """Epsilon of an example that a decision tells without a mistake, and of one whose one side hardly varies."""

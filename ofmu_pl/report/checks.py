@@ -107,6 +107,11 @@ def _other_attacks(experiment: Experiment) -> list[str]:
 def check(experiment: Experiment, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
     problems += [f"{experiment.name}: {sentence}" for sentence in _not_finished(experiment)]
+    problems += [
+        f"{experiment.name}: the attacks on {r.folder} failed: {r.attack_error}"
+        for r in experiment.runs
+        if r.attack_error
+    ]
     for run in experiment.finished:
         broken = [m for m in experiment.metrics if run.metric(m) and run.value(m) is None]
         if broken:

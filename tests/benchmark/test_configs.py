@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonargparse import auto_cli
 
+from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.specs import Experiment, check
@@ -29,7 +31,12 @@ def experiments(request, monkeypatch):
     monkeypatch.chdir(ROOT)
     for name in ("OFMU_SHARED", "OFMU_WMDP", "OFMU_PROBES"):
         monkeypatch.setenv(name, "/data")
-    return auto_cli(read, args=["--config", str(request.param)], as_positional=False)
+    return parsed(request.param)
+
+
+@cache
+def parsed(path):
+    return auto_cli(read, args=["--config", str(path)], as_positional=False)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +65,19 @@ def test_every_benchmark_plans(experiments, tmp_path):
     for e in experiments.values():
         searches = [m.candidates for m in e.methods.values() if m.candidates]
         assert len({len(candidates) for candidates in searches}) <= 1, "the same search for every method"
+
+
+@pytest.mark.parametrize("experiments", [ROOT / "configs/benchmarks/paper_tiny.yaml"], indirect=True)
+def test_attacks_are_made_on_the_runs_of_the_main_table(experiments, tmp_path):
+    grid = Grid(experiments)
+    e = experiments["comes_back"]
+    assert e.attacks == "configs/attacks.yaml"
+    settings = {m: next(iter(method.candidates)) for m, method in e.methods.items()}
+    for m, choice in settings.items():
+        grid.run("authors", m, "forget05", 4, choice)
+        assert grid.run("comes_back", m, "forget05", 4, choice).folder == f"authors/forget05/{m}/seed_4"
+    attacks = Attacks(tmp_path, experiments, print)
+    assert [attacks.number(name) for name in ("comes_back", "authors")] == [30, 0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,29 @@ EXPERIMENTS = {
 }
 
 
+ATTACKS = """
+attacks:
+  - class_path: Relearn
+    init_args: {source: retain, steps: 2, every: 2, rates: [1.0e-3]}
+"""
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def logs(tmp_path_factory):
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def experiments(logs):
+    """Beside the comparisons attacks, in the second experiment."""
+    (logs / "attacks.yaml").write_text(ATTACKS)
+    return EXPERIMENTS | {"alignment": replace(EXPERIMENTS["alignment"], attacks=str(logs / "attacks.yaml"))}
+
+
+@pytest.fixture(scope="module")
+def folder(logs, experiments):
     start_server()
-    return benchmark("text", EXPERIMENTS, workers=2, logs=tmp_path_factory.mktemp("logs"), fit=fit)
+    return benchmark("text", experiments, workers=2, logs=logs, fit=fit)
 
 
 def read(path):
@@ -116,10 +136,25 @@ def test_alignment_by_seed(folder):
     assert [c["status"] for c in cells] == ["finished", "failed"]
 
 
-def test_comparisons_are_made_once(folder):
-    before = {p: p.stat().st_mtime_ns for p in (folder / "analysis").rglob("cell.json")}
-    assert len(before) == 4
-    benchmark("text", EXPERIMENTS, workers=2, logs=folder.parent, fit=fit)
+def test_each_finished_run_is_attacked(folder):
+    (job,) = (folder / "attacks").rglob("cell.json")
+    assert job.parent == folder / "attacks/alignment/small/npo/seed_0", "the method that diverged left no model"
+    run = folder / "udi/draw_1/npo/seed_0/latest"
+    assert read(job)["words"] == ["attack", "--config", str(folder.parent / "attacks.yaml"), "--runs", str(run)]
+    found = read(run / "attacks.json")
+    assert set(found["models"]) == {"unlearned", "retrained", "target"}
+    assert found["attacks"]["relearn_retain"]["x"] == [0, 2]
+    assert not (folder / "udi/draw_0/npo/seed_0/latest/attacks.json").exists(), "its experiment has no attacks"
+    manifest = read(folder / "benchmark.json")["experiments"]
+    assert [manifest[e]["attacks"] for e in ("udi", "alignment")] == [[], [str(folder.parent / "attacks.yaml")]]
+    assert [c["attack_error"] for c in manifest["alignment"]["cells"]] == [None, None]
+    assert "npo" in (folder / "report/tables/alignment-small-attacks.csv").read_text()
+
+
+def test_comparisons_and_attacks_are_made_once(folder, experiments):
+    before = {p: p.stat().st_mtime_ns for place in ("analysis", "attacks") for p in (folder / place).rglob("cell.json")}
+    assert len(before) == 5
+    benchmark("text", experiments, workers=2, logs=folder.parent, fit=fit)
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -62,6 +63,46 @@ def test_a_run_is_found_and_its_three_models_are_attacked(run, models, capsys):
     assert "ask_prob" in capsys.readouterr().out
     attack([Ask()], runs=[run], seeds=[0, 1, 2])
     assert Ask.made == 9  # what was found before is read
+
+
+def test_a_plan_counts_what_is_left_and_attacks_nothing(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
+    attack([Ask()], runs=[run], seeds=[0])
+    before = sorted(tmp_path.iterdir())
+    Ask.made = 0
+    attack([Ask(), Relearn("retain", steps=5, rates=[1e-3, 1e-2])], runs=[run], seeds=[0, 7], plan=True)
+    assert Ask.made == 0
+    assert sorted(tmp_path.iterdir()) == before
+    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert rows["ask"][:3] == ["6", "3", "9"], (
+        "seed 0 was found in the run's folder: three models of 3 gradients are left"
+    )
+    assert rows["relearn_retain"][:3] == ["6", "0", "60"]
+    assert rows["together"][:3] == ["12", "3", "69"]
+    assert int(rows["together"][3]) >= 0
+
+
+def test_runs_that_share_models_count_them_once(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
+    other = tmp_path / "other"
+    copytree(run / "latest/", other)
+    main(
+        [
+            "attack",
+            "--runs",
+            str(run),
+            str(other),
+            "--attacks+",
+            "Relearn",
+            "--attacks.source",
+            "retain",
+            "--attacks.steps",
+            "9",
+            "--plan",
+        ]
+    )
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if "relearn_retain" in line]
+    assert row[1:4] == ["3", "0", str(3 * 9 * 3)]
 
 
 def test_relearning_by_the_command_line(run, capsys):

@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from ofmu_pl.attacks.command import attack
+from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.support.files import locked
@@ -133,7 +135,10 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     (outside / "kept.txt").write_text("kept")
     (folder / "checkpoints/link").symlink_to(outside)
     (folder / "TOFU_EVAL.json").symlink_to(outside / "kept.txt")
-    kept = {p: p.read_bytes() for p in [folder / "results.json", *(folder / "hf").iterdir()]}
+    attack([Relearn("questions", steps=1, every=1, rates=[1e-3], rows=4)], runs=[folder])
+    found = [folder / "attacks.json", *(folder / "attacks").iterdir()]
+    assert len(found) == 3, "the model before and the one after: no retrained model is at hand"
+    kept = {p: p.read_bytes() for p in [folder / "results.json", *found, *(folder / "hf").iterdir()]}
     main(["purge", str(tmp_path / "latest")])
     said = capsys.readouterr().out.splitlines()
     gone = {"samples.jsonl", "checkpoints", "reference.json", "TOFU_EVAL.json"}

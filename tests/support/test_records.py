@@ -100,7 +100,7 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
     assert list(benchmark) == ["schema", "name", "version", "results_version", "date", "experiments"]
     experiment = benchmark["experiments"]["tofu"]
     assert list(experiment) == (
-        "title kind paper note metrics ours gradients base options scenarios methods seeds cells".split()
+        "title kind paper note metrics ours gradients base options scenarios methods seeds cells attacks".split()
     )
     assert experiment["methods"]["npo"] == {
         "overlay": "configs/methods/npo.yaml",
@@ -115,6 +115,7 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
             "folder": "tofu/forget05/npo/seed_3",
             "status": "failed",
             "error": "It diverged.",
+            "attack_error": None,
         }
     ]
 

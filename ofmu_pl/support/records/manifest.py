@@ -24,6 +24,7 @@ class CellRecord:
         folder: Folder of the run below the benchmark's, with ``latest`` in it; two cells may share one.
         status: ``finished``, ``failed`` or ``unfinished``.
         error: Why the run failed, in one sentence.
+        attack_error: Why attacks on the finished run failed, in one sentence.
     """
 
     scenario: str
@@ -32,12 +33,17 @@ class CellRecord:
     folder: str
     status: str = "unfinished"
     error: str | None = None
+    attack_error: str | None = None
 
     @classmethod
     def _of(cls, x: dict[str, Any]) -> CellRecord:
-        error = None if x.get("error") is None else " ".join(str(x["error"]).split())
+        errors = (x.get(name) for name in ("error", "attack_error"))
         scenario, method, folder, status = (str(x[name]) for name in ("scenario", "method", "folder", "status"))
-        return cls(scenario, method, int(x["seed"]), folder, status, error)
+        return cls(scenario, method, int(x["seed"]), folder, status, *(_line(error) for error in errors))
+
+
+def _line(text: Any) -> str | None:
+    return None if text is None else " ".join(str(text).split())
 
 
 @dataclass
@@ -73,6 +79,7 @@ class ExperimentRecord:
         methods: Methods by name.
         seeds: Seeds of the runs.
         cells: All runs.
+        attacks: Configurations of the attacks on every finished run; empty: none.
     """
 
     title: str
@@ -88,6 +95,7 @@ class ExperimentRecord:
     methods: dict[str, MethodRecord]
     seeds: list[int]
     cells: list[CellRecord]
+    attacks: list[str] = field(default_factory=list)
 
     @classmethod
     def _of(cls, name: str, entry: dict[str, Any]) -> ExperimentRecord:
@@ -109,6 +117,7 @@ class ExperimentRecord:
             },
             seeds=items(entry, "seeds"),
             cells=[CellRecord._of(cell) for cell in entry["cells"]],
+            attacks=[str(path) for path in items(entry, "attacks")],
         )
 
 
