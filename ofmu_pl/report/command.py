@@ -64,7 +64,7 @@ def _file(name: str) -> str:
 
 def _print(found: Collection, sections: list[Section], target: Path) -> None:
     """The first table of each experiment without deviations, the problems, the paths."""
-    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console = Console() if sys.stdout.isatty() else Console(width=170)
     for section in sections:
         for table in section.tables + section.attack_tables:
             if table.name.endswith(("-results", "-grid", "-attacks")):

@@ -118,13 +118,13 @@ def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any
 
 
 def by_factors(places: list[Any]) -> bool:
-    """Whether numbers grow by factors, so that they belong on a logarithmic axis.
+    """Say whether numbers are counts that grow by factors, so that they belong on a logarithmic axis.
 
-    >>> by_factors([1, 2, 4, 8, 16]), by_factors([0, 10, 20, 40]), by_factors([3, 4, 8])
+    >>> by_factors([1, 2, 4, 8, 16]), by_factors([0, 10, 20, 40]), by_factors([0.05, 0.25, 0.5, 0.75, 0.95])
     (True, False, False)
     """
     x = np.array(sorted(places), np.float64)
-    return bool(len(x) > 2 and x[0] > 0 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
+    return bool(len(x) > 2 and x[0] >= 1 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
 
 
 def _bars(axis: Any, experiment: Experiment, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
