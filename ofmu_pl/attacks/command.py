@@ -139,14 +139,27 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     attempts, hashes = _attempts(on, attacks, seeds, device)
     bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
     found: dict[str, dict[str, list[Finding]]] = {}
+    left_out: dict[str, str] = {}
     for attempt in bar:
-        bar.set_postfix_str(f"{attempt.attack.name} on {attempt.model}, seed {attempt.seed}")
-        findings = found.setdefault(attempt.attack.name, {}).setdefault(attempt.model, [])
-        findings.append(_finding(attempt))
+        name = attempt.attack.name
+        if name in left_out:
+            continue
+        bar.set_postfix_str(f"{name} on {attempt.model}, seed {attempt.seed}")
+        try:
+            findings = [*found.get(name, {}).get(attempt.model, []), _finding(attempt)]
+        except UserError as error:  # the data lack what this attack needs, and others may not need it
+            if len(attacks) == 1:
+                raise
+            left_out[name] = str(error)
+            found.pop(name, None)
+            continue
+        found.setdefault(name, {})[attempt.model] = findings
+    if not found:
+        raise UserError(f"No attack fits '{on.place}': {' '.join(left_out.values())}")
     record = AttacksRecord(
         attacks={a.name: summary(a, found[a.name], list(seeds)) for a in attacks if a.name in found},
         models={name: str(getattr(on.recipes[name], "path", "")) for name in hashes},
-        remarks=on.missing,
+        remarks=[*on.missing, *(f"{name} was left out: {why}" for name, why in left_out.items())],
         provenance=provenance(on.data, weights=hashes, device=attempts[0].subject.device),
     )
     path = on.place / ATTACKS

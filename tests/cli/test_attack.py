@@ -15,6 +15,7 @@ from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import AttacksRecord
 from tests.cli.conftest import TINY
 
@@ -114,6 +115,24 @@ def test_relearning_by_the_command_line(run, capsys):
     assert found.settings["class"] == "Relearn"
     assert "relearn_retain_area" in found.metrics["unlearned"]
     assert "returns" in capsys.readouterr().out
+
+
+class Hopeless(Ask):
+    """Needs what no data has."""
+
+    name = "hopeless"
+
+    def run(self, subject, seed):
+        raise UserError("There is nothing to hope for.")
+
+
+def test_an_attack_that_does_not_fit_is_left_out_with_a_remark(run):
+    attack([Ask(), Hopeless()], runs=[run])
+    record = AttacksRecord.read(run / "latest/attacks.json")
+    assert "hopeless" not in record.attacks
+    assert record.remarks == ["hopeless was left out: There is nothing to hope for."]
+    with pytest.raises(UserError, match="nothing to hope for"):
+        attack([Hopeless()], runs=[run])
 
 
 def test_a_model_without_a_run(run, models, tmp_path):
