@@ -36,6 +36,8 @@ LOOKED_AT = 64
 """Rows of each side that a check scores; their AUC's interval is 0.1 to either side."""
 TOKENS = 0.8
 """Quantile of never-seen rows' token losses above which a forget row's token counts as forgotten."""
+LOWEST = 2.0
+"""Smallest bound of a token's loss, in nats: nearer to 0 the corner would bend what is known, too."""
 WIDTH = 0.25
 """Distance in log-odds below which a row's pull fades."""
 ROWS = 16
@@ -177,7 +179,8 @@ class Goal:
             found = list(self._tokens(self.data.never_seen, shown))
             tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
             # An image is one token: nothing in it can outweigh the rest, and its loss may be too small to be bent.
-            self.token_level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
+            level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
+            self.token_level = max(level, LOWEST)
             bounded = torch.cat([sample_mean(ceiling(nll, self.token_level), t) for nll, t in found]).numpy()
             plain = torch.cat([sample_mean(*x) for x in found]).numpy()
         self.levels = torch.from_numpy(np.quantile(bounded, (self._places + 0.5) / len(self._places)))

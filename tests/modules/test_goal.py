@@ -80,6 +80,14 @@ def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sid
     assert slopes[2][1] == [-1.0]
 
 
+def test_rows_move_also_where_never_seen_ones_are_easily_guessed(sides):
+    sides.loss["holdout"] = torch.linspace(0.02, 0.4, H, dtype=torch.float64)
+    goal = begun(sides)
+    sides.loss["forget"] = torch.full((N,), 0.001, dtype=torch.float64).requires_grad_()
+    (slope,) = torch.autograd.grad(goal.rows(sides.collate("forget", range(N), 0)).sum(), sides.loss["forget"])
+    assert (slope > 0).all()
+
+
 def test_only_retain_rows_that_are_drawn_are_scored(sides):
     known = ~begun(sides).old.isnan()
     assert known.sum() == 30
