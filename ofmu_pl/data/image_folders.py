@@ -39,7 +39,7 @@ class ImageFolders(OwnImages):
         >>> data = ImageFolders(**folders, size=8, mean=[0.5] * 3, std=[0.25] * 3)
         >>> data.setup()
         >>> data.class_names, data.images.shape, {name: rows.tolist() for name, rows in data.splits.items()}
-        (('cat', 'dog'), torch.Size([3, 3, 8, 8]), {'full': [0, 1, 2], 'forget': [0], 'retain': [1, 2]})
+        (('cat', 'dog'), torch.Size([3, 3, 8, 8]), {'full': [0, 1, 2], 'forget': [0], 'retain': [1, 2], 'test': []})
     """
 
     def __init__(self, forget: str, retain: str, test: str, validation: str | None = None, **kwargs: Any) -> None:

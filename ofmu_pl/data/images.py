@@ -36,7 +36,7 @@ class ImageDataModule(SplitImages):
         >>> data = Six(forget_classes=[1], validation_fraction=0, augment=False)
         >>> data.setup()
         >>> {name: rows.tolist() for name, rows in data.splits.items()}
-        {'full': [0, 1, 2, 3, 4, 5], 'forget': [1, 3, 5], 'retain': [0, 2, 4]}
+        {'full': [0, 1, 2, 3, 4, 5], 'forget': [1, 3, 5], 'retain': [0, 2, 4], 'test': [1, 3, 5]}
     """
 
     def __init__(

@@ -227,16 +227,14 @@ class OFMU(UnlearningModule):
         safeguards: dict[str, Any] = {
             "rho_max": self.penalty.cap,
             "penalty_clip": self.penalty_clip,
+            "forget_ceiling": self.forget_ceiling,
             "norm_floor": self.norm_floor or None,
+            "inner_clip": self.inner_clip,
+            "gradient_clip": self.gradient_clip,
             "concave_only": self.concave_only or None,
         }
-        if not self.rates:  # which takes the place of the others
-            safeguards |= {
-                "forget_ceiling": self.forget_ceiling,
-                "inner_clip": self.inner_clip,
-                "gradient_clip": self.gradient_clip,
-            }
-        off = [name for name, value in safeguards.items() if value is None]
+        replaced = ("forget_ceiling", "inner_clip", "gradient_clip") if self.rates else ()
+        off = [name for name, value in safeguards.items() if value is None and name not in replaced]
         if off:
             return f"switch the safeguards on that are off here ({', '.join(off)})"
         if self.rates:
