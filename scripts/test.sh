@@ -6,6 +6,6 @@ source scripts/venv.sh
 ruff check .
 ruff format --check .
 mypy & types=$!  # beside the tests
-# Three workers on two cores, for some tests wait; how they share the files: tests/helpers/workers.py
-OMP_NUM_THREADS=1 python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder "$@"
+# How the files are shared between two workers: tests/helpers/workers.py
+OMP_NUM_THREADS=1 python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder "$@"
 wait "$types"

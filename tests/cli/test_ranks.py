@@ -117,9 +117,10 @@ def alive(number):
     ("killed", "sentence"),
     [
         (1, "Rank 1 of 2 was killed by SIGKILL, as the system does when memory runs out; the same line with"),
-        pytest.param(0, "Rank 1 of 2 ends, since rank 0, which started it, is gone;", marks=pytest.mark.slow),
+        (0, "Rank 1 of 2 ends, since rank 0, which started it, is gone;"),
     ],
 )
+@pytest.mark.slow  # a minute, for two processes begin as a user's do
 def test_a_rank_that_dies_is_named(long_run_on_two, killed, sentence):
     first, second, output = long_run_on_two
     os.kill([first.pid, second][killed], signal.SIGKILL)

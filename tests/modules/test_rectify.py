@@ -141,8 +141,11 @@ def batch(module):
         partial(DPO, micro_batch_size=2),
         partial(GradDiff, alpha=0.0),
         partial(NPO, rectify=GRU(), gamma=0.3),
-        partial(OFMU, inner_steps=2, inner_lr=0.05),
-        partial(OFMU, inner_steps=2, engine="finite_difference", inner_optimizer="adam", inner_lr=1e-3),
+        pytest.param(partial(OFMU, inner_steps=2, inner_lr=0.05), marks=pytest.mark.slow),
+        pytest.param(
+            partial(OFMU, inner_steps=2, engine="finite_difference", inner_optimizer="adam", inner_lr=1e-3),
+            marks=pytest.mark.slow,
+        ),
         partial(OFMU, inner_steps=1, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0),
     ],
     ids=["npo", "dpo", "ascent", "gru", "ofmu exact", "ofmu differences", "ofmu auto"],

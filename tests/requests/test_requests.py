@@ -147,6 +147,7 @@ def test_the_matrix_is_what_validate_says_of_the_models(logs):
     assert len(s.kept["retain_Q_A_Prob"]) == 3
 
 
+@pytest.mark.slow
 def test_a_request_is_added(logs, capsys):
     before = record(logs, "whole")
     times = {p: p.stat().st_mtime_ns for p in (logs / "whole").rglob("cell.json")}

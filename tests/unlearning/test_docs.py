@@ -35,6 +35,7 @@ def images(start, n):
     return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
 
 
+@pytest.mark.slow
 def test_the_page_runs(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     classifier = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 2))
