@@ -15,7 +15,7 @@ import os
 import platform
 from datetime import date
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 import torch
@@ -58,9 +58,10 @@ def main() -> None:
 
 def summary(folder: Path) -> dict[str, Any]:
     """What the page needs of every attacked run below a folder."""
-    runs = []
+    runs, settings = [], {}
     for path in sorted(folder.rglob(ATTACKS)):
         record, results = AttacksRecord.read(path), Results.read(path.parent / RESULTS)
+        settings |= {name: a.settings for name, a in record.attacks.items()}
         runs.append(
             {
                 "method": method_of(path.parent),
@@ -82,7 +83,6 @@ def summary(folder: Path) -> dict[str, Any]:
                         "gradients": a.gradients,
                         "seconds": a.seconds,
                         "broken": a.broken,
-                        "settings": a.settings,
                     }
                     for name, a in record.attacks.items()
                 },
@@ -94,6 +94,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "date": str(date.today()),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "settings": settings,
         "runs": runs,
         "across": {
             path.parent.name: values
@@ -148,7 +149,7 @@ def page(stored: dict[str, Any], name: str) -> str:
     lines += ["", "## What attacks cost", "", row(["attack", "gradients a model", "seconds a model"]), rule(3)]
     for a in attacks:
         costs = [run["attacks"][a] for run in runs if a in run["attacks"]]
-        cells = [mean(c[k]["unlearned"] for c in costs) for k in ("gradients", "seconds")]
+        cells = [median(c[k]["unlearned"] for c in costs) for k in ("gradients", "seconds")]
         lines.append(row([a, f"{cells[0]:.0f}", f"{cells[1]:.1f}"]))
     if stored["across"]:
         names = list(dict.fromkeys(name for values in stored["across"].values() for name in values))
@@ -183,7 +184,7 @@ def spread(values: list[float], percent: bool = False) -> str:
     """Mean ± standard deviation."""
     if not values:
         return "-"
-    scale, form = (100, ".0f") if percent else (1, ".3f")
+    scale, form = (100, ".0f") if percent else (1, ".3g")
     text = format(scale * mean(values), form)
     if len(values) > 1:
         text += f" ± {format(scale * stdev(values), form)}"
