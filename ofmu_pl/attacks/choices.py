@@ -47,7 +47,7 @@ def batches_of(subject: Subject, choices: Choices) -> Iterator[Batch]:
 
     Args:
         subject: Whose data says how large a batch is.
-        choices: Of n rows.
+        choices: Answers of n rows (``choices_of``).
     """
     flat, size = list(chain.from_iterable(choices)), subject.data.batch_size
     order = sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids))
@@ -62,7 +62,7 @@ def chosen(subject: Subject, model: Any, choices: Choices) -> np.ndarray:
     Args:
         subject: Whose recipe says what an answer's loss is.
         model: The model that chooses.
-        choices: Of n rows.
+        choices: Answers of n rows (``choices_of``).
     """
     losses = np.empty(sum(map(len, choices)))
     with torch.no_grad():

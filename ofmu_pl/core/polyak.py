@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from ofmu_pl.core.closures import evaluated
 from ofmu_pl.core.vectors import add_, dot
 
 
@@ -71,10 +72,7 @@ class Polyak(Optimizer):
         Args:
             closure: Called first, with gradients enabled; what it returns is returned.
         """
-        returned = None
-        if closure is not None:
-            with torch.enable_grad():
-                returned = closure()
+        returned = evaluated(closure)
         gap, self.gap = self.gap, 0.0
         parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in parameters]

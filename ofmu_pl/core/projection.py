@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from ofmu_pl.core.closures import evaluated
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_
 
 
@@ -78,10 +79,7 @@ class MovingAverage(Optimizer):
         Args:
             closure: Called first, with gradients enabled; what it returns is returned.
         """
-        returned = None
-        if closure is not None:
-            with torch.enable_grad():
-                returned = closure()
+        returned = evaluated(closure)
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:

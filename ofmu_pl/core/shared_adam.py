@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from ofmu_pl.core.closures import evaluated
+
 
 class SharedAdam(Optimizer):
     """Adam with one second moment for ascent and descent, and a first moment for each.
@@ -70,10 +72,7 @@ class SharedAdam(Optimizer):
         Args:
             closure: Called first, with gradients enabled; what it returns is returned.
         """
-        returned = None
-        if closure is not None:
-            with torch.enable_grad():
-                returned = closure()
+        returned = evaluated(closure)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
