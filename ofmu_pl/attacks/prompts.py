@@ -19,6 +19,7 @@ from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.positions import positions_of
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import PROBE
+from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN = SIDES = ("forget", "retain")
 WAYS = ("question", "retain_examples", "forget_examples", "prefix", "paired", "cross_lingual")
@@ -144,7 +145,8 @@ class Prompts(Attack):
             places = np.random.default_rng(seed).integers(len(data.splits[RETAIN]), size=len(forget))
             return [(row, data.splits[RETAIN][i]) for row, i in zip(forget, places, strict=True)]
         gone = {" ".join(row["question"].split()) for row in data.splits[FORGET]}
-        pairs = [x for x in read_pairs(Path(self.pairs).expanduser()) if " ".join(x[0]["question"].split()) in gone]
+        folder = Path(expanded(self.pairs)).expanduser()
+        pairs = [x for x in read_pairs(folder) if " ".join(x[0]["question"].split()) in gone]
         if not pairs:
             raise UserError(
                 f"No pair in '{self.pairs}' has a forgotten question of '{data.name}': leave attacks.pairs out, or "

@@ -20,6 +20,7 @@ from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, s
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN, QUESTIONS = "forget", "retain", "questions"
 
@@ -124,7 +125,7 @@ class Relearn(Attack):
             return stream(subject, self.source, places, self.batch_size, seed)
         if data.modality != "text":
             raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
-        texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, self.source)
+        texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, expanded(self.source))
         return lambda k: subject.placed(texts.batch(drawn(len(texts), self.batch_size, seed, k)))
 
 

@@ -9,6 +9,7 @@ from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.text import Encoded, Row
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.variables import expanded
 
 
 def entities_of(data: Any, path: str) -> list[Encoded]:
@@ -22,7 +23,7 @@ def entities_of(data: Any, path: str) -> list[Encoded]:
     Raises:
         UserError: The file cannot be read, or fits none of the rows.
     """
-    named = {_plain(row.get("question")): row for row in read_source(path, "attacks.entities").rows}
+    named = {_plain(row.get("question")): row for row in read_source(expanded(path), "attacks.entities").rows}
     found = []
     for row in data.splits["forget"]:
         words = named.get(_plain(row.get("question")), {})

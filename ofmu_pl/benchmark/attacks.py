@@ -11,9 +11,10 @@ from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ATTACKS as FOLDER
-from ofmu_pl.benchmark.specs import Experiment, expanded, files
+from ofmu_pl.benchmark.specs import Experiment, files
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.support.records import ATTACKS
+from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
 

@@ -11,10 +11,11 @@ from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell, model_folder
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ANALYSIS as FOLDER
-from ofmu_pl.benchmark.specs import Experiment, expanded
+from ofmu_pl.benchmark.specs import Experiment
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.records import ANALYSIS, AnalysisRecord, Kind
+from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
 TARGET, RETRAINED = "model.network.path", "evaluation.reference"

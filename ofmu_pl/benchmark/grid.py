@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Experiment, Method, Prepare, expanded, files
+from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Experiment, Method, Prepare, files
+from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
 CONTROL = "do_nothing"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +9,7 @@ from typing import Any, Literal
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.records import MANIFEST, Kind
+from ofmu_pl.support.variables import expanded
 
 Each = Literal["scenario", "seed"]
 PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
@@ -194,24 +193,3 @@ def _check_settings(name: str, e: Experiment, experiments: dict[str, Experiment]
             f"'{name}' takes its settings of '{e.settings_of}', where {', '.join(missing)} is not searched alike: give "
             "both the same methods."
         )
-
-
-def expanded(value: Any) -> Any:
-    """A value with ``${NAME}`` replaced by the environment's variable, in all texts that it holds.
-
-    Raises:
-        UserError: It is not set.
-    """
-    if isinstance(value, dict):
-        return {k: expanded(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [expanded(v) for v in value]
-    if not isinstance(value, str):
-        return value
-
-    def variable(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise UserError(f"'{value}' needs the environment variable {match[1]}, which is not set: export it first.")
-        return os.environ[match[1]]
-
-    return re.sub(r"\$\{(\w+)\}", variable, value)

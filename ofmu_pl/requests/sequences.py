@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
-from ofmu_pl.benchmark.specs import expanded, files
+from ofmu_pl.benchmark.specs import files
 from ofmu_pl.requests.specs import RETRAINED, Asked
+from ofmu_pl.support.variables import expanded
 
 START = "model.network.path"
 """The option that names the model that a run starts from."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.specs import expanded, files
+from ofmu_pl.benchmark.specs import files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
+from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
 """Folder of the controls, beside the methods'."""

@@ -96,11 +96,12 @@ def write(folder, questions, answers):
         (folder / f"paired_forget_retain_{what}.txt").write_text("\n".join(lines))
 
 
-def test_pairs_of_a_file(free, tmp_path):
+def test_pairs_of_a_file(free, tmp_path, monkeypatch):
+    monkeypatch.setenv("PAIRS", str(tmp_path))
     questions = [f"1. What does {who} love? 2. What does Gus love?" for who in ("Bo", "Nobody")]
     write(tmp_path, questions, ["1. seven wooden clocks 2. Hal\\'s old maps", "1. a 2. b"])
     subject = free["target"]
-    asked = Prompts(pairs=str(tmp_path))._asked(subject, 1000, 0)["paired"]
+    asked = Prompts(pairs="${PAIRS}")._asked(subject, 1000, 0)["paired"]
     assert [x.answer for x in asked["forget"]] == ["seven wooden clocks"]  # nobody is no one who is forgotten
     assert [x.answer for x in asked["retain"]] == ["Hal's old maps"]
     write(tmp_path, questions[1:], ["1. a 2. b"])

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.benchmark.grid import Grid
-from ofmu_pl.benchmark.specs import Experiment, Method, Prepare, check, expanded
+from ofmu_pl.benchmark.specs import Experiment, Method, Prepare, check
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.variables import expanded
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs"
