@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 
@@ -79,15 +80,15 @@ class Attack(ABC):
     Example:
         An attack that asks for nothing but the forgotten rows' probability.
 
-        >>> from ofmu_pl import Metric
+        >>> from ofmu_pl import AttackCost, Metric
         >>> class Ask(Attack):
         ...     name, modalities, x_label, y_label = "ask", ("text", "images"), "attempt", "probability"
         ...     metrics = (Metric("ask_forget_prob", higher_is_better=False, group="attacks"),)
         ...     def run(self, subject, seed):
         ...         p = subject.probabilities(subject.build(), "forget")
         ...         return Finding.of_rows(self.metrics[0], p)
-        ...     def planned(self, data):
-        ...         return 0
+        ...     def planned(self, subject):
+        ...         return AttackCost(passes=subject.passes(len(subject.data.splits["forget"])))
         >>> Ask().settings
         {}
     """
@@ -134,9 +135,12 @@ class Attack(ABC):
         return {}
 
     @abstractmethod
-    def planned(self, data: Any) -> int:
-        """How many gradients of a batch's loss it takes on one model.
+    def planned(self, subject: Subject) -> AttackCost:
+        """What it takes on one model.
 
         Args:
-            data: A ``PairedDataModule`` after ``setup``.
+            subject: The model, and the rows that are to be found.
+
+        Raises:
+            UserError: The data lacks what the attack needs.
         """

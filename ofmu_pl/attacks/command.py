@@ -14,7 +14,8 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
 from ofmu_pl.attacks.base import MODELS, Attack, Finding
-from ofmu_pl.attacks.plan import Work, print_plan, seconds_of_a_gradient
+from ofmu_pl.attacks.pace import Pace
+from ofmu_pl.attacks.plan import Work, print_plan
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
@@ -189,17 +190,29 @@ def _finding(attempt: Attempt) -> Finding:
 def _plan(places: Iterable[Attacked], attacks: list[Attack], seeds: Sequence[int], device: str | None) -> None:
     """Say what is left to do on the models of all runs; one that several share counts once."""
     work: dict[str, Work] = {}
-    seen, rows = set(), []
+    left_out: dict[str, str] = {}
+    seen = set()
     for on in places:
         attempts, _ = _attempts(on, attacks, seeds, device)
-        taken, n = seconds_of_a_gradient(attempts[0].subject)
-        rows.append(n)
+        pace = Pace(attempts[0].subject)
         for attempt in attempts:
-            if attempt.paths[-1] in seen:
+            name = attempt.attack.name
+            if attempt.paths[-1] in seen or name in left_out:
                 continue
             seen.add(attempt.paths[-1])
-            known = any(path.is_file() for path in attempt.paths)
-            work.setdefault(attempt.attack.name, Work()).add(
-                known, 0 if known else attempt.attack.planned(on.data), taken
-            )
-    print_plan(work, rows)
+            try:
+                left = _left(attempt, pace)
+            except UserError as error:
+                left_out[name] = f"{name} will be left out: {error}"
+                work.pop(name, None)
+                continue
+            work.setdefault(name, Work()).add(left)
+    print_plan(work, left_out.values())
+
+
+def _left(attempt: Attempt, pace: Pace) -> Work:
+    """What one attempt takes, which is nothing if its finding is known."""
+    if any(path.is_file() for path in attempt.paths):
+        return Work(findings=1, known=1)
+    cost = attempt.attack.planned(attempt.subject)
+    return Work(findings=1, cost=cost, seconds=pace.seconds(cost))

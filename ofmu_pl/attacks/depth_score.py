@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.spans import entities_of
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import collate
+from ofmu_pl.data.text import Encoded, collate
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.metrics.depth import THRESHOLD, depth_scores, erasure_by_layer
 from ofmu_pl.metrics.result import Metric
@@ -58,9 +59,10 @@ class DepthScore(Attack):
         check_range(0, threshold=threshold)
         self.entities, self.threshold, self.rows = entities, threshold, rows
 
-    def planned(self, data: Any) -> int:
-        """None: the models are only read."""
-        return 0
+    def planned(self, subject: Subject) -> AttackCost:
+        """The target as it is, and two models layer by layer."""
+        layers = len(layers_of(subject.build()))
+        return AttackCost(passes=subject.passes(len(self._rows(subject))) * (1 + 2 * (1 + layers)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Take every layer from the retrained model and from the one under attack; nothing is drawn."""
@@ -110,13 +112,17 @@ class DepthScore(Attack):
 
     def _batches(self, subject: Subject) -> Iterator[Batch]:
         """Forgotten rows with labels on what is asked for."""
-        data = subject.data
-        rows = [data.encode(row) for row in data.splits["forget"]] if self.entities is None else None
-        rows = entities_of(data, str(self.entities)) if rows is None else rows
-        rows = list(evenly(rows, self.rows or len(rows)))
+        data, rows = subject.data, self._rows(subject)
         for start in range(0, len(rows), data.batch_size):
             part = rows[start : start + data.batch_size]
             yield subject.placed(collate(part, range(len(part)), data.tokenizer.pad_token_id))
+
+    def _rows(self, subject: Subject) -> Sequence[Encoded]:
+        """Forgotten rows, as many as are asked for."""
+        data = subject.data
+        rows = [data.encode(row) for row in data.splits["forget"]] if self.entities is None else None
+        rows = entities_of(data, str(self.entities)) if rows is None else rows
+        return evenly(rows, self.rows or len(rows))
 
 
 def _lost(subject: Subject, target: Any, source: Any, batch: Batch) -> Tensor:

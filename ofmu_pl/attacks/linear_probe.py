@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.choices import Choices, batches_of, choices_of
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import wrong_answers_of
@@ -63,17 +64,14 @@ class LinearProbe(Attack):
         check_range(1, rows=rows, fit_rows=fit_rows)
         self.rows, self.fit_rows = rows, fit_rows
 
-    def planned(self, data: Any) -> int:
-        """None: the model is only read."""
-        return 0
+    def planned(self, subject: Subject) -> AttackCost:
+        """All answers of both sides, once; fitting the probes comes on top."""
+        return AttackCost(passes=sum(subject.passes(sum(map(len, side))) for side in self._sides(subject.data)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Fit and test a probe at every layer; nothing is drawn."""
-        started, data = time.perf_counter(), subject.data
-        asked = data.evaluation_sets.get("forget", [])
-        kept = [row for row in data.splits["retain"] if wrong_answers_of(row)] or data.evaluation_sets.get("retain", [])
-        test = choices_of(data, evenly(asked, self.rows or len(asked)), self.name)
-        train = choices_of(data, evenly(kept, self.fit_rows), self.name)
+        started = time.perf_counter()
+        test, train = self._sides(subject.data)
         model = subject.build()
         known, unknown = (_features(subject, model, choices) for choices in (train, test))
         areas = np.array([_areas(known, unknown, layer) for layer in range(known[0].shape[1])])  # (L + 1, n)
@@ -83,6 +81,15 @@ class LinearProbe(Attack):
             finding.broken = "Hidden states of the model are not finite."
         finding.seconds = time.perf_counter() - started
         return finding
+
+    def _sides(self, data: Any) -> tuple[Choices, Choices]:
+        """Answers of forgotten rows, which are asked for, and of retain rows, which the probe is fitted on."""
+        asked = data.evaluation_sets.get("forget", [])
+        kept = [row for row in data.splits["retain"] if wrong_answers_of(row)] or data.evaluation_sets.get("retain", [])
+        return (
+            choices_of(data, evenly(asked, self.rows or len(asked)), self.name),
+            choices_of(data, evenly(kept, self.fit_rows), self.name),
+        )
 
 
 def _features(subject: Subject, model: Any, choices: Choices) -> list[np.ndarray]:

@@ -1,21 +1,16 @@
-"""What attacks would take: gradients that are left, and seconds from one that is timed."""
+"""What attacks would take: the work that is left, and about how long it is."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ofmu_pl.attacks.subject import Subject
-
-TIMED = 3
-"""Number of gradients that are timed after a first one."""
+from ofmu_pl.attacks.cost import AttackCost
 
 
 @dataclass
@@ -25,71 +20,57 @@ class Work:
     Attributes:
         findings: Number of findings: models times seeds.
         known: Number of them that were found before.
-        gradients: Number of gradients of a batch's loss for the others.
-        seconds: Time of these gradients.
+        cost: What the others take.
+        seconds: Time of that.
     """
 
     findings: int = 0
     known: int = 0
-    gradients: int = 0
+    cost: AttackCost = field(default_factory=AttackCost)
     seconds: float = 0.0
 
-    def add(self, known: bool, gradients: int, seconds: float) -> None:
-        """Count one more finding.
+    def add(self, other: Work) -> None:
+        """Count more findings.
 
         Args:
-            known: Whether it was found before.
-            gradients: Number of gradients that are left for it.
-            seconds: Time of one of them.
+            other: The work of these.
         """
-        self.findings += 1
-        self.known += known
-        self.gradients += gradients
-        self.seconds += gradients * seconds
+        self.findings += other.findings
+        self.known += other.known
+        self.cost += other.cost
+        self.seconds += other.seconds
+
+    @property
+    def cells(self) -> list[str]:
+        """Its row of the table."""
+        numbers = (self.findings, self.known, self.cost.gradients, self.cost.passes, self.cost.tokens)
+        return [*(f"{n:,}" for n in numbers), f"{self.seconds:.0f}"]
 
 
-def seconds_of_a_gradient(subject: Subject) -> tuple[float, int]:
-    """Time a gradient of a batch of forgotten rows on a model: the median of a few.
-
-    Args:
-        subject: The model and its data.
-
-    Returns:
-        Seconds, and the number of rows of the batch.
-    """
-    model = subject.build()
-    rows = min(subject.data.batch_size, len(subject.data.splits["forget"]))
-    batch = subject.batch("forget", range(rows))
-    taken = []
-    for _ in range(1 + TIMED):
-        started = time.perf_counter()
-        subject.recipe.sample_losses(model, batch).mean().backward()
-        if subject.device.startswith("cuda"):
-            torch.cuda.synchronize()
-        taken.append(time.perf_counter() - started)
-        model.zero_grad()
-    return sorted(taken[1:])[TIMED // 2], rows
-
-
-def print_plan(work: dict[str, Work], rows: Sequence[int]) -> None:
+def print_plan(work: dict[str, Work], left_out: Iterable[str]) -> None:
     """Print what is left to do.
 
     Args:
         work: Work by attack.
-        rows: Numbers of rows of the batches whose gradients were timed.
+        left_out: Why an attack cannot be made, as sentences.
     """
     table = Table(title="What is left to attack", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    for name in ("attack", "findings", "found before", "gradients", "seconds"):
+    for name in ("attack", "findings", "found before", "gradients", "passes", "tokens", "seconds"):
         table.add_column(name, justify="left" if name == "attack" else "right")
+    together = Work()
     for name, w in work.items():
-        table.add_row(name, str(w.findings), str(w.known), f"{w.gradients:,}", f"{w.seconds:.0f}")
+        table.add_row(name, *w.cells)
+        together.add(w)
     table.add_section()
-    total = [sum(getattr(w, name) for w in work.values()) for name in ("findings", "known", "gradients", "seconds")]
-    table.add_row("together", *map(str, total[:2]), f"{total[2]:,}", f"{total[3]:.0f}", style="bold")
+    table.add_row("together", *together.cells, style="bold")
     table.caption_justify = "left"
-    table.caption = (
-        "Findings: models times seeds; a model that runs share counts once. Seconds are those of gradients of "
-        f"{', '.join(map(str, sorted(set(rows))))} rows; loading models and passes without gradients come on top."
+    table.caption = "\n".join(
+        [
+            "Findings: models times seeds; a model that runs share counts once. Passes: batches that are read without "
+            "a gradient. Tokens: what answers may have at most. Seconds: from each kind of work timed on the unlearned "
+            "model; loading models, comparing texts and fitting probes come on top.",
+            *left_out,
+        ]
     )
     console = Console(file=sys.stdout)
     console = console if console.is_terminal else Console(file=sys.stdout, width=140)

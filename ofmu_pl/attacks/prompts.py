@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from ofmu_pl.attacks.asking import ask, question_rows
 from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.ways import Asked, Pair, paired, plain, read_pairs, with_examples, with_prefix
 from ofmu_pl.data.sampler import evenly
@@ -74,9 +76,13 @@ class Prompts(Attack):
             ),
         )
 
-    def planned(self, data: Any) -> int:
-        """Asking takes no gradient."""
-        return 0
+    def planned(self, subject: Subject) -> AttackCost:
+        """Every prompt once, and answers as long as they may be."""
+        cost = AttackCost()
+        for way, sides in self._asked(subject, room=sys.maxsize, seed=0).items():
+            prompts = len(_different(sides))
+            cost += AttackCost(passes=subject.passes(prompts), tokens=prompts * self._length(way))
+        return cost
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Ask in every way that the data has; examples and partners are drawn by the seed.
@@ -97,9 +103,8 @@ class Prompts(Attack):
             )
         found = Finding(x=list(asked))
         for way, sides in asked.items():
-            prompts = list(dict.fromkeys(tuple(x.prompt) for xs in sides.values() for x in xs))
-            length = self.max_new_tokens * (2 if way == "paired" else 1)
-            said = ask(model, subject.data.tokenizer, [list(p) for p in prompts], length)
+            prompts = _different(sides)
+            said = ask(model, subject.data.tokenizer, [list(p) for p in prompts], self._length(way))
             texts = {prompt: answers[0] for prompt, answers in zip(prompts, said, strict=True)}
             for side, xs in sides.items():
                 recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
@@ -113,6 +118,10 @@ class Prompts(Attack):
             found.broken = "The model's losses are not finite."
         found.seconds = time.perf_counter() - started
         return found
+
+    def _length(self, way: str) -> int:
+        """Most tokens of an answer in a way."""
+        return self.max_new_tokens * (2 if way == "paired" else 1)
 
     def _asked(self, subject: Subject, room: int, seed: int) -> dict[str, dict[str, list[Asked]]]:
         """Prompts by way and side."""
@@ -153,3 +162,8 @@ class Prompts(Attack):
                 "give the pairs of this data."
             )
         return list(evenly(pairs, self.rows or len(pairs)))
+
+
+def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
+    """Prompts of both sides, each once."""
+    return list(dict.fromkeys(tuple(x.prompt) for xs in sides.values() for x in xs))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from ofmu_pl.attacks.base import TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.rounding import round_matrices
@@ -73,9 +74,10 @@ class Quantise(Attack):
             *kept,
         )
 
-    def planned(self, data: Any) -> int:
-        """Rounding takes no gradient."""
-        return 0
+    def planned(self, subject: Subject) -> AttackCost:
+        """Rows of both sides at every width, and as they are."""
+        rows = sum(subject.passes(len(subject.places(side, self.rows))) for side in ("forget", "retain"))
+        return AttackCost(passes=rows * (1 + len(self.widths)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Round to every width; nothing is drawn, so that all seeds find the same.

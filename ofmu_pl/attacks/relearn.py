@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.texts import questions_of, texts_of
-from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep
+from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep, swept
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
@@ -78,9 +78,10 @@ class Relearn(Attack):
             Metric(f"{self.name}_steps_to_half", higher_is_better=True, group="attacks", unit="steps"),
         )
 
-    def planned(self, data: Any) -> int:
-        """One gradient a step and rate."""
-        return self.steps * len(self.rates)
+    def planned(self, subject: Subject) -> AttackCost:
+        """One gradient a step and rate, and the looks."""
+        _, asked = self._sides(len(subject.data.splits[FORGET]), seed=0)
+        return swept(self.rates, self.steps, self.every, self.batch_size, subject.passes(len(asked)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ofmu_pl.attacks.base import Attack, Finding
-from ofmu_pl.attacks.choices import choices_of, chosen
+from ofmu_pl.attacks.choices import Choices, choices_of, chosen
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.attacks.tuning import check_training, sides, stream, sweep
+from ofmu_pl.attacks.tuning import check_training, sides, stream, sweep, swept
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
@@ -63,21 +64,16 @@ class RTT(Attack):
         self.share, self.steps, self.every = share, steps, every
         self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
 
-    def planned(self, data: Any) -> int:
-        """One gradient a step and rate."""
-        return self.steps * len(self.rates)
+    def planned(self, subject: Subject) -> AttackCost:
+        """One gradient a step and rate, and the looks."""
+        _, choices = self._sides(subject.data, seed=0)
+        passes = subject.passes(sum(map(len, choices)))
+        return swept(self.rates, self.steps, self.every, self.batch_size, passes)
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
-        started, data = time.perf_counter(), subject.data
-        forgotten, asked = data.splits[FORGET], data.evaluation_sets.get(FORGET, [])
-        if [row.get("question") for row in forgotten] != [row.get("question") for row in asked]:
-            raise UserError(
-                f"The forget rows that '{data.name}' is measured on are not the questions of its forget split, so the "
-                f"attack '{self.name}' cannot tell shown facts from others: take the attack out of the list."
-            )
-        shown, places = sides(len(forgotten), self.share, seed, data.rows_per_author)
-        choices = choices_of(data, [asked[i] for i in evenly(places, self.rows or len(places))], self.name)
+        started = time.perf_counter()
+        shown, choices = self._sides(subject.data, seed)
         finding = sweep(
             subject,
             stream(subject, FORGET, shown, self.batch_size, seed),
@@ -89,3 +85,14 @@ class RTT(Attack):
         )
         finding.seconds = time.perf_counter() - started
         return finding
+
+    def _sides(self, data: Any, seed: int) -> tuple[list[int], Choices]:
+        """Places of the rows that are shown, and the answers to choose from of those that are asked for."""
+        forgotten, asked = data.splits[FORGET], data.evaluation_sets.get(FORGET, [])
+        if [row.get("question") for row in forgotten] != [row.get("question") for row in asked]:
+            raise UserError(
+                f"The forget rows that '{data.name}' is measured on are not the questions of its forget split, so the "
+                f"attack '{self.name}' cannot tell shown facts from others: take the attack out of the list."
+            )
+        shown, places = sides(len(forgotten), self.share, seed, data.rows_per_author)
+        return shown, choices_of(data, [asked[i] for i in evenly(places, self.rows or len(places))], self.name)

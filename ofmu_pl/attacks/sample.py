@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.functional import rouge_l_recall
 from ofmu_pl.metrics.result import Metric
@@ -75,9 +75,10 @@ class Sample(Attack):
             Metric(f"{name}_{what}_at_{max(k)}", higher_is_better=False, group="attacks") for what in ("leak", "exact")
         )
 
-    def planned(self, data: Any) -> int:
-        """Sampling takes no gradient."""
-        return 0
+    def planned(self, subject: Subject) -> AttackCost:
+        """Questions, and answers as long as they may be."""
+        rows = len(question_rows(subject, "forget", self.rows))
+        return AttackCost(passes=2 * subject.passes(rows), tokens=rows * self.samples * self.max_new_tokens)
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Draw the samples, all at a time as far as memory goes.

@@ -8,7 +8,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from ofmu_pl import Attack, Finding, Metric, Relearn
+from ofmu_pl import Attack, AttackCost, Finding, Metric, Relearn
 from ofmu_pl.attacks.attacked import of_run, runs_below
 from ofmu_pl.attacks.base import MODELS
 from ofmu_pl.attacks.command import attack
@@ -31,8 +31,8 @@ class Ask(Attack):
         Ask.made += 1
         return Finding.of_rows(ASK, subject.probabilities(subject.build(), "forget"), x=[0], y=[0.5], gradients=3)
 
-    def planned(self, data):
-        return 3
+    def planned(self, subject):
+        return AttackCost(gradients=3, batch_size=4)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def test_a_plan_counts_what_is_left_and_attacks_nothing(run, capsys, monkeypatch
     assert rows["ask"][:3] == ["6", "3", "9"], (
         "seed 0 was found in the run's folder: three models of 3 gradients are left"
     )
-    assert rows["relearn_retain"][:3] == ["6", "0", "60"]
-    assert rows["together"][:3] == ["12", "3", "69"]
-    assert int(rows["together"][3]) >= 0
+    looks = 6 * 2 * 2 * 2  # findings, rates, looks of each, and batches of eight rows
+    assert rows["relearn_retain"][:5] == ["6", "0", "60", str(looks), "0"]
+    assert rows["together"][:5] == ["12", "3", "69", str(looks), "0"]
 
 
 def test_runs_that_share_models_count_them_once(run, capsys, monkeypatch, tmp_path):
