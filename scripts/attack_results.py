@@ -21,9 +21,8 @@ from typing import Any
 import torch
 import transformers
 
-from ofmu_pl.attacks.across import ACROSS
 from ofmu_pl.support.files import replacing, write_json
-from ofmu_pl.support.records import ATTACKS, RESULTS, AttacksRecord, Results
+from ofmu_pl.support.records import ACROSS, ATTACKS, RESULTS, AttacksRecord, Results
 
 RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
 SHOWN = {

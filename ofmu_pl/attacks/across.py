@@ -13,11 +13,8 @@ from rich.table import Table
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding
 from ofmu_pl.evaluation.table import figure
-from ofmu_pl.support.files import write_json
-from ofmu_pl.support.records import RESULTS, Results
+from ofmu_pl.support.records import ACROSS, RESULTS, AcrossRecord, Results
 
-ACROSS = "across.json"
-"""File of the folder of a method's runs."""
 OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
 Found = Mapping[str, Mapping[str, Sequence[Finding]]]
@@ -57,7 +54,7 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
                     values[OVERALL] = values["forgetting_score"] * ratio
                 figures.setdefault(method, {})[attack.name] = values
     for method, values_of in figures.items():
-        write_json(method / ACROSS, {"runs": [str(run) for run in methods[method]], "attacks": values_of})
+        AcrossRecord(values_of, [str(run) for run in methods[method]]).write(method / ACROSS)
     if figures:
         _print(figures)
     return figures

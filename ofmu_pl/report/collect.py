@@ -13,6 +13,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, read_json
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.records import (
+    ACROSS,
     ANALYSIS,
     ATTACKS,
     FINISHED,
@@ -20,6 +21,7 @@ from ofmu_pl.support.records import (
     MANIFEST,
     REQUESTS,
     RESULTS,
+    AcrossRecord,
     AnalysisRecord,
     AttacksRecord,
     BenchmarkRecord,
@@ -31,7 +33,7 @@ from ofmu_pl.support.records import (
     Results,
 )
 
-Left = TypeVar("Left", JobRecord, AnalysisRecord, AttacksRecord)
+Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord)
 
 DEPTH = 4
 """Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""
@@ -96,6 +98,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         found.experiments.append(experiment)
     rows = dict(filter(None, (_foreign(path, found.problems) for path in foreign or [])))
     for experiment in found.experiments:
+        experiment.across = _across(folder, experiment, found.problems)
         drop_doubles(experiment, found.problems)
         set_apart(experiment, found.problems)
         check(experiment, found.problems)
@@ -252,6 +255,17 @@ def _results(path: Path, problems: list[str]) -> Results | None:
 def _attacks(results: Path, problems: list[str]) -> AttacksRecord:
     """What attacks found on a run, from beside its results."""
     return _read(AttacksRecord, results.with_name(ATTACKS), problems) or AttacksRecord({})
+
+
+def _across(folder: Path, experiment: Experiment, problems: list[str]) -> dict[tuple[str, str], AcrossRecord]:
+    """What attacks found over the runs of a method, from beside its runs' folders."""
+    places = {
+        (run.scenario, run.method): (folder / run.folder).parent / ACROSS
+        for run in experiment.finished
+        if Path(run.folder).name.startswith("seed_")
+    }
+    found = {key: _read(AcrossRecord, path, problems) for key, path in places.items()}
+    return {key: record for key, record in found.items() if record is not None}
 
 
 def _read(kind: type[Left], path: Path, problems: list[str]) -> Left | None:

@@ -67,7 +67,7 @@ def _print(found: Collection, sections: list[Section], target: Path) -> None:
     console = Console() if sys.stdout.isatty() else Console(width=170)
     for section in sections:
         for table in section.tables + section.attack_tables:
-            if table.name.endswith(("-results", "-grid", "-attacks")):
+            if table.name.endswith(("-results", "-grid", "-attacks", "-across")):
                 console.print(_short(table))
     for problem in found.problems:
         console.print(f"Problem: {problem}", markup=False)

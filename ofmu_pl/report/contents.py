@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import attack_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
 from ofmu_pl.report.published import beside
@@ -34,8 +35,11 @@ def tables(experiment: Experiment) -> list[Table]:
 
 
 def attack_tables(experiment: Experiment) -> list[Table]:
-    """What returns under attack, a table a group of scenarios."""
-    return [t for name, scenarios in experiment.groups.items() if (t := attack_table(experiment, name, scenarios))]
+    """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
+    groups = experiment.groups.items()
+    return [
+        t for name, group in groups for make in (attack_table, across_table) if (t := make(experiment, name, group))
+    ]
 
 
 def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:

@@ -9,6 +9,7 @@ from typing import Any
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report.declared import declaration
 from ofmu_pl.support.records import (
+    AcrossRecord,
     AnalysisRecord,
     AttacksRecord,
     CellRecord,
@@ -86,6 +87,7 @@ class Experiment(ExperimentRecord):
         apart: Runs under another definition, which compare with nothing.
         foreign: Totals of other programs' evaluations: definition and values by name.
         analysis: ``analysis.json``; empty where there is none that can be read.
+        across: ``across.json`` by scenario and method, where attacks were compared over a method's runs.
         requests: ``requests.json``, where the scenarios are requests one after another.
     """
 
@@ -94,6 +96,7 @@ class Experiment(ExperimentRecord):
     apart: list[Run] = field(default_factory=list)
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
+    across: dict[tuple[str, str], AcrossRecord] = field(default_factory=dict)
     requests: RequestsRecord | None = None
 
     @property

@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import WORST, attack_table, returned, worst
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures.attacks import CONTROLS, attack_figure, curves
 from ofmu_pl.report.figures.style import OURS, Look, styled
-from ofmu_pl.support.records import AttacksRecord
+from ofmu_pl.support.records import ACROSS, AcrossRecord, AttacksRecord
 from tests.helpers.attacks import attack, attacked
 from tests.helpers.folders import METHODS, TEXT_BEFORE, TEXT_GOAL, results, table
 
@@ -159,6 +160,50 @@ def test_what_others_wrote_breaks_nothing(bench, harm):
     assert attack_tables(found.experiments[0])
     with styled():
         attack_figure(found.experiments[0], "leak", LOOK).draw_without_rendering()
+
+
+SINGLE = {"models": 8.0, "epsilon": 1.5, "forgetting_score": 0.19, "u_lira_auc": 0.61}
+"""Figures of attacks on single rows."""
+SETS = ["forget01", "forget05"]
+
+
+def test_single_rows_over_the_runs_of_a_method_are_a_table_that_says_how_many(bench):
+    runs = table(scenarios=SETS, methods={"ofmu": 0.0, "npo": 0.3, "rmu": 0.2})
+    bench.experiment("e", "table", runs)
+    AcrossRecord({"confidence": SINGLE}).write(bench.folder / f"e/{SETS[0]}/ofmu" / ACROSS)
+    AcrossRecord({"confidence": {**SINGLE, "models": 4.0, "score": 0.2, "epsilon": "much"}}).write(
+        bench.folder / f"e/{SETS[0]}/npo" / ACROSS
+    )
+    (bench.folder / f"e/{SETS[1]}/rmu" / ACROSS).write_text("[")
+    collected = collect(bench.folder)
+    assert len(collected.problems) == 1
+    assert ACROSS in collected.problems[0]
+    (found,) = attack_tables(collected.experiments[0])
+    assert found.name == f"e-{SETS[0]}-across"
+    assert found.head == ["method", "N", "epsilon ↓", "forgetting score ↑", "u lira auc", "score ↑"]
+    assert [[e.text for e in row] for row in found.rows] == [
+        ["ofmu", "8", "1.500", "0.190", "0.610", "–"],
+        ["npo", "4", "–", "0.190", "0.610", "0.200"],
+    ]
+    assert found.ours == {0}
+    assert "different N are not comparable" in found.notes[1]
+    assert found.notes[2].startswith("score: ")
+
+
+def test_single_rows_over_draws_and_by_several_attacks(bench):
+    bench.experiment("e", "draws", table(scenarios=SETS, methods={"ofmu": 0.0}))
+    for scenario in SETS:
+        AcrossRecord({"confidence": SINGLE, "by_hand": {"models": 5}}).write(
+            bench.folder / f"e/{scenario}/ofmu" / ACROSS
+        )
+    (experiment,) = collect(bench.folder).experiments
+    found = across_table(experiment, "all draws", SETS)
+    assert found.head[:4] == ["scenario", "method", "attack", "N"]
+    assert [[e.text for e in row[:5]] for row in found.rows] == [
+        row
+        for scenario in SETS
+        for row in ([scenario, "ofmu", "confidence", "8", "1.500"], [scenario, "ofmu", "by hand", "5", "–"])
+    ]
 
 
 def test_the_page_asks_whether_it_comes_back(page):

@@ -3,7 +3,7 @@
 A file has its ``schema``. One that has none was written before there were schemas; what it lacks is filled in.
 """
 
-from ofmu_pl.support.records.attacks import ATTACKS, AttackRecord, AttacksRecord
+from ofmu_pl.support.records.attacks import ACROSS, ATTACKS, AcrossRecord, AttackRecord, AttacksRecord
 from ofmu_pl.support.records.jobs import ANALYSIS, FAILED, FINISHED, AnalysisRecord, FailureRecord, JobRecord
 from ofmu_pl.support.records.manifest import (
     KINDS,
@@ -26,6 +26,7 @@ from ofmu_pl.support.records.requests import (
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 
 __all__ = [
+    "ACROSS",
     "ANALYSIS",
     "ATTACKS",
     "FAILED",
@@ -37,6 +38,7 @@ __all__ = [
     "REQUESTS",
     "RESULTS",
     "SCHEMA",
+    "AcrossRecord",
     "AnalysisRecord",
     "AttackRecord",
     "AttacksRecord",

@@ -1,4 +1,4 @@
-"""``attacks.json``: what attacks found on a run's model, beside the retrained model and the target."""
+"""What attacks found on a run, beside the retrained model and the target, and over the runs of a method alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ofmu_pl.support.records.reading import Entries, Record, entries, items, sec
 
 ATTACKS = "attacks.json"
 """File of a run's folder."""
+ACROSS = "across.json"
+"""File of the folder of a method's runs."""
 
 
 @dataclass
@@ -85,3 +87,23 @@ class AttacksRecord(Record):
     def _of(cls, content: dict[str, Any]) -> Self:
         found = {name: AttackRecord._of(x) for name, x in entries(content, "attacks").items()}
         return cls(found, section(content, "models"), items(content, "remarks"), section(content, "provenance"))
+
+
+@dataclass
+class AcrossRecord(Record):
+    """``across.json`` of one method.
+
+    Attributes:
+        attacks: Figures by attack and name; ``models`` is the number of runs that they are over.
+        runs: Folders of these runs.
+    """
+
+    attacks: dict[str, dict[str, Any]]
+    runs: list[str] = field(default_factory=list)
+
+    def _content(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Self:
+        return cls(entries(content, "attacks"), items(content, "runs"))

@@ -1,0 +1,62 @@
+"""What attacks on single rows found, which need many runs of one method."""
+
+from __future__ import annotations
+
+from ofmu_pl.report.runs import Experiment, number, words
+from ofmu_pl.report.tables import Entry, Table, plain
+
+MODELS, SCORE = "models", "score"
+HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting score ↑", SCORE: "score ↑"}
+"""Heads of figures that are not their names alone."""
+
+
+def across_table(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+    """Figures over the runs of each method; ``None`` where no method has enough runs.
+
+    Args:
+        experiment: The experiment.
+        name: Name of the group of scenarios.
+        scenarios: The scenarios.
+    """
+    found = {
+        (scenario, method, attack): values
+        for scenario in scenarios
+        for method in experiment.methods
+        if (scenario, method) in experiment.across
+        for attack, values in experiment.across[scenario, method].attacks.items()
+    }
+    if not found:
+        return None
+    figures = [n for n in dict.fromkeys(n for values in found.values() for n in values) if n != MODELS]
+    several = len({attack for _, _, attack in found}) > 1
+    table = Table(
+        f"{experiment.name}-{name}-across",
+        f"{experiment.title}, {name}: single rows, over the runs of a method",
+        [
+            *(["scenario"] if len(scenarios) > 1 else []),
+            *("method", *(["attack"] if several else []), HEADS[MODELS]),
+            *(HEADS.get(n, words(n)) for n in figures),
+        ],
+        [],
+    )
+    for (scenario, method, attack), values in found.items():
+        table.ours |= {len(table.rows)} if method == experiment.ours else set()
+        line = [Entry(scenario)] if len(scenarios) > 1 else []
+        line += [Entry(method), *([Entry(words(attack))] if several else [])]
+        models = number(values.get(MODELS))
+        line.append(Entry("–") if models is None else Entry(f"{models:.0f}", numbers={"": models}))
+        table.rows.append(line + [plain(number(values.get(n))) for n in figures])
+    table.notes = [
+        "Each row's confidences under the N unlearned models are compared with those under their retrained models. "
+        "Nobody tells forgotten from never-seen rows: epsilon 0, forgetting score 1, AUC and accuracy 0.5, true "
+        "positives (tpr) 0.01.",
+        "Figures of different N are not comparable: an epsilon is 50 where a decision makes no mistake on N models and "
+        "else about ln N at most, and the worst row of few models looks bad by chance. The NeurIPS 2023 competition, "
+        "whose points the forgetting score has, had 512.",
+    ]
+    if SCORE in figures:
+        table.notes.append(
+            "score: the forgetting score times retain and test accuracy as ratios to the retrained models', as in the "
+            "competition."
+        )
+    return table
