@@ -34,6 +34,19 @@ class Parser(LightningArgumentParser):
             args = [word.removesuffix("None") + "null" if word.endswith("=None") else word for word in args]
         return super().parse_args(args, *more, **options)
 
+    def dump(self, namespace: Any, *args: Any, **options: Any) -> str:
+        """Write a configuration as text, without checking it against its types once more: it was parsed.
+
+        Args:
+            namespace: The configuration.
+            *args: Passed on.
+            **options: Passed on.
+
+        Returns:
+            The text.
+        """
+        return str(super().dump(namespace, *args, **{**options, "skip_validation": True}))
+
     def error(self, message: str, ex: Exception | None = None) -> Any:
         """Print the message and exit with code 2.
 

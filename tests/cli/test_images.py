@@ -18,15 +18,15 @@ FAST = [
     *("--config", str(ROOT / "configs/digits.yaml"), "--original.epochs", "6", "--data.train_items", "600"),
     *("--trainer.max_steps", "4", "--trainer.enable_progress_bar", "false", "--model.network.width", "8"),
     *("--evaluation.every_n_steps", "2", "--evaluation.attack_samples", "100"),
-    *("--checkpoint.every_n_train_steps", "2"),
+    *("--checkpoint.every_n_train_steps", "2", "--evaluation.pictures", "false"),
 ]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A finished run: its log folder."""
+    """A finished run, with pictures: its log folder."""
     logs = tmp_path_factory.mktemp("logs")
-    main(["fit", *FAST, "--logs", str(logs)])
+    main(["fit", *FAST, "--evaluation.pictures", "true", "--logs", str(logs)])
     return logs / "digits/ofmu/version_0"
 
 

@@ -15,7 +15,7 @@ from tests.helpers.training import quiet_trainer
 def blank(module, images=False, rows=4, tokens=64):
     """A data module whose rows are as large as the plan assumes, and differ."""
     options = {"streams": module.streams, "num_batches": module.num_batches, "batch_size": rows}
-    data = Digits(forget_classes=[0], **options) if images else Authors(max_length=tokens, **options)
+    data = Digits(forget_classes=[0], **options) if images else Authors(authors=6, max_length=tokens, **options)
     data.blank()
     generator = torch.Generator().manual_seed(0)
     if images:

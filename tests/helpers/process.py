@@ -24,6 +24,7 @@ LIBRARIES = [
     "torch.utils.tensorboard",
     "matplotlib.backends.backend_agg",
     "rouge_score.rouge_scorer",
+    "sklearn.datasets",
     "sklearn.svm",
 ]
 
@@ -94,8 +95,6 @@ def two_ranks(words, output, largest_file=None):
     Returns:
         The exit codes.
     """
-    for name in LIBRARIES:  # here, so that not each rank does
-        importlib.import_module(name)
     return on_ranks(2, _rank, words, output, largest_file)
 
 
@@ -116,6 +115,8 @@ def on_ranks(size, target, *args):
     Returns:
         The exit codes.
     """
+    for name in LIBRARIES:  # here, so that not each rank does
+        importlib.import_module(name)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -171,7 +171,7 @@ def test_sam_lets_batchnorm_see_a_batch_once():
     assert all(torch.equal(x, ends[1][name]) for name, x in ends[0].items())
 
 
-@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
+@pytest.mark.parametrize("engine", ["autograd", pytest.param("finite_difference", marks=pytest.mark.slow)])
 def test_ofmu_with_sam_stops_and_resumes_with_the_same_bits(tmp_path, engine):
     def make():
         return OFMU(CausalLM(config=TINY), inner_steps=2, engine=engine, higher_order_every=2, sam_rho=0.05)

@@ -83,7 +83,14 @@ def llama(layers=2, **options):
             id="exact, micro-batches",
             marks=pytest.mark.slow,
         ),
-        pytest.param(lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}, "32-true", 0.1, id="npo"),
+        pytest.param(
+            lambda: NPO(llama(4), micro_batch_size=4),
+            {"rows": 12},
+            "32-true",
+            0.1,
+            id="npo",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01),
             {"rows": 12},
