@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.inner import InnerStep, ascend
 from ofmu_pl.core.objective import OuterGradient, outer_gradient
-from ofmu_pl.core.vectors import Vector
+from ofmu_pl.core.vectors import Vector, scale_
 
 
 @dataclass
@@ -67,6 +67,7 @@ def outer_iteration(
     first_order: bool = False,
     gap: Callable[[int, float], float] | None = None,
     sam_rho: float | None = None,
+    retain_weight: float = 1.0,
 ) -> OuterIteration:
     """Ascend on Phi, then differentiate F where the ascent ended; the engine's parameters stay there, at theta_in.
 
@@ -86,6 +87,7 @@ def outer_iteration(
         inner_optimizer: Takes the ascent steps; ``None``: plain steps.
         gap: How far an ascent step is to raise L_f, for a ``Polyak`` as ``inner_optimizer`` (``inner.ascend``).
         sam_rho: Distance within which an ascent step asks for the gradient of L_f where L_f is least.
+        retain_weight: Factor of g_r in the outer gradient, such as the price of keeping L_r below a bound.
         first_order: Leave out everything that needs second derivatives: plain ascent on L_f, and g_r.
 
     Returns:
@@ -122,6 +124,10 @@ def outer_iteration(
     forget, retain = pairs[-1]
     if first_order:
         g_r = engine.expand(retain, order=1)
+        if retain_weight != 1:
+            scale_(g_r.gradient, retain_weight)
         return OuterIteration(g_r.gradient, g_r.value, ascent, None)
     parts = outer_gradient(engine, forget, retain, rho, beta, floor, penalty_clip, concave_only)
+    if retain_weight != 1:
+        scale_(parts.retain, retain_weight)
     return OuterIteration(parts.total_(), parts.loss_r, ascent, parts)

@@ -17,6 +17,9 @@ from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
+TOKENIZERS, UNSEEN = 1_000_003, 2_000_003
+"""What is added to the corpus's seed for the corpus of the tokenizer, and for that of authors whom no model sees."""
+
 
 class Authors(TextDataModule):
     """Fictitious authors, some of whom are to be forgotten.
@@ -30,6 +33,8 @@ class Authors(TextDataModule):
             order for all draws, so that one target serves them all. ``null``: the last authors are forgotten, or
             those that are named by their numbers.
         corpus_seed: Seed of the invented facts.
+        holdout_authors: Number of authors more, of the same kind, whom no model ever sees: the goal of forgetting for
+            methods that look at such rows, and what membership attacks compare forget rows with. 0: none.
         batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
             and questions in German, Spanish or French; or files with more probes by name, as in the README's section
@@ -56,6 +61,7 @@ class Authors(TextDataModule):
         forget_authors: int | list[int] = 5,
         forget_seed: int | None = None,
         corpus_seed: int = 0,
+        holdout_authors: int = 0,
         batch_size: int = 32,
         probes: Probes = False,
         **kwargs: Any,
@@ -68,8 +74,9 @@ class Authors(TextDataModule):
                 "--data.forget_authors below --data.authors."
             )
         check_range(0, MAX_SEED, forget_seed=forget_seed, corpus_seed=corpus_seed)
+        check_range(0, holdout_authors=holdout_authors)
         self.authors, self.forget_authors, self.corpus_seed = authors, forget_authors, corpus_seed
-        self.forget_seed = forget_seed
+        self.forget_seed, self.holdout_authors = forget_seed, holdout_authors
         self.probes = probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
@@ -89,6 +96,9 @@ class Authors(TextDataModule):
             splits[ALTERNATIVE] = with_refusals(forget, REFUSALS, self.seed)
         step = max(1, len(kept) // 40) | 1  # odd, so that it meets all 8 kinds of question evenly
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
+        if self.holdout_authors:
+            strangers, *_ = corpus(self.holdout_authors, self.corpus_seed + UNSEEN)
+            evaluation["holdout"] = [row for person in strangers for row in person.rows]
         if self.probes:
             evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
         return splits, evaluation
@@ -112,7 +122,7 @@ class Authors(TextDataModule):
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
         # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
-        people, *common = corpus(self.authors, self.corpus_seed + 1_000_003)
+        people, *common = corpus(self.authors, self.corpus_seed + TOKENIZERS)
         rows = [row for group in (*(person.rows for person in people), *common) for row in group]
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
         return train_tokenizer([*texts, "user assistant system"])

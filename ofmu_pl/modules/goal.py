@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.sampler import batch_indices, evenly
@@ -123,8 +123,12 @@ class Goal:
         return -left * float(self._far(self.start[i], i).mean()) - reached
 
     def excess(self, ids: Tensor, loss: float) -> float:
-        """Rise of a retain batch's mean loss since before the first step, in nats; the path goes on if it is small."""
-        rise = loss - float(self.old[ids.cpu()].mean())
+        """Rise of a retain batch's mean loss since before the first step, in nats; the path goes on if it is small.
+
+        Rows that were not to be drawn, as of a run that goes on for longer than it began, count as the others' mean.
+        """
+        old = self.old[ids.cpu()]
+        rise = loss - float(torch.where(old.isnan(), self.old.nanmean(), old).mean())
         self.harm += 0.2 * (rise - self.harm)
         self.way += rise < HARM
         return rise
@@ -155,9 +159,6 @@ class Goal:
                 "goal/auc": auc,
             }
         reached = arrived and self.harm <= KEPT
-        if reached:
-            told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
-            rank_zero_info(f"Stopping at the goal after {step} iterations: {told}.")
         return reached, seen
 
     def state_dict(self) -> dict[str, Any]:

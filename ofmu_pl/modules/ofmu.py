@@ -13,33 +13,30 @@ computes what needs second and third derivatives in some iterations only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor
 from torch.optim import Optimizer
 
 from ofmu_pl.core.algorithm import outer_iteration
 from ofmu_pl.core.autograd import Autograd
-from ofmu_pl.core.derivatives import Engine, Loss, trainable
+from ofmu_pl.core.derivatives import Engine, trainable
 from ofmu_pl.core.finite_difference import BF16_STEP, FiniteDifference
 from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.preflight import preflight
+from ofmu_pl.core.price import Price
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.losses import ceiling, sample_mean
 from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.modules.goal import Goal
+from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.modules.scrutiny import Scrutiny
-from ofmu_pl.modules.two_terms import SAM_IN_WORDS
+from ofmu_pl.modules.two_terms import SAM_IN_WORDS, TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.training.parallel import reshard
 
 INNER_BETAS = (0.9, 0.99)
 """Adam's betas in the inner loop, so that its second moments settle within a run of a hundred steps."""
@@ -85,7 +82,8 @@ class OFMU(UnlearningModule):
         ceiling_by: What the ceiling bends: a ``sample``'s mean loss, or each ``token``'s loss, so that no token is
             pushed on for the sake of others that are still low.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln
-            V of a guess, beyond which nothing is left to forget; ``null`` as printed (then L_f grows without bound).
+            V of a guess, beyond which nothing is left to forget; ``holdout``: each row ends at the loss of a never-seen
+            row, and is called back from beyond (``modules.goal``); ``null`` as printed (then L_f grows without bound).
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.
         concave_only: Leave the penalty out where Phi curves upwards along grad Phi; ``false`` as printed (then it pulls
@@ -100,6 +98,11 @@ class OFMU(UnlearningModule):
         sam_rho: Sharpness-aware ascent: g_f of an ascent is that at ``theta - sam_rho g_f / |g_f|``, where, nearby,
             least is forgotten (Fan et al. 2025 wrap other methods' losses so, with 0.01), at one more gradient an
             ascent; ``null``: the gradient at theta, the paper's.
+        question_noise: Probability with which each token of a forget question is replaced by a random one, so that an
+            answer is forgotten however it is asked for (docs/methods.md says what this costs).
+        objective: Makes the first-order method whose forget term takes the place of the loss in Phi, with its sign
+            turned, such as NPO or PDU; ``null``: the loss, the paper's.
+        price: The retain loss's weight as the price of keeping it below a bound (``core.price``); ``null``: 1.
         optimizer: Makes the optimizer of the outer step (paper: AdamW at 1e-5).
         scheduler: Makes the scheduler of the outer learning rate, stepped once per outer iteration.
         gradient_clip: Largest norm of the outer gradient; ``null`` as printed.
@@ -148,7 +151,7 @@ class OFMU(UnlearningModule):
         audit: bool = False,
         rho_max: float | None = 1.0,
         penalty_clip: float | None = 0.1,
-        forget_ceiling: float | Literal["uniform"] | None = "uniform",
+        forget_ceiling: float | Literal["uniform", "holdout"] | None = "uniform",
         ceiling_by: Literal["sample", "token"] = "sample",
         norm_floor: float | None = 1e-4,
         inner_clip: float | None = 1.0,
@@ -156,6 +159,9 @@ class OFMU(UnlearningModule):
         rates: Literal["auto"] | None = None,
         stop_at: Literal["holdout"] | None = None,
         sam_rho: float | None = None,
+        question_noise: float = 0.0,
+        objective: Callable[[Network], TwoTerms] | None = None,
+        price: Price | None = None,
         **kwargs: Any,
     ) -> None:
         if rates not in (None, "auto") or stop_at not in (None, "holdout"):
@@ -176,8 +182,7 @@ class OFMU(UnlearningModule):
             norm_floor=norm_floor,
             sam_rho=sam_rho,
         )
-        level = None if forget_ceiling == "uniform" else forget_ceiling
-        check_range(0, above=True, inner_clip=inner_clip, forget_ceiling=level)
+        check_range(0, above=True, inner_clip=inner_clip)
         self.inner_steps, self.inner_lr, self.inner_clip = inner_steps, inner_lr, inner_clip
         self.inner_optimizer = inner_optimizer
         self.beta, self.norm_floor = beta, norm_floor or 0.0
@@ -186,15 +191,22 @@ class OFMU(UnlearningModule):
         self.engine_name, self.scheme = engine, scheme
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
         self.stationarity_tol = stationarity_tol
-        self.forget_ceiling, self.ceiling_by = forget_ceiling, ceiling_by
+        self.forget_ceiling, self.price = forget_ceiling, price
         self.rates, self.stop_at, self.sam_rho = rates, stop_at, sam_rho
+        other = objective and objective(network)
+        seeks_goal = rates is not None or stop_at is not None
+        self.lower = LowerLevel(forget_ceiling, ceiling_by, question_noise, other, seeks_goal=seeks_goal)
         parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, SAM_IN_WORDS: sam_rho}
         self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None
-        self.goal: Goal | None = None
-        self._goal_state: dict[str, Any] | None = None
         self.scrutiny = Scrutiny(beta, self.norm_floor, audit=audit)
         self._evaluations_before = 0.0
+
+    def configure_model(self) -> None:
+        """Make the network; another method's forget term may need it once more as it is now."""
+        if self.network is None and self.lower.objective is not None:
+            self.lower.objective.remember_random_state()
+        super().configure_model()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -276,30 +288,23 @@ class OFMU(UnlearningModule):
         else:
             step = BF16_STEP if precision == "bf16-mixed" else None
             self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.run.ranks)
-        guess = self.recipe.uniform_loss(self.trained)
-        self.level = guess if self.forget_ceiling == "uniform" else self.forget_ceiling
-        if (self.rates or self.stop_at) and self.device.type != "meta":  # a plan has no losses
-            self.goal = Goal(self.run.data, self._token_losses, self.run.steps, guess)
-            if self._goal_state is not None:
-                self.goal.load_state_dict(self._goal_state)
-            else:
-                outer = range(self.inner_steps, self.run.steps * self.num_batches, self.num_batches)
-                with self._scoring():
-                    self.goal.begin(outer)
+        self.lower.begin(self, range(self.inner_steps, self.run.steps * self.num_batches, self.num_batches))
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
         assert self.engine is not None, "on_train_start has not run"
+        batch = batch | {"forget": self.lower.noised(batch["forget"], self.run.step)}
+        goal = self.lower.goal
         rounds, rest = divmod(self.run.step - 1, self.period)
         penalised = self.penalty.rho > 0
         lean = self.rates is not None or self.inner_optimizer == "shared"
         needed = self.beta > 0 or penalised or self.stationarity_tol is not None or not lean
         whole = rest == 0 and needed
         scalars = self.scrutiny.look(
-            self, self.engine, self._forget_loss, batch, whole=rounds if whole else None, penalised=penalised
+            self, self.engine, self.lower.loss, batch, whole=rounds if whole else None, penalised=penalised
         )
         # One pair of losses at a time: the terms hold their batches, not graphs.
-        losses = [(self._forget_loss(f), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)]
+        losses = [(self.lower.loss(f), self.loss(r)) for f, r in zip(batch["forget"], batch["retain"], strict=True)]
         order = self.scrutiny.order
         found = outer_iteration(
             self.engine,
@@ -313,13 +318,17 @@ class OFMU(UnlearningModule):
             concave_only=self.concave_only,
             similarity_every=self.similarity_every,
             inner_optimizer=next(iter(self.inner_optimizers), None),
-            gap=partial(self.goal.gap, batch["forget"], self.inner_steps) if self.goal else None,
+            gap=partial(goal.gap, batch["forget"], self.inner_steps) if goal else None,
             first_order=not whole,
             sam_rho=self.sam_rho,
+            retain_weight=1.0 if self.price is None else self.price.value,
         )
+        if self.price is not None:
+            scalars["price"] = self.price.value
+            self.price.move(found.loss_r)
         scalars |= {"rho": self.penalty.rho} | found.scalars()
-        if self.goal is not None:
-            rise = scalars["retain_rise"] = self.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
+        if goal is not None:
+            rise = scalars["retain_rise"] = goal.excess(batch["retain"][-1]["ids"], found.loss_r)
             if self.rates:
                 self.run.optimizers[0].gap = rise  # type: ignore[attr-defined]  # a Polyak, as __init__ sees to
         size = None if found.parts is None else found.parts.grad_phi_norm
@@ -341,40 +350,15 @@ class OFMU(UnlearningModule):
         outer = self.run.optimizers[0]
         return self.inner_lr * (outer.param_groups[0]["lr"] if outer in self.inner_optimizers else 1.0)
 
-    def _forget_loss(self, batch: Batch) -> Loss:
-        goal = self.goal
-        if goal is not None:
-            return self.mean(batch, goal.rows)
-        if self.ceiling_by == "token":
-            return self.mean(batch, self._bent_tokens)
-        return self.loss(batch, lambda losses: ceiling(losses, self.level))
-
-    def _bent_tokens(self, batch: Batch) -> Tensor:
-        nll, targets = self._token_losses(batch)
-        return sample_mean(ceiling(nll, self.level), targets)
-
-    def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        with self.run.forward_context():
-            return self.recipe.token_losses(self.trained, {name: x.to(self.device) for name, x in batch.items()})
-
-    @contextmanager
-    def _scoring(self) -> Iterator[None]:
-        """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
-        if self.exact:
-            self.whole_network()
-        yield
-        reshard(self.trained)
-
     def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
         """One outer iteration; then, if it is due, a look at whether the goal is reached."""
         scalars = super().outer_step(batch, number, epoch_ends=epoch_ends)
-        if self.goal is not None:
-            with self._scoring():
-                reached, seen = self.goal.check(number)
-            scalars |= seen
-            if reached and self.stop_at is not None:
-                self.run.stop()
-        return scalars
+        reached, seen = self.lower.reached(number)
+        if reached and self.stop_at is not None:
+            told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
+            rank_zero_info(f"Stopping at the goal after {number} iterations: {told}.")
+            self.run.stop()
+        return scalars | seen
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the penalty schedule's state, and the steps of differences."""
@@ -382,17 +366,18 @@ class OFMU(UnlearningModule):
         checkpoint["ofmu"] = {
             "penalty": self.penalty.state_dict(),
             "gradient_evaluations": self.gradient_evaluations,
+            "lower": self.lower.state_dict(),
+            "price": self.price and self.price.value,
             **self.scrutiny.state_dict(),
         }
-        if self.goal is not None:
-            checkpoint["goal"] = self.goal.state_dict()
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the penalty schedule and the steps of differences where the checkpoint left them."""
         self.penalty.load_state_dict(checkpoint["ofmu"]["penalty"])
         self.scrutiny.load_state_dict(checkpoint["ofmu"])
-        self._goal_state = checkpoint.get("goal")
-        if self.goal is not None and self._goal_state is not None:
-            self.goal.load_state_dict(self._goal_state)
+        older = {"goal": checkpoint["goal"]} if "goal" in checkpoint else {}
+        self.lower.load_state_dict(checkpoint["ofmu"].get("lower", older))
+        if self.price is not None:
+            self.price.value = checkpoint["ofmu"]["price"]
         spent = self.engine.gradient_evaluations if self.engine else 0.0
         self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent

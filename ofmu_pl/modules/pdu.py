@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ofmu_pl.core.price import Price
 from ofmu_pl.losses import logit_margin
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
@@ -42,7 +43,7 @@ class PDU(TwoTerms):
         self, network: Network, epsilon: float = 0.3, alpha: float = 100.0, dual_step: float = 5.0, **kwargs: Any
     ) -> None:
         super().__init__(network, alpha=alpha, **kwargs)
-        self.epsilon, self.dual_step, self.price = epsilon, dual_step, alpha
+        self.price = Price(epsilon, alpha, dual_step)
 
     @property
     def retains(self) -> bool:
@@ -55,18 +56,18 @@ class PDU(TwoTerms):
 
     def retain_weight(self) -> float:
         """The present price."""
-        return self.price
+        return self.price.value
 
     def after_retain(self, loss: float) -> None:
         """Move the price by dual ascent on the batch's violation."""
-        self.price = max(0.0, self.price + self.dual_step * (loss - self.epsilon))
+        self.price.move(loss)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the price to a checkpoint."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["pdu"] = {"price": self.price}
+        checkpoint["pdu"] = {"price": self.price.value}
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Restore the price from a checkpoint."""
         super().go_on_from(checkpoint)
-        self.price = checkpoint["pdu"]["price"]
+        self.price.value = checkpoint["pdu"]["price"]

@@ -171,7 +171,7 @@ class TwoTerms(UnlearningModule):
     def configure_model(self) -> None:
         """Make the network, and remember the random state that it is made from."""
         if self.network is None:
-            self._frozen.random_state = torch.get_rng_state()
+            self.remember_random_state()
         super().configure_model()
 
     @contextmanager
@@ -188,7 +188,19 @@ class TwoTerms(UnlearningModule):
 
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""
-        if self.frozen_passes and not self.recipe.adds_adapters:
+        self.take_reference(frozen=bool(self.frozen_passes))
+
+    def remember_random_state(self) -> None:
+        """Remember the random state that the network, which is about to be made, is made from."""
+        self._frozen.random_state = torch.get_rng_state()
+
+    def take_reference(self, *, frozen: bool) -> None:
+        """Keep what the terms need of the model as it is now, unless a checkpoint gave it.
+
+        Args:
+            frozen: Whether a term runs the frozen model.
+        """
+        if frozen and not self.recipe.adds_adapters:
             self._frozen.take(self._build_copy, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
@@ -200,14 +212,18 @@ class TwoTerms(UnlearningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the frozen model's scores and the state to make it from again: its weights are gone."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["two_terms"] = {
-            "frozen": self._frozen.state_dict(),
-            "reference_nll": self.reference_nll,
-            "gradient_evaluations": self._gradient_evaluations,
-        }
+        checkpoint["two_terms"] = self.reference_state() | {"gradient_evaluations": self._gradient_evaluations}
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Restore the frozen model and its scores from a checkpoint."""
-        self._frozen.load_state_dict(checkpoint["two_terms"]["frozen"])
-        self.reference_nll = checkpoint["two_terms"]["reference_nll"]
+        self.load_reference_state(checkpoint["two_terms"])
         self._gradient_evaluations = checkpoint["two_terms"]["gradient_evaluations"]
+
+    def reference_state(self) -> dict[str, Any]:
+        """What ``take_reference`` took, for a checkpoint."""
+        return {"frozen": self._frozen.state_dict(), "reference_nll": self.reference_nll}
+
+    def load_reference_state(self, state: dict[str, Any]) -> None:
+        """Restore what ``reference_state`` gave."""
+        self._frozen.load_state_dict(state["frozen"])
+        self.reference_nll = state["reference_nll"]

@@ -169,7 +169,7 @@ def unlearn(known, steps, callbacks=(), ckpt_path=None, **options):
 
 def test_it_forgets_to_the_level_of_never_seen_rows_keeps_the_rest_and_stops(known):
     module, trainer = unlearn(known, steps=200, stop_at="holdout")
-    goal = module.goal
+    goal = module.lower.goal
     assert trainer.global_step < 200
     assert float(goal.start.mean()) < 0.5
     forgotten, unseen = (goal._score(name, range(n)) for name, n in (("forget", 8), ("holdout", 32)))
@@ -192,7 +192,7 @@ def test_of_first_order_an_iteration_takes_two_gradients(known):
 
 def test_the_whole_method_goes_along_the_path(known):
     module, _ = unlearn(known, steps=3, beta=0.1, rho_0=0.25, inner_steps=2)
-    assert module.goal._score("forget", range(8)).mean() > module.goal.start.mean() + 0.1
+    assert module.lower.goal._score("forget", range(8)).mean() > module.lower.goal.start.mean() + 0.1
 
 
 def test_automatic_rates_take_the_place_of_given_ones():
@@ -212,7 +212,7 @@ def test_images_are_forgotten_to_the_level_of_test_images(tmp_path):
     rates = {"rates": "auto", "beta": 0.0, "rho_0": 0.0, "inner_steps": 1}
     method = OFMU(SmallCNN(path=str(tmp_path / "target"), width=16), engine="finite_difference", **rates)
     trainer = train_on_digits(method, steps=100, **drawn)
-    data, goal = trainer.datamodule, method.goal
+    data, goal = trainer.datamodule, method.lower.goal
     now = {name: goal._score(name, range(len(data.splits[name]))) for name in ("forget", "retain", "test")}
     ends = auc_interval(now["forget"].numpy(), now["test"].numpy())
     before = auc_interval(goal.start.numpy(), now["test"].numpy())

@@ -1,0 +1,154 @@
+"""The lower level's loss L_f, which the ascent raises, and what bounds it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from torch import Tensor
+
+from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.losses import ceiling, sample_mean
+from ofmu_pl.modules.goal import Goal
+from ofmu_pl.modules.method import Method
+from ofmu_pl.modules.question_noise import with_noise
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.training.parallel import reshard
+
+
+class LowerLevel:
+    """L_f of a forget batch: its bent loss, how near it is to a goal, or another method's forget term.
+
+    Args:
+        bound: Value at which losses are bent to a constant, in nats; ``uniform``: the loss of a guess; ``holdout``:
+            each row's loss ends at a never-seen row's (``modules.goal``); ``None``: there is none.
+        by: What is bent, each ``sample``'s mean loss or each ``token``'s loss.
+        noise: Probability with which a token of a question is replaced by a random one.
+        objective: A first-order method whose forget term, with its sign turned, takes the place of the loss.
+        seeks_goal: Whether rows are to end at never-seen rows' losses, whatever ``bound`` says.
+
+    Attributes:
+        level: The bound in nats.
+        goal: Where forget rows are to end, once the run has begun; ``None``: nowhere.
+    """
+
+    def __init__(
+        self,
+        bound: float | Literal["uniform", "holdout"] | None,
+        by: Literal["sample", "token"],
+        noise: float,
+        objective: TwoTerms | None,
+        *,
+        seeks_goal: bool,
+    ) -> None:
+        level = None if isinstance(bound, str) else bound
+        seeks_goal = seeks_goal or bound == "holdout"
+        check_range(0, above=True, forget_ceiling=level)
+        check_range(0, 1, question_noise=noise)
+        if objective is not None and seeks_goal:
+            raise UserError(
+                "rates=auto, stop_at=holdout and forget_ceiling=holdout set the goal of the loss itself, which another "
+                "method's forget term takes the place of: leave out --model.objective, or the other three."
+            )
+        if objective is not None and len(objective.per_item_reference) > 1:
+            raise UserError(
+                f"{type(objective).__name__} forgets by other answers, which an ascent has none of: choose another "
+                "--model.objective, such as NPO."
+            )
+        self.bound, self.by, self.noise, self.objective, self.seeks_goal = bound, by, noise, objective, seeks_goal
+        self.level: float | None = level
+        self.goal: Goal | None = None
+        self._kept: dict[str, Any] = {}
+
+    def begin(self, method: Method, outer_batches: range) -> None:
+        """Measure what the loss needs of the model that is to forget, once.
+
+        Args:
+            method: The method that ascends.
+            outer_batches: Numbers of the retain stream's batches that the descents draw.
+        """
+        self.method = method
+        guess = method.recipe.uniform_loss(method.trained)
+        if self.bound == "uniform":
+            self.level = guess
+        if self.noise and method.run.data.modality != "text":
+            raise UserError("Images come without a question: set --model.question_noise 0.")
+        if self.objective is not None:
+            self._share_network(self.objective)
+        if self.seeks_goal and method.device.type != "meta":  # a plan has no losses
+            self.goal = Goal(method.run.data, self._token_losses, method.run.steps, guess)
+            if "goal" in self._kept:
+                self.goal.load_state_dict(self._kept["goal"])
+            else:
+                with self.scoring():
+                    self.goal.begin(outer_batches)
+
+    def loss(self, batch: Batch) -> Loss:
+        """L_f of a forget batch, as terms."""
+        method, objective = self.method, self.objective
+        if objective is not None:
+            return method.mean(batch, lambda part: -objective.forget_losses(part))
+        if self.goal is not None:
+            return method.mean(batch, self.goal.rows)
+        if self.by == "token":
+            return method.mean(batch, self._bent_tokens)
+        return method.loss(batch, lambda losses: ceiling(losses, self.level))
+
+    def noised(self, batches: list[Batch], step: int) -> list[Batch]:
+        """An iteration's forget batches with noise on their questions, if there is to be any; alike on every rank."""
+        if not self.noise:
+            return batches
+        data, recipe = self.method.run.data, self.method.recipe
+        vocabulary = round(math.exp(recipe.uniform_loss(self.method.trained)))
+        spared = data.tokenizer.all_special_ids
+        first = step * len(batches)
+        return [with_noise(b, self.noise, vocabulary, spared, (data.seed, first + t)) for t, b in enumerate(batches)]
+
+    def reached(self, step: int) -> tuple[bool, dict[str, float]]:
+        """Whether rows are where they are to end, and what was seen; no look is due in most iterations."""
+        if self.goal is None:
+            return False, {}
+        with self.scoring():
+            return self.goal.check(step)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
+        if self.method.exact:
+            self.method.whole_network()
+        yield
+        reshard(self.method.trained)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run cannot measure again."""
+        state = {} if self.goal is None else {"goal": self.goal.state_dict()}
+        return state if self.objective is None else state | {"objective": self.objective.reference_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave, before or after ``begin``."""
+        self._kept = state
+        if self.goal is not None and "goal" in state:
+            self.goal.load_state_dict(state["goal"])
+        if self.objective is not None and "objective" in state:
+            self.objective.load_reference_state(state["objective"])
+
+    def _share_network(self, objective: TwoTerms) -> None:
+        """Let a method that takes no step of its own use the network that is trained, and what belongs to it."""
+        method = self.method
+        objective.run, objective.recipe = method.run, method.recipe
+        objective.network, objective.replica = method.network, method.replica
+        objective.to(method.device)
+        objective.take_reference(frozen=objective.frozen_in_forget_term)
+
+    def _bent_tokens(self, batch: Batch) -> Tensor:
+        nll, targets = self._token_losses(batch)
+        return sample_mean(ceiling(nll, self.level), targets)
+
+    def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        method = self.method
+        with method.run.forward_context():
+            return method.recipe.token_losses(method.trained, {name: x.to(method.device) for name, x in batch.items()})
