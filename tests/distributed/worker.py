@@ -9,8 +9,10 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import ModelParallelStrategy
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from ofmu_pl.core.price import Price
+from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.modules import GRU, NPO, OFMU, GradDiff
+from ofmu_pl.modules import GRU, NPO, OFMU, UNDIAL, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.training import TINY, quiet_trainer
@@ -55,11 +57,15 @@ def make(method):
     lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
     ascent = {"inner_optimizer": "adam", "inner_lr": 1e-3}
+    shared = {"inner_optimizer": "shared", "inner_lr": 1.0, "inner_steps": 2, "beta": 0.0, "rho_0": 0.0}
+    shared |= {"engine": "finite_difference", "optimizer": lambda p: SharedAdam(p, lr=1e-3), "question_noise": 0.2}
     return {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: OFMU(lm, engine="finite_difference", scheme="central", **ofmu),
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
         "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0, inner_steps=2),
+        "ofmu-shared-lm": lambda: OFMU(lm, ceiling_by="token", forget_ceiling=4.0, **shared),
+        "ofmu-undial-lm": lambda: OFMU(lm, objective=UNDIAL, price=Price(bound=1.0, first=2.0, step=1.0), **shared),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
