@@ -6,6 +6,9 @@ r"""How far to forget: to the loss of never-seen rows, along a path whose steps 
     path  : after a share t of the way, a row's distance is 1 - t of what it was
     keep  : each retain row's loss returns to what it was before the first step
 
+By tokens a row's distance is the mean over its tokens, from the lowest loss to the highest, of their distances from the
+quantiles of one never-seen row's tokens: as many are known, as many unknown. A mean can be reached by one absurd token.
+
 Nothing here is learned from a retrained model. Forgetting further than never-seen rows would be a leak of its own.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,7 +46,10 @@ WIDTH = 0.25
 ROWS = 16
 """Rows scored at a time."""
 
-STATE = ("start", "old", "levels", "token_level", "way", "harm")
+KNOWN = 0.05
+"""Loss of a token, in nats, below which it counts as known: how well does not matter."""
+
+STATE = ("start", "old", "levels", "token_level", "way", "harm", "token_goals")
 
 
 class Goal:
@@ -55,10 +61,12 @@ class Goal:
         iterations: Length of the run.
         guess: Loss of a uniform guess, in nats; without never-seen rows, forget rows are to end at half of it.
         every: Outer iterations between two checks.
+        by: What has a goal, each ``sample``'s mean loss or each of its tokens' losses (``token``).
 
     Attributes:
         token_level: The bound c of a token's loss, in nats.
         levels: (N,) loss in nats that each forget row is to end at.
+        token_goals: Sorted losses of never-seen rows' tokens, in nats, a row each; forget rows share them by lot.
         start: (N,) loss of each forget row before the first step.
         old: (M,) loss of each retain row before the first step; NaN for rows that the run does not draw.
         way: Iterations that the path has gone; it waits while too much is harmed.
@@ -72,10 +80,13 @@ class Goal:
         iterations: int,
         guess: float,
         every: int = 10,
+        by: Literal["sample", "token"] = "sample",
     ) -> None:
+        self.by = by
         self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
         self.length = PATH if iterations < 0 else max(1.0, min(PATH, APPROACH * iterations))
         self.levels = self.start = self.old = torch.empty(0)
+        self.token_goals: list[Tensor] = []
         self.token_level, self.way, self.harm = 0.0, 0, 0.0
         n = len(data.splits["forget"])
         self._places = np.random.Generator(np.random.Philox(key=data.seed)).permutation(n)
@@ -102,12 +113,26 @@ class Goal:
     def rows(self, batch: Batch) -> Tensor:
         """(b,) minus the distances of a forget batch's rows from their levels, in log-odds: largest, 0, at the goal."""
         nll, targets = self.tokens(batch)
+        if self.by == "token":
+            return -self._tokens_far(nll, targets, batch["ids"])
         return -self._far(sample_mean(ceiling(nll, self.token_level), targets), batch["ids"])
 
     def _far(self, losses: Tensor, ids: Tensor) -> Tensor:
-        """Smooth distances, (b,), so that Phi has its derivatives; a row that went too far is called back."""
-        z, goal = log_odds(losses), log_odds(self.levels[ids.cpu()]).to(losses)
-        return ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
+        """Distances of rows' losses from their levels, (b,)."""
+        return distance(losses, self.levels[ids.cpu()].to(losses))
+
+    def _tokens_far(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        """Means over rows of the distances of their sorted tokens from a never-seen row's quantiles, (b,)."""
+        mask = targets != IGNORED
+        ordered = nll.masked_fill(~mask, torch.inf).sort(1).values
+        counts = mask.sum(1)
+        first = torch.arange(nll.shape[1], device=nll.device) < counts[:, None]
+        goals = torch.full(nll.shape, KNOWN, dtype=nll.dtype)
+        for row, i, n in zip(goals, ids.tolist(), counts.tolist(), strict=True):
+            theirs = self.token_goals[self._places[i] % len(self.token_goals)].numpy()
+            row[:n] = torch.from_numpy(np.interp(_middles(n), _middles(len(theirs)), theirs))
+        far = distance(torch.where(first, ordered, KNOWN).clamp(min=KNOWN), goals.to(nll).clamp(min=KNOWN))
+        return (far * first).sum(1) / counts.clamp(min=1)
 
     def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
         """How far the path is ahead of a batch's rows, in log-odds.
@@ -173,12 +198,15 @@ class Goal:
     def _set_levels(self) -> np.ndarray:
         """Give forget rows the quantiles of never-seen rows' losses, by lot; returns these, without a bound."""
         if self.data.never_seen is None:
+            self.token_goals = [torch.tensor([self.guess / 2], dtype=torch.float64)]
             self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
             bounded = plain
         else:
             shown = evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
             found = list(self._tokens(self.data.never_seen, shown))
-            tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
+            rows = [row[kept] for nll, t in found for row, kept in zip(nll, t != IGNORED, strict=True)]
+            self.token_goals = [row.sort().values for row in rows if len(row)]
+            tokens = torch.cat(rows)
             # An image is one token: nothing in it can outweigh the rest, and its loss may be too small to be bent.
             level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
             self.token_level = max(level, LOWEST)
@@ -197,6 +225,25 @@ class Goal:
             with torch.no_grad():
                 nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
             yield nll.double().cpu(), targets.cpu()
+
+
+def distance(losses: Tensor, goals: Tensor) -> Tensor:
+    """Smooth distances in log-odds, so that Phi has its derivatives; what went too far is called back.
+
+    Args:
+        losses: Losses in nats, of any shape.
+        goals: Losses in nats that they are to end at, of the same shape.
+
+    Example:
+        >>> distance(torch.tensor([0.5, 4.0]), torch.tensor([4.0, 4.0])).round(decimals=2)
+        tensor([4.17, 0.00])
+    """
+    return ((log_odds(losses) - log_odds(goals)) ** 2 + WIDTH**2).sqrt() - WIDTH
+
+
+def _middles(n: int) -> np.ndarray:
+    """Middles of n equal parts of [0, 1]."""
+    return (np.arange(n) + 0.5) / n
 
 
 def _auc(members: np.ndarray, strangers: np.ndarray) -> float:

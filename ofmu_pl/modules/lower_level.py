@@ -26,7 +26,7 @@ class LowerLevel:
     Args:
         bound: Value at which losses are bent to a constant, in nats; ``uniform``: the loss of a guess; ``holdout``:
             each row's loss ends at a never-seen row's (``modules.goal``); ``None``: there is none.
-        by: What is bent, each ``sample``'s mean loss or each ``token``'s loss.
+        by: What is bent or has a goal, each ``sample``'s mean loss or each ``token``'s loss.
         noise: Probability with which a token of a question is replaced by a random one.
         objective: A first-order method whose forget term, with its sign turned, takes the place of the loss.
         seeks_goal: Whether rows are to end at never-seen rows' losses, whatever ``bound`` says.
@@ -80,7 +80,7 @@ class LowerLevel:
         if self.objective is not None:
             self._share_network(self.objective)
         if self.seeks_goal and method.device.type != "meta":  # a plan has no losses
-            self.goal = Goal(method.run.data, self._token_losses, method.run.steps, guess)
+            self.goal = Goal(method.run.data, self._token_losses, method.run.steps, guess, by=self.by)
             if "goal" in self._kept:
                 self.goal.load_state_dict(self._kept["goal"])
             else:

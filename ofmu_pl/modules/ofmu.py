@@ -80,7 +80,8 @@ class OFMU(UnlearningModule):
         penalty_clip: Cap of the penalty's norm as a multiple of |g_r|; ``null`` as printed (then the penalty outgrows
             the retain gradient a hundredfold at once).
         ceiling_by: What the ceiling bends: a ``sample``'s mean loss, or each ``token``'s loss, so that no token is
-            pushed on for the sake of others that are still low.
+            pushed on for the sake of others that are still low; with never-seen rows as the goal, their tokens' losses
+            are one row's goals, quantile by quantile.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln
             V of a guess, beyond which nothing is left to forget; ``holdout``: each row ends at the loss of a never-seen
             row, and is called back from beyond (``modules.goal``); ``null`` as printed (then L_f grows without bound).
@@ -166,6 +167,8 @@ class OFMU(UnlearningModule):
     ) -> None:
         if rates not in (None, "auto") or stop_at not in (None, "holdout"):
             raise UserError(f"rates={rates} and stop_at={stop_at}: rates can be auto, stop_at can be holdout, or null.")
+        if rates == "auto" and ceiling_by == "token":
+            raise UserError("rates=auto follows rows' mean losses along their path: set --model.ceiling_by sample.")
         if rates == "auto":
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             inner_lr, inner_clip = 1.0, None
