@@ -116,3 +116,17 @@ def test_a_set_up_that_failed_fails_again():
 def test_batches_of_nothing_are_refused(kwargs):
     with pytest.raises(UserError, match="out of range"):
         made(**kwargs)
+
+
+def test_never_seen_authors_are_of_the_same_kind_and_in_no_split():
+    plain, data = (Authors(authors=6, forget_authors=2, holdout_authors=n) for n in (0, 3))
+    for module in (plain, data):
+        module.setup()
+    unseen = data.splits["holdout"]
+    assert len(unseen) == 3 * data.rows_per_author
+    known = {row["question"] for name in ("full", "forget", "retain") for row in data.splits[name]}
+    assert not known & {row["question"] for row in unseen}
+    assert [set(row) for row in unseen] == [set(row) for row in data.splits["forget"]] + [set(unseen[0])] * 8
+    assert data.never_seen == "holdout"
+    assert plain.never_seen is None
+    assert {name: data.hashes[name] for name in plain.hashes} == plain.hashes  # the other rows are what they were
