@@ -6,8 +6,12 @@ r"""How far to forget: to the loss of never-seen rows, along a path whose steps 
     path  : after a share t of the way, a row's distance is 1 - t of what it was
     keep  : each retain row's loss returns to what it was before the first step
 
-By tokens a row's distance is the mean over its tokens, from the lowest loss to the highest, of their distances from the
-quantiles of one never-seen row's tokens: as many are known, as many unknown. A mean can be reached by one absurd token.
+As a ceiling the goal is one-sided: a row below its place on the path is pushed, with a rounded corner of width w,
+
+    far   : w softplus((z_path - z) / w),    z_path = z_goal + (1 - t) (z_start - z_goal)
+
+and a row beyond is left alone. To call it back would be to teach its answer once more: on Authors that brought back
+the order of right and wrong answers, which one-sided pushes had undone (docs/log/2026-11-22-front.md).
 
 Nothing here is learned from a retrained model. Forgetting further than never-seen rows would be a leak of its own.
 """
@@ -16,10 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
@@ -31,6 +36,8 @@ PATH = 100
 """Iterations that the path takes if it never waits."""
 APPROACH = 0.6
 """Share of a short run's iterations after which the path is at its goal; the rest repairs what is to be kept."""
+CEILING_APPROACH = 0.9
+"""The same of a ceiling, on any run: rows that come slowly go less far beyond it."""
 HARM = 0.3
 """Mean rise of retain losses, in nats, above which the path waits until they are repaired."""
 KEPT = 0.03
@@ -46,10 +53,7 @@ WIDTH = 0.25
 ROWS = 16
 """Rows scored at a time."""
 
-KNOWN = 0.05
-"""Loss of a token, in nats, below which it counts as known: how well does not matter."""
-
-STATE = ("start", "old", "levels", "token_level", "way", "harm", "token_goals")
+STATE = ("start", "old", "levels", "token_level", "way", "harm")
 
 
 class Goal:
@@ -61,12 +65,11 @@ class Goal:
         iterations: Length of the run.
         guess: Loss of a uniform guess, in nats; without never-seen rows, forget rows are to end at half of it.
         every: Outer iterations between two checks.
-        by: What has a goal, each ``sample``'s mean loss or each of its tokens' losses (``token``).
+        one_sided: Whether the goal is a ceiling that rises along the path, from beyond which no row is called back.
 
     Attributes:
         token_level: The bound c of a token's loss, in nats.
         levels: (N,) loss in nats that each forget row is to end at.
-        token_goals: Sorted losses of never-seen rows' tokens, in nats, a row each; forget rows share them by lot.
         start: (N,) loss of each forget row before the first step.
         old: (M,) loss of each retain row before the first step; NaN for rows that the run does not draw.
         way: Iterations that the path has gone; it waits while too much is harmed.
@@ -80,13 +83,13 @@ class Goal:
         iterations: int,
         guess: float,
         every: int = 10,
-        by: Literal["sample", "token"] = "sample",
+        one_sided: bool = False,
     ) -> None:
-        self.by = by
+        self.one_sided = one_sided
         self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
-        self.length = PATH if iterations < 0 else max(1.0, min(PATH, APPROACH * iterations))
+        longest = CEILING_APPROACH * iterations if one_sided else min(PATH, APPROACH * iterations)
+        self.length = PATH if iterations < 0 else max(1.0, longest)
         self.levels = self.start = self.old = torch.empty(0)
-        self.token_goals: list[Tensor] = []
         self.token_level, self.way, self.harm = 0.0, 0, 0.0
         n = len(data.splits["forget"])
         self._places = np.random.Generator(np.random.Philox(key=data.seed)).permutation(n)
@@ -113,26 +116,17 @@ class Goal:
     def rows(self, batch: Batch) -> Tensor:
         """(b,) minus the distances of a forget batch's rows from their levels, in log-odds: largest, 0, at the goal."""
         nll, targets = self.tokens(batch)
-        if self.by == "token":
-            return -self._tokens_far(nll, targets, batch["ids"])
         return -self._far(sample_mean(ceiling(nll, self.token_level), targets), batch["ids"])
 
     def _far(self, losses: Tensor, ids: Tensor) -> Tensor:
-        """Distances of rows' losses from their levels, (b,)."""
-        return distance(losses, self.levels[ids.cpu()].to(losses))
-
-    def _tokens_far(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
-        """Means over rows of the distances of their sorted tokens from a never-seen row's quantiles, (b,)."""
-        mask = targets != IGNORED
-        ordered = nll.masked_fill(~mask, torch.inf).sort(1).values
-        counts = mask.sum(1)
-        first = torch.arange(nll.shape[1], device=nll.device) < counts[:, None]
-        goals = torch.full(nll.shape, KNOWN, dtype=nll.dtype)
-        for row, i, n in zip(goals, ids.tolist(), counts.tolist(), strict=True):
-            theirs = self.token_goals[self._places[i] % len(self.token_goals)].numpy()
-            row[:n] = torch.from_numpy(np.interp(_middles(n), _middles(len(theirs)), theirs))
-        far = distance(torch.where(first, ordered, KNOWN).clamp(min=KNOWN), goals.to(nll).clamp(min=KNOWN))
-        return (far * first).sum(1) / counts.clamp(min=1)
+        """Distances, (b,), smooth as Phi has derivatives; if two-sided, they call rows back that went too far."""
+        ids = ids.cpu()
+        z, goal = log_odds(losses), log_odds(self.levels[ids]).to(losses)
+        if self.one_sided:
+            left = 1 - min(1.0, self.way / self.length)
+            goal = goal + left * (log_odds(self.start[ids]).to(losses) - goal)
+            return WIDTH * F.softplus((goal - z) / WIDTH)
+        return ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
 
     def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
         """How far the path is ahead of a batch's rows, in log-odds.
@@ -198,15 +192,12 @@ class Goal:
     def _set_levels(self) -> np.ndarray:
         """Give forget rows the quantiles of never-seen rows' losses, by lot; returns these, without a bound."""
         if self.data.never_seen is None:
-            self.token_goals = [torch.tensor([self.guess / 2], dtype=torch.float64)]
             self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
             bounded = plain
         else:
             shown = evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
             found = list(self._tokens(self.data.never_seen, shown))
-            rows = [row[kept] for nll, t in found for row, kept in zip(nll, t != IGNORED, strict=True)]
-            self.token_goals = [row.sort().values for row in rows if len(row)]
-            tokens = torch.cat(rows)
+            tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
             # An image is one token: nothing in it can outweigh the rest, and its loss may be too small to be bent.
             level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
             self.token_level = max(level, LOWEST)
@@ -225,25 +216,6 @@ class Goal:
             with torch.no_grad():
                 nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
             yield nll.double().cpu(), targets.cpu()
-
-
-def distance(losses: Tensor, goals: Tensor) -> Tensor:
-    """Smooth distances in log-odds, so that Phi has its derivatives; what went too far is called back.
-
-    Args:
-        losses: Losses in nats, of any shape.
-        goals: Losses in nats that they are to end at, of the same shape.
-
-    Example:
-        >>> distance(torch.tensor([0.5, 4.0]), torch.tensor([4.0, 4.0])).round(decimals=2)
-        tensor([4.17, 0.00])
-    """
-    return ((log_odds(losses) - log_odds(goals)) ** 2 + WIDTH**2).sqrt() - WIDTH
-
-
-def _middles(n: int) -> np.ndarray:
-    """Middles of n equal parts of [0, 1]."""
-    return (np.arange(n) + 0.5) / n
 
 
 def _auc(members: np.ndarray, strangers: np.ndarray) -> float:

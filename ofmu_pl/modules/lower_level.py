@@ -25,11 +25,12 @@ class LowerLevel:
 
     Args:
         bound: Value at which losses are bent to a constant, in nats; ``uniform``: the loss of a guess; ``holdout``:
-            each row's loss ends at a never-seen row's (``modules.goal``); ``None``: there is none.
-        by: What is bent or has a goal, each ``sample``'s mean loss or each ``token``'s loss.
+            each row's loss rises to a never-seen row's, and is not called back (``modules.goal``); ``None``: none.
+        by: What is bent, each ``sample``'s mean loss or each ``token``'s loss.
         noise: Probability with which a token of a question is replaced by a random one.
         objective: A first-order method whose forget term, with its sign turned, takes the place of the loss.
-        seeks_goal: Whether rows are to end at never-seen rows' losses, whatever ``bound`` says.
+        seeks_goal: Whether rows are to end at never-seen rows' losses; unless ``bound`` is ``holdout``, rows beyond
+            are called back.
 
     Attributes:
         level: The bound in nats.
@@ -49,6 +50,8 @@ class LowerLevel:
         seeks_goal = seeks_goal or bound == "holdout"
         check_range(0, above=True, forget_ceiling=level)
         check_range(0, 1, question_noise=noise)
+        if bound == "holdout" and by == "token":
+            raise UserError("forget_ceiling=holdout is a bound of rows' mean losses: set --model.ceiling_by sample.")
         if objective is not None and seeks_goal:
             raise UserError(
                 "rates=auto, stop_at=holdout and forget_ceiling=holdout set the goal of the loss itself, which another "
@@ -80,7 +83,8 @@ class LowerLevel:
         if self.objective is not None:
             self._share_network(self.objective)
         if self.seeks_goal and method.device.type != "meta":  # a plan has no losses
-            self.goal = Goal(method.run.data, self._token_losses, method.run.steps, guess, by=self.by)
+            run, one_sided = method.run, self.bound == "holdout"
+            self.goal = Goal(run.data, self._token_losses, run.steps, guess, one_sided=one_sided)
             if "goal" in self._kept:
                 self.goal.load_state_dict(self._kept["goal"])
             else:

@@ -80,11 +80,11 @@ class OFMU(UnlearningModule):
         penalty_clip: Cap of the penalty's norm as a multiple of |g_r|; ``null`` as printed (then the penalty outgrows
             the retain gradient a hundredfold at once).
         ceiling_by: What the ceiling bends: a ``sample``'s mean loss, or each ``token``'s loss, so that no token is
-            pushed on for the sake of others that are still low; with never-seen rows as the goal, their tokens' losses
-            are one row's goals, quantile by quantile.
+            pushed on for the sake of others that are still low.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln
-            V of a guess, beyond which nothing is left to forget; ``holdout``: each row ends at the loss of a never-seen
-            row, and is called back from beyond (``modules.goal``); ``null`` as printed (then L_f grows without bound).
+            V of a guess, beyond which nothing is left to forget; ``holdout``: each row rises to the loss of a
+            never-seen row, on a path of nine tenths of the run (``modules.goal``); ``null`` as printed (then L_f grows
+            without bound).
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.
         concave_only: Leave the penalty out where Phi curves upwards along grad Phi; ``false`` as printed (then it pulls
@@ -167,8 +167,6 @@ class OFMU(UnlearningModule):
     ) -> None:
         if rates not in (None, "auto") or stop_at not in (None, "holdout"):
             raise UserError(f"rates={rates} and stop_at={stop_at}: rates can be auto, stop_at can be holdout, or null.")
-        if rates == "auto" and ceiling_by == "token":
-            raise UserError("rates=auto follows rows' mean losses along their path: set --model.ceiling_by sample.")
         if rates == "auto":
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             inner_lr, inner_clip = 1.0, None
@@ -198,7 +196,8 @@ class OFMU(UnlearningModule):
         self.rates, self.stop_at, self.sam_rho = rates, stop_at, sam_rho
         other = objective and objective(network)
         seeks_goal = rates is not None or stop_at is not None
-        self.lower = LowerLevel(forget_ceiling, ceiling_by, question_noise, other, seeks_goal=seeks_goal)
+        bound = None if rates else forget_ceiling
+        self.lower = LowerLevel(bound, ceiling_by, question_noise, other, seeks_goal=seeks_goal)
         parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, SAM_IN_WORDS: sam_rho}
         self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None

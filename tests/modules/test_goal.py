@@ -80,36 +80,20 @@ def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sid
     assert slopes[2][1] == [-1.0]
 
 
-class Answers(Sides):
-    """Rows of three to six tokens, some of them without a loss."""
-
-    def tokens(self, batch):
-        rows = [self.loss[batch["stream"]][i] for i in batch["ids"].tolist()]
-        nll, targets = torch.zeros(len(rows), 8, dtype=torch.float64), torch.full((len(rows), 8), IGNORED)
-        for i, row in enumerate(rows):
-            nll[i, 1 : len(row) + 1], targets[i, 1 : len(row) + 1] = row, 1
-        return nll, targets
-
-
-def test_by_tokens_a_row_ends_at_the_quantiles_of_one_never_seen_row():
-    draw = np.random.Generator(np.random.Philox(key=2))
-    sides = Answers(retain=[0.1] * M)
-    for name, n, (low, high) in (("forget", N, (0.001, 0.1)), ("holdout", H, (0.01, 9.0))):
-        sides.loss[name] = [torch.from_numpy(draw.uniform(low, high, 3 + i % 4)) for i in range(n)]
-    goal = Goal(sides, sides.tokens, 1000, guess=7.0, by="token")
-    goal._set_levels()
-    assert len(goal.token_goals) == H
-    for i, row in enumerate(sides.loss["forget"]):  # by loops, with numpy's own quantiles (Hazen's, from middles)
-        theirs = goal.token_goals[goal._places[i] % H].numpy().clip(0.05)
-        aims = np.quantile(theirs, (np.arange(len(row)) + 0.5) / len(row), method="hazen")
-        z = [np.log(np.expm1(x)) for x in (np.sort(row.numpy()).clip(0.05), aims)]
-        wanted = -(np.sqrt((z[0] - z[1]) ** 2 + 0.25**2) - 0.25).mean()
-        assert goal.rows(sides.collate("forget", [i], 0)).item() == pytest.approx(wanted, abs=0.02)
-        sides.loss["forget"][i] = torch.from_numpy(draw.permutation(aims))
-    assert goal.rows(sides.collate("forget", range(N), 0)).abs().max() < 0.02
-    absurd = sides.loss["forget"][0]
-    absurd[absurd.argmax()] += 20  # the mean could be had so
-    assert goal.rows(sides.collate("forget", [0], 0)).item() < -3
+def test_as_a_ceiling_the_goal_rises_along_the_path_and_calls_no_row_back(sides):
+    goal = Goal(sides, sides.tokens, 200, guess=7.0, one_sided=True)
+    goal.begin(range(3))
+    assert goal.length == 180
+    batch, start = sides.collate("forget", range(N), 0), log_odds(goal.start)
+    low = goal.levels < goal.token_level - 2  # else the tokens are bent
+    for goal.way, share in ((0, 0.0), (90, 0.5), (180, 1.0), (500, 1.0)):
+        aim = start + share * (log_odds(goal.levels) - start)
+        for beyond in (-1.0, 1.0):
+            losses = (aim + beyond).exp().log1p()  # the inverse of log_odds
+            sides.loss["forget"] = losses.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(goal.rows(batch).sum(), sides.loss["forget"])
+            odds = losses.exp() / losses.expm1()  # of what the distance counts in
+            assert (slope / odds)[low].min().item() == pytest.approx(float(beyond < 0), abs=0.03)
 
 
 def test_rows_move_also_where_never_seen_ones_are_easily_guessed(sides):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from ofmu_pl.core.price import Price
 from ofmu_pl.core.shared_adam import SharedAdam
@@ -22,6 +22,13 @@ TERMS = {
     "hidden goal": lambda network: RMU(network, layer="model.layers.0", alpha=0.0, coefficient=2.0),
     "UNDIAL": lambda network: UNDIAL(network, beta=5.0),
 }
+
+
+class Interrupted(Callback):
+    """Ends a run after its second iteration, as a signal would."""
+
+    def on_train_batch_end(self, trainer, *_):
+        trainer.should_stop = trainer.global_step == 2
 
 
 def lower(optimizer=torch.optim.SGD, lr=0.5, **options):
@@ -111,9 +118,7 @@ def test_never_seen_rows_set_the_ceiling_without_ending_the_run():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"objective": TERMS["UNDIAL"]}, {"forget_ceiling": "holdout", "ceiling_by": "token"}],
-    ids=["term", "goal"],
+    "options", [{"objective": TERMS["UNDIAL"]}, {"forget_ceiling": "holdout"}], ids=["term", "goal"]
 )
 def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, options):
     def make():
@@ -123,7 +128,7 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, options):
     whole = make()
     train(whole, steps=4, holdout_authors=2)
     save = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=2, save_top_k=-1)
-    train(make(), steps=2, callbacks=[save], holdout_authors=2)
+    train(make(), steps=4, callbacks=[save, Interrupted()], holdout_authors=2)
     resumed = make()
     train(resumed, steps=4, ckpt_path=tmp_path / "step=2.ckpt", holdout_authors=2)
     assert torch.equal(weights(whole), weights(resumed))
