@@ -6,15 +6,22 @@ import os
 import signal
 from pathlib import Path
 
-import lightning.pytorch  # noqa: F401  its log keeps the stream of its first import, which must not be a test's
 import pytest
-import torch
 
 from tests.helpers.workers import ByFile, longest_first
 
-torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure(config):
+    """Load what nearly every test needs, but not where only the workers are looked after, which begin after this."""
+    if config.getoption("numprocesses", None):
+        return
+    import lightning.pytorch  # noqa: F401  its log keeps the stream of its first import, which must not be a test's
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 
 
 @pytest.hookimpl(optionalhook=True)
