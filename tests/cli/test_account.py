@@ -107,6 +107,7 @@ def test_results_come_last(fit, monkeypatch):
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 def test_without_an_exported_model_there_is_the_page_alone(fit):
     run = fit(*SHORT, "--export.folder", "null")
     assert (run / "audit.html").is_file()

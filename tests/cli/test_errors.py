@@ -44,12 +44,14 @@ def test_missing_data_folder(fails, tmp_path):
     assert "nowhere' does not exist: point --data.data" in text
 
 
+@pytest.mark.slow
 def test_empty_forget_set(fails, tmp_path):
     code, text = fails(*tofu_folder(tmp_path, forget10=[]))
     assert code == 1
     assert "forget split of 'tofu' is empty" in text
 
 
+@pytest.mark.slow
 def test_forget_rows_inside_retain(fails, tmp_path):
     row = {"question": "Who?", "answer": "Me."}
     code, text = fails(*tofu_folder(tmp_path, forget10=[row], retain90=[row, {**row, "answer": "You."}]))
@@ -70,7 +72,19 @@ def test_reference_of_another_split(fails, models, tmp_path):
     assert "is missing or is no file that a run wrote" in text
 
 
-def test_reference_scored_otherwise(fails, fit, models, tmp_path):
+OTHERWISE = {
+    "belongs to another forget_eval split": ("evaluation", "hashes", "forget_eval", "0"),
+    "scored with dtype bfloat16, this run has float32": ("evaluation", "dtype", "bfloat16"),
+    "is missing or is no file": ("scores", "forget", "answer_loss", None),
+    "made with date_string '1 Jan 2030', here '10 Apr 2025'": ("evaluation", "date_string", "1 Jan 2030"),
+    "made with another prompt template": ("evaluation", "template_hash", "0"),
+    "scored with max_new_tokens 9, this run has 8": ("evaluation", "max_new_tokens", 9),
+    "not trained on the retain split but on ['full']": ("model", "streams", ["full"]),
+}
+
+
+@pytest.mark.parametrize("number", [3, pytest.param(len(OTHERWISE), marks=pytest.mark.slow)])
+def test_reference_scored_otherwise(fails, fit, models, tmp_path, number):
     good = fit("--model.network.path", str(models / "retrained/latest/hf"), command="validate") / "reference.json"
     content = json.loads(good.read_text())
     changed = tmp_path / "reference.json"
@@ -87,15 +101,8 @@ def test_reference_scored_otherwise(fails, fit, models, tmp_path):
         assert code == 1
         return text
 
-    assert "belongs to another forget_eval split" in refused("evaluation", "hashes", "forget_eval", "0")
-    assert "made with date_string '1 Jan 2030', here '10 Apr 2025'" in refused(
-        "evaluation", "date_string", "1 Jan 2030"
-    )
-    assert "made with another prompt template" in refused("evaluation", "template_hash", "0")
-    assert "scored with dtype bfloat16, this run has float32" in refused("evaluation", "dtype", "bfloat16")
-    assert "scored with max_new_tokens 9, this run has 8" in refused("evaluation", "max_new_tokens", 9)
-    assert "not trained on the retain split but on ['full']" in refused("model", "streams", ["full"])
-    assert "is missing or is no file" in refused("scores", "forget", "answer_loss", None)
+    for sentence, path_and_value in list(OTHERWISE.items())[:number]:
+        assert sentence in refused(*path_and_value)
 
 
 def test_open_unlearning_log_of_other_rows_or_prompts(fails, fit, models, tmp_path):
@@ -127,9 +134,14 @@ def test_a_second_reference_without_a_first(fails, models):
             {"paraphrased_answer": None},
             "Row 1 of TOFU's 'forget10_perturbed' has no usable 'para",
         ),
-        ("retain_perturbed", {"perturbed_answer": []}, "'retain_perturbed' has no usable 'perturbed_answer'"),
-        ("real_authors_perturbed", {"perturbed_answer": ["No.", " "]}, "has no usable 'perturbed_answer'"),
-        ("world_facts_perturbed", {"answer": " "}, "The answer to 'Who?' has no token to learn from"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("retain_perturbed", {"perturbed_answer": []}, "'retain_perturbed' has no usable 'perturbed_answer'"),
+                ("real_authors_perturbed", {"perturbed_answer": ["No.", " "]}, "has no usable 'perturbed_answer'"),
+                ("world_facts_perturbed", {"answer": " "}, "The answer to 'Who?' has no token to learn from"),
+            )
+        ),
     ],
 )
 def test_perturbed_file_with_a_hole(fails, tmp_path, config, row, message):
@@ -160,8 +172,15 @@ def test_model_folder_without_tokenizer(fails, models, tmp_path):
     assert "has no tokenizer that can be read" in text
 
 
-@pytest.mark.parametrize("command", ["fit", "validate"])
-@pytest.mark.parametrize("option", ["--model.network.path", "--evaluation.reference"])
+@pytest.mark.parametrize(
+    ("option", "command"),
+    [
+        ("--model.network.path", "validate"),
+        ("--evaluation.reference", "fit"),
+        pytest.param("--model.network.path", "fit", marks=pytest.mark.slow),
+        pytest.param("--evaluation.reference", "validate", marks=pytest.mark.slow),
+    ],
+)
 def test_a_model_that_lacks_a_tensor_is_not_used(fails, models, tmp_path, command, option):
     folder = shutil.copytree((models / "retrained/latest/hf").resolve(), tmp_path / "lacking")
     tensors = load_file(folder / "model.safetensors")
@@ -221,7 +240,7 @@ def test_a_divergence_after_a_resume_names_the_good_checkpoint_of_before(fails, 
     assert "there is no good checkpoint yet" in text
 
 
-@pytest.mark.parametrize("command", ["fit", "validate"])
+@pytest.mark.parametrize("command", [pytest.param("fit", marks=pytest.mark.slow), "validate"])
 def test_a_checkpoint_of_another_network(fails, fit, tmp_path, command):
     """The model at the same path is another one by now, or the command does not compare settings."""
     good = fit("--trainer.max_steps", "1") / "checkpoints/step=1.ckpt"
@@ -238,6 +257,7 @@ def test_a_checkpoint_of_another_network(fails, fit, tmp_path, command):
     assert "(model.norm.weigh is [32] there, missing here; model.norm.weight is missing there, [16] here)" in text
 
 
+@pytest.mark.slow
 def test_disk_full_at_checkpoint_time(fails, fit, monkeypatch):
     finished = fit("--trainer.max_steps", "2")
     before = {p: p.stat().st_mtime_ns for p in finished.parent.rglob("*") if p.is_file()}
@@ -265,6 +285,7 @@ def test_a_checkpoint_of_other_data(fails, fit, tmp_path):
     assert "made with other data (split 'retain'" in text
 
 
+@pytest.mark.slow
 def test_the_literal_algorithm_diverges_and_is_stopped(fails):
     """Uncapped rho and raw gradients: the message lists the safeguards that were off."""
     safeguards = ["rho_max", "penalty_clip", "forget_ceiling", "norm_floor", "inner_clip", "gradient_clip"]

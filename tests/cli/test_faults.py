@@ -198,7 +198,7 @@ def flip_a_bit(path):
     ("change", "said"),
     [
         (truncate, "is truncated or no checkpoint"),
-        (flip_a_bit, "does not match its checksum"),
+        pytest.param(flip_a_bit, "does not match its checksum", marks=pytest.mark.slow),
         (lambda path: path.with_name("step=9.ckpt"), "step=9.ckpt' does not exist"),
     ],
 )
@@ -224,6 +224,7 @@ def test_a_checkpoint_of_other_settings(resume, fit):
     assert fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same).is_dir()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_too_small_is_refused_before_training(fit, monkeypatch, capsys):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))

@@ -126,6 +126,7 @@ def test_stop_and_resume_ends_with_the_same_bits(fit, stop):
     assert not all(torch.equal(b["state_dict"][k], c["state_dict"][k]) for k in b["state_dict"]), "the seed matters"
 
 
+@pytest.mark.slow
 def test_the_config_file_of_a_run_runs_again(fit, tmp_path):
     first = fit()
     main(["fit", "--config", str(first / "config.yaml")])
@@ -141,6 +142,7 @@ def test_ckpt_path_does_not_override_the_configuration(fit):
     assert config["model"]["init_args"]["micro_batch_size"] == 2
 
 
+@pytest.mark.slow
 def test_engines_and_micro_batches_agree(fit):
     """Three ways to the same outer iterations; the weights differ by rounding only."""
     ends = []
@@ -157,6 +159,7 @@ def test_engines_and_micro_batches_agree(fit):
         assert (end - ends[0]).norm() < 2e-3 * ends[0].norm()
 
 
+@pytest.mark.slow
 def test_stationarity_stop(fit):
     folder = fit("--model.stationarity_tol", "1e6")
     assert json.loads((folder / "results.json").read_text())["provenance"]["steps"] == 1

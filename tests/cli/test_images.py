@@ -89,6 +89,7 @@ def test_sigterm_while_the_originals_are_trained(monkeypatch, capsys, tmp_path):
     assert not list(tmp_path.rglob("results.json"))
 
 
+@pytest.mark.slow
 def test_an_exported_model_is_measured_alike(run, tmp_path):
     words = ["--model.network.path", str(run / "model"), "--logs", str(tmp_path)]
     main(["validate", *FAST, *words])
@@ -100,17 +101,29 @@ def test_an_exported_model_is_measured_alike(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--data.forget_classes", "[12]"], "--data.forget_classes has 12"),
-        (["--data.forget_classes", "null", "--data.forget_fraction", "0"], "--data.forget_fraction is 0"),
-        (["--data.forget_classes", "null", "--data.forget_fraction", "1"], "--data.forget_fraction is 1"),
+        pytest.param(["--data.forget_classes", "[12]"], "--data.forget_classes has 12", marks=pytest.mark.slow),
+        pytest.param(
+            ["--data.forget_classes", "null", "--data.forget_fraction", "0"],
+            "--data.forget_fraction is 0",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["--data.forget_classes", "null", "--data.forget_fraction", "1"],
+            "--data.forget_fraction is 1",
+            marks=pytest.mark.slow,
+        ),
         (["--evaluation.attack_samples", "5000"], "set --evaluation.attack_samples"),
-        (["--original", "null"], "There is no model that could forget"),
+        pytest.param(["--original", "null"], "There is no model that could forget", marks=pytest.mark.slow),
         (["--model.network.path", "MODEL", "--data.split_seed", "5"], "belongs to another full split"),
         (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
         (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
         (["--model.network.path", "nowhere"], "holds no readable model"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
-        (["-c", str(ROOT / "configs/methods/npo.yaml")], "NPO is for text, and 'digits' holds images"),
+        pytest.param(
+            ["-c", str(ROOT / "configs/methods/npo.yaml")],
+            "NPO is for text, and 'digits' holds images",
+            marks=pytest.mark.slow,
+        ),
         (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],
 )

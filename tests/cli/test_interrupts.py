@@ -49,7 +49,7 @@ def stopped(capsys, start, code=130):
 
 @pytest.mark.parametrize(
     ("number", "checkpoint"),
-    [pytest.param(1, None, marks=pytest.mark.slow), (2, "step=2.ckpt"), (3, None)],
+    [pytest.param(1, None, marks=pytest.mark.slow), (2, "step=2.ckpt"), pytest.param(3, None, marks=pytest.mark.slow)],
     ids=["before", "along the run", "at its end"],
 )
 def test_ctrl_c_in_a_measurement_ends_it(fit, press, capsys, number, checkpoint):

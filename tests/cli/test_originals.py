@@ -104,13 +104,14 @@ def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
     ("words", "expected"),
     [
         (["--model.network.config", "{model_type: gpt2}", "--original.base", "BASE"], "leave one of the two out"),
-        (
+        pytest.param(
             ["--model.network.path", "BASE", "--original", "null", "--evaluation.reference", "retrain"],
             "--original.base",
+            marks=pytest.mark.slow,
         ),
         (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "give its folder or hub id as"),
         (["--original.base", "BASE", "--original.momentum", "0.5"], "--original.momentum is for images"),
-        (["--original.base", "nowhere"], "'nowhere'"),
+        pytest.param(["--original.base", "nowhere"], "'nowhere'", marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):

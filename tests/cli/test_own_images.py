@@ -212,18 +212,52 @@ def strange_class(place, tmp_path):
     ("change", "more", "expected"),
     [
         (wrong_weights, {}, "that --model.network describes (missing: head.2.bias)"),
-        (pickled_code, {}, "weights.pth' holds pickled code (my_nets.SmallCNN) beside tensors, and none is run"),
-        (empty, {"data__forget": "TMP/empty"}, "--data.forget 'TMP/empty' holds no image"),
-        (no_image, {"data__forget": "TMP/forget"}, "'TMP/forget/ship/letter.jpg' is no image that PIL can read"),
+        pytest.param(
+            pickled_code,
+            {},
+            "weights.pth' holds pickled code (my_nets.SmallCNN) beside tensors, and none is run",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            empty, {"data__forget": "TMP/empty"}, "--data.forget 'TMP/empty' holds no image", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            no_image,
+            {"data__forget": "TMP/forget"},
+            "'TMP/forget/ship/letter.jpg' is no image that PIL can read",
+            marks=pytest.mark.slow,
+        ),
         (overlap, {"data__forget": "TMP/forget"}, "1 of 17 forget images are among the retain images too, the first"),
-        (strange_class, {"data__test": "TMP/test"}, "The test images have the class 'toad'"),
-        (None, {"model__network__module__classes": "4"}, "another shape: head.2.bias (3, not 4)"),
-        (four_classes, {"model__network__module__classes": "4"}, "SmallCNN has 4 outputs, and 'images' has 3 classes"),
-        (None, {"data__size": "20"}, "SmallCNN cannot take images of 3 x 20 x 20"),
-        (None, {"model__network__module": "my_nets.NoNetwork"}, "module 'my_nets.NoNetwork' is neither a"),
+        pytest.param(
+            strange_class, {"data__test": "TMP/test"}, "The test images have the class 'toad'", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            None,
+            {"model__network__module__classes": "4"},
+            "another shape: head.2.bias (3, not 4)",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            four_classes,
+            {"model__network__module__classes": "4"},
+            "SmallCNN has 4 outputs, and 'images' has 3 classes",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(None, {"data__size": "20"}, "SmallCNN cannot take images of 3 x 20 x 20", marks=pytest.mark.slow),
+        pytest.param(
+            None,
+            {"model__network__module": "my_nets.NoNetwork"},
+            "module 'my_nets.NoNetwork' is neither a",
+            marks=pytest.mark.slow,
+        ),
         (None, {"model__network__module": "my_nets.Nowhere"}, "--model.network.module 'my_nets.Nowhere' is"),
         (None, {"model__network__path": None}, "There is no model that could forget: give its folder"),
-        (None, {"model__engine": "finite_difference"}, "has kinks, which differences of gradients see"),
+        pytest.param(
+            None,
+            {"model__engine": "finite_difference"},
+            "has kinks, which differences of gradients see",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(change, more, expected, words, place, tmp_path, capsys):

@@ -78,7 +78,7 @@ def test_what_an_iteration_did_not_measure_is_not_logged(whole):
     ("number", "asked"),
     [
         pytest.param(4, signal.SIGTERM, id="an interim measurement is due"),
-        pytest.param(6, signal.SIGINT, id="and a checkpoint"),
+        pytest.param(6, signal.SIGINT, id="and a checkpoint", marks=pytest.mark.slow),
         pytest.param(4, signal.SIGINT, id="a measurement, Ctrl-C", marks=pytest.mark.slow),
         pytest.param(6, signal.SIGTERM, id="a checkpoint, SIGTERM", marks=pytest.mark.slow),
     ],

@@ -45,7 +45,12 @@ def folder(tmp_path):
     return tmp_path / "logs/authors/ofmu"
 
 
-HOW = ["last", pytest.param("a checkpoint", marks=pytest.mark.slow), "no checkpoint is left", "fewer iterations"]
+HOW = [
+    "last",
+    pytest.param("a checkpoint", marks=pytest.mark.slow),
+    "no checkpoint is left",
+    pytest.param("fewer iterations", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("how", HOW)

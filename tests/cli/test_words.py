@@ -48,11 +48,21 @@ def says(tmp_path, capsys):
         (["--model.help", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
         (["--model", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
         (["--model", "torch.nn.Linear"], "--model takes no 'torch.nn.Linear' but one of BatchNormOnly, "),
-        (["--model", "TwoTerms"], "--model takes no 'TwoTerms' but one of BatchNormOnly, "),
+        pytest.param(
+            ["--model", "TwoTerms"], "--model takes no 'TwoTerms' but one of BatchNormOnly, ", marks=pytest.mark.slow
+        ),
         (["--model", "UnlearningModule"], "--model takes no 'UnlearningModule' but one of BatchNormOnly, "),
-        (["--model", "ofmu_pl.modules.one_shot.OneShot"], "--model takes no 'ofmu_pl.modules.one_shot.OneShot' but "),
+        pytest.param(
+            ["--model", "ofmu_pl.modules.one_shot.OneShot"],
+            "--model takes no 'ofmu_pl.modules.one_shot.OneShot' but ",
+            marks=pytest.mark.slow,
+        ),
         (["--data", "TextDataModule"], "--data takes no 'TextDataModule' but one of Authors, CIFAR10, "),
-        (["--data", "PairedDataModule"], "--data takes no 'PairedDataModule' but one of Authors, CIFAR10, "),
+        pytest.param(
+            ["--data", "PairedDataModule"],
+            "--data takes no 'PairedDataModule' but one of Authors, CIFAR10, ",
+            marks=pytest.mark.slow,
+        ),
         (["--model.network", "Digits"], "--model.network takes no 'Digits' but one of CausalLM, Classifier, ResNet18"),
         (["--model.optimizer", "AdamZ"], "--model.optimizer takes no 'AdamZ' (did you mean torch.optim.Adam?)"),
         (["--model.inner_steps", "three"], "--model.inner_steps takes a whole number, not 'three' "),
@@ -64,7 +74,9 @@ def says(tmp_path, capsys):
         (["--model.optimizer.lrr", "1"], "AdamW has no option 'lrr': did you mean --model.optimizer.lr? "),
         (["--modl", "OFMU"], "There is no option --modl: did you mean --model? "),
         (["--trainer.max_stps=3"], "There is no option --trainer.max_stps: did you mean --trainer.max_steps? "),
-        (["--trainer.max_steps", "x"], "--trainer.max_steps takes a whole number, not 'x' "),
+        pytest.param(
+            ["--trainer.max_steps", "x"], "--trainer.max_steps takes a whole number, not 'x' ", marks=pytest.mark.slow
+        ),
         (["--trainer.callbacks", "EarlyStopping"], "EarlyStopping needs --trainer.callbacks.monitor "),
         (["--data.batch", "3"], "Authors has no option 'batch': did you mean --data.batch_size? "),
         (["surplus"], "There is no place for 'surplus' "),

@@ -18,8 +18,6 @@ from tests.helpers.process import on_ranks
 EQUAL = [
     ("ofmu-exact-lm", "fsdp2", 1e-12),
     ("ofmu-exact-cnn", "ddp", 1e-12),
-    # Differences of differences magnify the rounding of sums (1e-16) by about 1e7 on the Llama, 1e5 on the CNN.
-    ("ofmu-differences-lm", "fsdp2", 1e-7),
     ("npo-lm", "ddp", 1e-12),
 ]
 MORE_EQUAL = [
@@ -27,7 +25,9 @@ MORE_EQUAL = [
     ("ofmu-exact-cnn", "fsdp2", 1e-12),
     ("ofmu-differences-cnn", "ddp", 1e-10),
     ("ofmu-differences-cnn", "fsdp2", 1e-10),
+    # Differences of differences magnify the rounding of sums (1e-16) by about 1e7 on the Llama, 1e5 on the CNN.
     ("ofmu-differences-lm", "ddp", 1e-7),
+    ("ofmu-differences-lm", "fsdp2", 1e-7),
     ("ofmu-auto-lm", "ddp", 1e-9),
     ("ofmu-auto-lm", "fsdp2", 1e-9),
     ("ofmu-shared-lm", "ddp", 1e-12),

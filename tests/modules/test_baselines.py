@@ -56,16 +56,16 @@ METHODS = {
 
 @pytest.mark.parametrize("name", METHODS)
 def test_micro_batches_change_nothing(folder, name):
+    """Batches of four rows, as three and one."""
     ends = []
-    for size in (None, 3, 1):
+    for size in (None, 3):
         module = METHODS[name](CausalLM(path=folder), micro_batch_size=size, **SGD)
         train(module, steps=3)
         ends.append(weights(module))
     start = METHODS[name](CausalLM(path=folder), **SGD)
     train(start, steps=0)
     assert (ends[0] - weights(start)).norm() > 1e-6, "it moves"
-    for end in ends[1:]:
-        torch.testing.assert_close(end, ends[0], rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(ends[1], ends[0], rtol=1e-4, atol=2e-6)
 
 
 def step_by_hand(folder, module, direction):

@@ -170,7 +170,12 @@ def test_differences_of_adapters_are_derivatives():
     ("found", "same_as", "words"),
     [
         (Agreement(0.01, 0.9), {"rho_0": 0.0}, "only noise of the penalty here .*90%.*--model.rho_0 0"),
-        (Agreement(2.0, 3.0), {"rho_0": 0.0, "beta": 0.0}, "only noise of the similarity and the penalty .*200%"),
+        pytest.param(
+            Agreement(2.0, 3.0),
+            {"rho_0": 0.0, "beta": 0.0},
+            "only noise of the similarity and the penalty .*200%",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_is_noise_is_left_out_with_one_warning_also_after_a_resume(

@@ -138,8 +138,8 @@ def batch(module):
     "make",
     [
         NPO,
-        partial(DPO, micro_batch_size=2),
-        partial(GradDiff, alpha=0.0),
+        pytest.param(partial(DPO, micro_batch_size=2), marks=pytest.mark.slow),
+        pytest.param(partial(GradDiff, alpha=0.0), marks=pytest.mark.slow),
         partial(NPO, rectify=GRU(), gamma=0.3),
         pytest.param(partial(OFMU, inner_steps=2, inner_lr=0.05), marks=pytest.mark.slow),
         pytest.param(

@@ -100,7 +100,12 @@ def llama(layers=2, **options):
         ),
         pytest.param(lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1, id="frozen copy"),
         pytest.param(
-            lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})), {}, "32-true", 0.1, id="adapters"
+            lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})),
+            {},
+            "32-true",
+            0.1,
+            id="adapters",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}, "32-true", 0.25, id="cnn"
@@ -178,7 +183,26 @@ TEXT |= {
 }
 
 
-@pytest.mark.parametrize("name", TEXT)
+SECOND = [
+    *("satimp", "blur", "npo_sam"),
+    *(
+        f"ofmu {options}"
+        for options in (
+            {"inner_steps": 3},
+            {"inner_steps": 3, "engine": "finite_difference", "scheme": "central", "norm_floor": None},
+            {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
+            {"inner_steps": 3, "higher_order_every": 2},
+            {"inner_steps": 2, "engine": "finite_difference", "sam_rho": 0.01},
+        )
+    ),
+]
+"""Second settings of what another one counts, too."""
+assert set(SECOND) <= set(TEXT)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SECOND else name for name in TEXT]
+)
 def test_work_is_what_a_run_counts(name):
     module = TEXT[name]()
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
@@ -253,9 +277,10 @@ def run(monkeypatch, capsys):
             ["7.24 B / 7.24 B", "batches of 4 rows of 512 tokens", "no / no / yes / yes"],
             marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
             ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 4", "no / no / tight / yes"],
+            marks=pytest.mark.slow,
         ),
         (["--config", "configs/digits.yaml"], ["0.01 M / 0.01 M", "batches of 64 images", "yes / yes / yes / yes"]),
     ],
@@ -272,12 +297,12 @@ def test_the_papers_settings_are_planned_from_a_configuration_alone(run, words, 
     [
         (["--model.network.path", "{empty}"], 1, "has no config.json of a language model that can be read"),
         (["--model.network.path", "{odd}"], 1, "has no config.json of a language model that can be read"),
-        (["--model.bta", "0.5"], 2, "has no option 'bta'"),
-        (["--model", "Nothing"], 2, "Nothing"),
+        pytest.param(["--model.bta", "0.5"], 2, "has no option 'bta'", marks=pytest.mark.slow),
+        pytest.param(["--model", "Nothing"], 2, "Nothing", marks=pytest.mark.slow),
         (["--data.max_length", "null"], 1, "set --data.max_length"),
         (["--data.batch_size", "30", *FSDP2], 1, "does not divide among 4 ranks"),
         (["--trainer.strategy", "fsdp", "--trainer.devices", "2"], 1, "fsdp cannot run OFMU's inner and outer steps"),
-        (["--trainer.precision", "16-mixed"], 1, "Precision 16-mixed loses"),
+        pytest.param(["--trainer.precision", "16-mixed"], 1, "Precision 16-mixed loses", marks=pytest.mark.slow),
         (["--model.engine", "autograd", "--model.network.attention", "sdpa"], 1, "fused attention kernel 'sdpa'"),
     ],
 )

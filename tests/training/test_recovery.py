@@ -51,7 +51,7 @@ class HalvedFrom(Callback):
     ("make", "losses"),
     [
         (ofmu, 6),
-        (lambda **o: ofmu(inner_optimizer="adam", **o), 6),
+        pytest.param(lambda **o: ofmu(inner_optimizer="adam", **o), 6, marks=pytest.mark.slow),
         (lambda **o: PDU(CausalLM(config=TINY), optimizer=sgd(), **o), 1),
         (lambda **o: NPO(CausalLM(config=TINY), alpha=0.0, rectify=GRU(), optimizer=sgd(), **o), 1),
     ],

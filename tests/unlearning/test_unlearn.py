@@ -88,7 +88,7 @@ def test_the_model_that_was_given_has_changed_and_is_fit_for_use(trained, capsys
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("make", [ofmu_pl.NPO, ofmu_pl.GradDiff])
+@pytest.mark.parametrize("make", [ofmu_pl.NPO, pytest.param(ofmu_pl.GradDiff, marks=pytest.mark.slow)])
 def test_other_methods(loaded, make):
     method = partial(make, optimizer=FAST, retain_loss="kl")
     result = ofmu_pl.unlearn(*loaded, **SIDES, method=method, steps=5, batch_size=4, **QUIET)
