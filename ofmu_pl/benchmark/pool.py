@@ -24,6 +24,9 @@ from ofmu_pl.support.records import FAILED, FINISHED, FailureRecord, JobRecord
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
+LIBRARIES = ("torch.utils.tensorboard", "matplotlib.backends.backend_agg")
+"""What every run imports late, to log and to draw, so that the server does it once."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -80,7 +83,7 @@ class Pool:
     Args:
         workers: Runs at a time.
         live: Where progress is shown.
-        preload: Name of the module that the server imports before it forks.
+        preload: Name of the module that the server imports, beside ``LIBRARIES``, before it forks.
     """
 
     def __init__(self, workers: int, live: Live, preload: str) -> None:
@@ -88,7 +91,7 @@ class Pool:
             raise UserError(f"workers is {workers}: set it to 1 or more.")
         self.workers, self.live = workers, live
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([preload])
+        self._context.set_forkserver_preload([preload, *LIBRARIES])
 
     def run(self, jobs: list[Job], ended: Ended) -> None:
         """Do all jobs that have not finished before, nor failed for good.

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from ofmu_pl.support.errors import UserError
@@ -221,7 +222,9 @@ def test_a_checkpoint_of_other_settings(resume, fit):
     line = resume(lambda path: path, "--model.inner_lr", "0.5", "--model.optimizer", "torch.optim.SGD")
     assert "of a run with other settings (model.init_args.inner_lr was 0.02, is 0.5; " in line
     same = ["--model.micro_batch_size", "2", "--evaluation.max_new_tokens", "1", "--trainer.max_steps", "3"]
-    assert fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same).is_dir()
+    resumed = fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same)
+    config = yaml.safe_load((resumed / "config.yaml").read_text())
+    assert config["model"]["init_args"]["micro_batch_size"] == 2, "a checkpoint does not override the configuration"
 
 
 @pytest.mark.slow

@@ -135,13 +135,6 @@ def test_the_config_file_of_a_run_runs_again(fit, tmp_path):
     assert all(torch.equal(a[k], b[k]) for k in a)
 
 
-def test_ckpt_path_does_not_override_the_configuration(fit):
-    first = fit("--trainer.max_steps", "2")
-    resumed = fit("--model.micro_batch_size", "2", "--ckpt_path", str(first / "checkpoints/step=2.ckpt"))
-    config = yaml.safe_load((resumed / "config.yaml").read_text())
-    assert config["model"]["init_args"]["micro_batch_size"] == 2
-
-
 @pytest.mark.slow
 def test_engines_and_micro_batches_agree(fit):
     """Three ways to the same outer iterations; the weights differ by rounding only."""

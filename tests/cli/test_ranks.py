@@ -65,6 +65,7 @@ def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, words, models
 EIGHT_BIT = {"class_path": "bitsandbytes.optim.AdamW8bit", "init_args": {"lr": 0.001}}
 
 
+@pytest.mark.slow
 def test_what_shards_cannot_do_is_said(words, tmp_path):
     codes = two_ranks(words(model={"class_path": "OFMU", "init_args": {"optimizer": EIGHT_BIT}}), tmp_path / "said.txt")
     assert codes == [1, 1]
@@ -72,6 +73,7 @@ def test_what_shards_cannot_do_is_said(words, tmp_path):
     assert "cannot step on FSDP2's shards" in line
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_while_shards_are_written(words, tmp_path):
     """A limit on the size of files stands for the disk's; torch raises no Exception there but a BaseException."""
     shards = FSDP2 | {"init_args": FSDP2["init_args"] | {"save_distributed_checkpoint": True}}

@@ -68,7 +68,7 @@ def says(tmp_path, capsys):
         (["--model.inner_steps", "three"], "--model.inner_steps takes a whole number, not 'three' "),
         (["--model.gradient_clip", "x"], "--model.gradient_clip takes a number or null, not 'x' "),
         (["--model.engine", "x"], "--model.engine takes one of 'autograd', 'finite_difference', not 'x' "),
-        (["--model.forget_ceiling", "x"], "takes one of 'uniform' or a number or null, not 'x' "),
+        (["--model.forget_ceiling", "x"], "takes one of 'uniform', 'holdout' or a number or null, not 'x' "),
         (["--model.network.config", "x"], "--model.network.config takes a mapping or null, not 'x' "),
         (["--model.bta", "1"], "OFMU has no option 'bta': did you mean --model.beta? "),
         (["--model.optimizer.lrr", "1"], "AdamW has no option 'lrr': did you mean --model.optimizer.lr? "),

@@ -6,7 +6,10 @@ from xdist.scheduler import LoadFileScheduling
 
 from ofmu_pl.support.files import locked
 
-TOGETHER = {"benchmark/test_benchmark.py": "server", "benchmark/test_text.py": "server", "cli/test_faults.py": "server"}
+TOGETHER = dict.fromkeys(
+    ("benchmark/test_benchmark.py", "benchmark/test_text.py", "cli/test_faults.py", "requests/test_requests.py"),
+    "server",
+)
 """Files that one worker gets together: their processes are forked from one server, which takes long to start."""
 
 LONGEST = (

@@ -123,36 +123,41 @@ def test_memory_is_what_a_run_takes(make, options, precision, tolerance, tmp_pat
     assert planned.total == pytest.approx(measured, rel=tolerance)
 
 
+def memory(module, **options):
+    return rehearse(module, blank(module), Processes(**options), gpu=False)
+
+
 def test_memory_by_parts():
     """Weights W (float32): what is known without measuring."""
-
-    def memory(module, **options):
-        return rehearse(module, blank(module), Processes(**options), gpu=False)
-
     alone = memory(OFMU(llama(), **DIFFERENCES))
     whole = 4 * alone.parameters
     buffers = 1000
     assert alone.memory["parameters"] == pytest.approx(whole, abs=buffers)
     assert alone.memory["optimizer"] == pytest.approx(2 * whole, rel=1e-3)
     assert alone.memory["vectors"] == pytest.approx(6 * whole, rel=0.02)
-    assert memory(OFMU(llama(), inner_optimizer="adam", **DIFFERENCES)).memory["optimizer"] == pytest.approx(
-        4 * whole, rel=1e-3
-    )
     shards = memory(OFMU(llama(), **DIFFERENCES), size=2, sharded=True)
     for kind in ("parameters", "vectors", "optimizer"):
         assert shards.memory[kind] == pytest.approx(alone.memory[kind] / 2, rel=0.02)
     assert shards.memory["activations"] < 0.6 * alone.memory["activations"]
     assert 0 < shards.memory["gathered"] <= 2 * whole  # two layers only
     assert shards.evaluation > whole
+    adapted = memory(NPO(llama(lora={"r": 4, "target_modules": "all-linear"})))
+    assert adapted.trained < 0.1 * adapted.parameters
+    assert adapted.memory["optimizer"] < 0.1 * whole
+
+
+@pytest.mark.slow
+def test_memory_by_parts_of_other_settings():
+    whole = 4 * memory(NPO(llama())).parameters
+    assert memory(OFMU(llama(), inner_optimizer="adam", **DIFFERENCES)).memory["optimizer"] == pytest.approx(
+        4 * whole, rel=1e-3
+    )
     exact = memory(OFMU(llama(), **SHORT), size=2, sharded=True)
     assert exact.memory["parameters"] + exact.memory["copies"] == pytest.approx(2 * whole, rel=1e-3)
     assert exact.memory["optimizer"] == pytest.approx(whole, rel=1e-3)
     with pytest.raises(UserError, match="for which no Adam keeps state"):
         memory(OFMU(llama(), inner_optimizer="adam", **SHORT), size=2, sharded=True)
     assert memory(OFMU(llama(), **DIFFERENCES), size=2).memory["copies"] == whole  # DDP's buckets
-    adapted = memory(NPO(llama(lora={"r": 4, "target_modules": "all-linear"})))
-    assert adapted.trained < 0.1 * adapted.parameters
-    assert adapted.memory["optimizer"] < 0.1 * whole
     eight_bit = pytest.importorskip("bitsandbytes").optim.AdamW8bit
     small = memory(OFMU(llama(), optimizer=lambda p: eight_bit(p, lr=1e-3), **DIFFERENCES))
     assert 0.5 * whole < small.memory["optimizer"] < 0.6 * whole

@@ -10,7 +10,7 @@ import pytest
 
 from ofmu_pl.cli import main
 from ofmu_pl.support.records import REQUESTS, RequestsRecord, Results
-from tests.helpers.process import start_benchmark
+from tests.helpers.process import start_benchmark, start_server
 
 ROOT = Path(__file__).parent.parent.parent
 AUTHORS = f"""
@@ -65,6 +65,7 @@ requests:
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
     """Folder with a target, a sequence that was run at once, and the list of another one like it."""
+    start_server()
     logs = tmp_path_factory.mktemp("logs")
     main([*TARGET, "--logs", str(logs), "--benchmark", "models", "--method", "target"])
     text = AUTHORS.replace("TARGET", str(logs / "models/target/latest/hf"))

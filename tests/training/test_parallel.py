@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.descent import check_optimizer
 from ofmu_pl.training.parallel import check_rows, ranks_of
 
 
@@ -26,3 +28,11 @@ def test_strategies_that_do_not_serve():
         ranks_of(LayersCut())
     with pytest.raises(UserError, match="FSDPStrategy cannot run OFMU's inner and outer steps"):
         ranks_of(FSDPStrategy())
+
+
+def test_an_optimizer_that_cannot_step_on_shards():
+    optimizer = pytest.importorskip("bitsandbytes").optim.AdamW8bit([torch.nn.Parameter(torch.zeros(2))])
+    cpu = torch.device("cpu")
+    check_optimizer(optimizer, sharded=False, device=cpu)
+    with pytest.raises(UserError, match="AdamW8bit cannot step on FSDP2's shards"):
+        check_optimizer(optimizer, sharded=True, device=cpu)

@@ -1,5 +1,6 @@
 """A checkpoint that is damaged, or is not ours, is refused with a sentence, and ``last`` takes the one before."""
 
+import errno
 import os
 import pickle
 import random
@@ -11,11 +12,12 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint import CheckpointException
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.checkpoints import newest, require_fit, require_sound
-from ofmu_pl.training.shards import names
+from ofmu_pl.training.shards import names, shard_errors
 
 OURS = {
     "callbacks": {},
@@ -189,3 +191,14 @@ def test_last_passes_over_whatever_is_not_sound(tmp_path, what):
         require_sound(newer)
     with pytest.warns(UserWarning, match="is passed over"):
         assert newest(tmp_path) == older
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_disk_that_is_full_while_shards_are_written(tmp_path, named):
+    """What torch gathers from the ranks is no ``Exception``."""
+    error = OSError(errno.ENOSPC, "No space left on device", *(["there/0.distcp"] if named else []))
+    with pytest.raises(OSError, match="No space left on device") as full, shard_errors(tmp_path):
+        raise CheckpointException("write", {1: (error, [])})
+    assert full.value.filename == ("there/0.distcp" if named else str(tmp_path))
+    with pytest.raises(CheckpointException), shard_errors(tmp_path):
+        raise CheckpointException("write", {0: (ValueError("Another thing."), [])})
