@@ -35,7 +35,8 @@ def heat_maps(experiment: Experiment, record: RequestsRecord, look: Look) -> Fig
         axis.set_title(method, fontweight=look.weight(method))
         for s, t in np.argwhere(np.isfinite(matrix)) if n <= LARGEST else ():
             tone = "black" if matrix[s, t] > 0.6 * top else "white"
-            axis.text(t, s, f"{matrix[s, t]:.2g}", ha="center", va="center", fontsize=7, color=tone)
+            short = f"{matrix[s, t]:.0f}" if top > 1 else f"{matrix[s, t]:.2f}".removeprefix("0")  # ten in a row fit
+            axis.text(t, s, short, ha="center", va="center", fontsize=7, color=tone)
     for axis in axes.flat[len(shown) :]:
         axis.set_visible(False)
     figure.colorbar(image, ax=axes, shrink=0.8, label=words(str(metric)))
