@@ -167,7 +167,7 @@ class TextDataModule(PairedDataModule):
         n = self.row_tokens
         if n is None:
             raise UserError("A row may have any number of tokens here, so memory has no bound: set --data.max_length.")
-        self.tokenizer = SimpleNamespace(pad_token_id=0)
+        self.tokenizer = SimpleNamespace(pad_token_id=0, all_special_ids=[])
         row = Encoded([0] * n, [IGNORED, *[0] * (n - 1)], 1)
         for name in ("forget", "retain", "full", ALTERNATIVE):
             self.splits[name] = [{} for _ in range(self.batch_size)]

@@ -88,7 +88,7 @@ class LowerLevel:
             if "goal" in self._kept:
                 self.goal.load_state_dict(self._kept["goal"])
             else:
-                with self.scoring():
+                with self._scoring():
                     self.goal.begin(outer_batches)
 
     def loss(self, batch: Batch) -> Loss:
@@ -116,11 +116,11 @@ class LowerLevel:
         """Whether rows are where they are to end, and what was seen; no look is due in most iterations."""
         if self.goal is None:
             return False, {}
-        with self.scoring():
+        with self._scoring():
             return self.goal.check(step)
 
     @contextmanager
-    def scoring(self) -> Iterator[None]:
+    def _scoring(self) -> Iterator[None]:
         """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
         if self.method.exact:
             self.method.whole_network()

@@ -1,6 +1,7 @@
 """What the ascent raises: other methods' forget terms, noise on questions, a goal as the ceiling; and a price."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from ofmu_pl.core.price import Price
 from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.data import Authors
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules import DPO, NPO, OFMU, PDU, RMU, UNDIAL, WeightedAscent
 from ofmu_pl.modules.question_noise import with_noise
@@ -105,6 +107,17 @@ def test_noise_changes_the_ascent():
     for module in (clear, noisy):
         train(module, steps=1)
     assert not torch.equal(weights(clear), weights(noisy))
+
+
+def test_noise_is_planned_on_rows_that_stand_in():
+    data = Authors(authors=4, forget_authors=1, batch_size=4, max_length=16, streams=("forget", "retain"))
+    data.blank()
+    module = lower(question_noise=1.0)
+    module.lower.method = SimpleNamespace(run=SimpleNamespace(data=data), recipe=module.recipe, trained=None)
+    module.recipe.uniform_loss = lambda network: 5.0
+    (batch,) = data.iteration(0)["forget"]
+    (noisy,) = module.lower.noised([batch], step=1)
+    assert noisy["input_ids"].shape == batch["input_ids"].shape
 
 
 def test_never_seen_rows_set_the_ceiling_without_ending_the_run():
