@@ -12,6 +12,9 @@ from ofmu_pl.support.errors import UserError
 class GradientBudget(pl.Callback):
     """Ends training after the last whole iteration within a budget.
 
+    An iteration is expected to cost as much as the costliest of its kind before (``UnlearningModule.period`` says after
+    how many the kinds repeat), but for the first of them. Where nothing like it was seen, it is tried.
+
     Args:
         gradients: Number of gradients of one batch's loss that may be spent
             (``UnlearningModule.gradient_evaluations``).
@@ -19,36 +22,40 @@ class GradientBudget(pl.Callback):
 
     def __init__(self, gradients: float) -> None:
         self.gradients = gradients
-        self._spent = self._dearest = 0.0
+        self._spent = 0.0
+        self._costs: list[float] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin to count; a resumed run has spent some of its budget already, perhaps all of it."""
         self._spent = float(pl_module.gradient_evaluations)
-        self._stop_if_spent(trainer)
+        self._stop_if_spent(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Stop if one more iteration, as costly as the costliest before, would not fit.
+        """Stop if one more iteration would not fit.
 
         Raises:
             UserError: Not even one iteration fits.
         """
         spent = float(pl_module.gradient_evaluations)
-        if spent > self.gradients:
+        if spent > self.gradients and not self._costs:
             raise UserError(
                 f"One iteration of {type(pl_module).__name__} takes {spent:.0f} gradients, the budget is "
                 f"{self.gradients:.0f}: give a larger one."
             )
-        self._dearest, self._spent = max(self._dearest, spent - self._spent), spent
-        self._stop_if_spent(trainer)
+        self._costs.append(spent - self._spent)
+        self._spent = spent
+        self._stop_if_spent(trainer, pl_module)
 
-    def state_dict(self) -> dict[str, float]:
-        """The cost of the costliest iteration, for a checkpoint."""
-        return {"dearest": self._dearest}
+    def state_dict(self) -> dict[str, list[float]]:
+        """The costs of the iterations so far, for a checkpoint."""
+        return {"costs": self._costs}
 
-    def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Restore what ``state_dict`` gave."""
-        self._dearest = state_dict["dearest"]
+    def load_state_dict(self, state_dict: dict[str, list[float]]) -> None:
+        """Restore what ``state_dict`` gave; older checkpoints lack it."""
+        self._costs = list(state_dict.get("costs", []))
 
-    def _stop_if_spent(self, trainer: pl.Trainer) -> None:
-        if self._spent + self._dearest > self.gradients:
+    def _stop_if_spent(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        # Of its kind the first iteration may be dear for once: it seeks the steps of differences.
+        first, *later = self._costs[len(self._costs) % pl_module.period :: pl_module.period] or [0.0]
+        if self._spent + max(later, default=first) > self.gradients:
             trainer.should_stop = True

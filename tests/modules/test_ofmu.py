@@ -2,6 +2,7 @@
 
 import re
 from itertools import accumulate
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -91,6 +92,31 @@ def test_between_whole_iterations_are_those_of_first_order(budget, iterations):
     module = OFMU(CausalLM(config=TINY), inner_steps=2, engine="finite_difference", higher_order_every=3)
     train(module, steps=50, callbacks=[Unchecked(), Watch(), GradientBudget(budget)])
     assert spent == list(accumulate([16, 3, 3, 16, 3, 3, 16]))[:iterations]
+
+
+@pytest.mark.parametrize(
+    ("period", "costs", "budget", "iterations"),
+    [
+        (5, [30, 6, 6, 6, 6] * 3, 60, 5),  # a whole iteration that does not fit again leaves room for four others
+        (1, [90, 20, 20, 20, 20, 20], 185, 5),  # the first one sought its steps
+        (1, [20, 22, 20, 20, 20, 20], 103, 4),  # a later one's check counts
+        (1, [20, 20, 25, 20], 60, 3),  # an unforeseen check does not lose the run
+    ],
+)
+def test_a_budget_foresees_an_iteration_by_its_kind(period, costs, budget, iterations):
+    trainer = SimpleNamespace(should_stop=False)
+    module = SimpleNamespace(period=period, gradient_evaluations=0.0)
+    callback = GradientBudget(budget)
+    callback.on_train_start(trainer, module)
+    for number, cost in enumerate(costs):
+        if trainer.should_stop:
+            break
+        module.gradient_evaluations += cost
+        callback.on_train_batch_end(trainer, module, None, None, number)
+        (resumed := GradientBudget(budget)).load_state_dict(callback.state_dict())
+        callback = resumed
+        callback.on_train_start(trainer, module)
+    assert number == iterations
 
 
 @pytest.mark.parametrize(
