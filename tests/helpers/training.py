@@ -1,10 +1,13 @@
 """A trainer on the generated corpus, for tests of methods."""
 
+from types import SimpleNamespace
+
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from ofmu_pl.data import Authors
+from ofmu_pl.training.budget import GradientBudget
 
 TINY = {
     "model_type": "llama",
@@ -51,3 +54,18 @@ class Unchecked(Callback):
 
 def weights(module):
     return torch.cat([p.detach().flatten() for p in module.network.parameters()])
+
+
+def within_a_budget(costs, period, budget):
+    """Number of iterations of these costs that ``GradientBudget`` allows; each goes on from a checkpoint."""
+    trainer = SimpleNamespace(should_stop=False)
+    module = SimpleNamespace(period=period, gradient_evaluations=0.0)
+    callback, iterations = GradientBudget(budget), 0
+    while not trainer.should_stop:
+        module.gradient_evaluations += costs[iterations]
+        callback.on_train_batch_end(trainer, module, None, None, iterations)
+        iterations += 1
+        (resumed := GradientBudget(budget)).load_state_dict(callback.state_dict())
+        resumed.on_train_start(trainer, module)
+        callback = resumed
+    return iterations

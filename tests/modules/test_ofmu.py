@@ -2,7 +2,6 @@
 
 import re
 from itertools import accumulate
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from ofmu_pl.modules import OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
-from tests.helpers.training import TINY, Unchecked, train, weights
+from tests.helpers.training import TINY, Unchecked, train, weights, within_a_budget
 
 
 def test_one_training_step_is_one_counted_step():
@@ -104,19 +103,7 @@ def test_between_whole_iterations_are_those_of_first_order(budget, iterations):
     ],
 )
 def test_a_budget_foresees_an_iteration_by_its_kind(period, costs, budget, iterations):
-    trainer = SimpleNamespace(should_stop=False)
-    module = SimpleNamespace(period=period, gradient_evaluations=0.0)
-    callback = GradientBudget(budget)
-    callback.on_train_start(trainer, module)
-    for number, cost in enumerate(costs):
-        if trainer.should_stop:
-            break
-        module.gradient_evaluations += cost
-        callback.on_train_batch_end(trainer, module, None, None, number)
-        (resumed := GradientBudget(budget)).load_state_dict(callback.state_dict())
-        callback = resumed
-        callback.on_train_start(trainer, module)
-    assert number == iterations
+    assert within_a_budget(costs, period, budget) == iterations
 
 
 @pytest.mark.parametrize(
