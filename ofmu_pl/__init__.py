@@ -1,4 +1,4 @@
-"""OFMU: penalty-based bi-level machine unlearning, and the bench around it (see README.md).
+"""OFMU: penalty-based bi-level machine unlearning, and the bench around it.
 
 Everything public can be had from here, and nothing is imported before it is asked for:
 

@@ -37,8 +37,7 @@ class Authors(TextDataModule):
             methods that look at such rows, and what membership attacks compare forget rows with. 0: none.
         batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
-            and questions in German, Spanish or French; or files with more probes by name, as in the README's section
-            Probes.
+            and questions in German, Spanish or French; or files with more probes by name (docs/evaluation.md, Probes).
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
 
     Example:

@@ -42,8 +42,8 @@ class TOFU(TextDataModule):
         batch_size: Samples per batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
-            questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``), as in the README's
-            section Probes.
+            questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``; docs/evaluation.md,
+            Probes).
         alternatives: Other answers, for methods that prefer them: a text file with a refusal in each line, of which
             every question gets one, or a JSON-lines file of rows with a question of the forget set and another answer;
             ``null``: TOFU's idontknow.jsonl beside the data.

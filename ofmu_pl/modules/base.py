@@ -106,7 +106,7 @@ class UnlearningModule(pl.LightningModule, Method):
             if wanted not in (None, given):
                 raise UserError(
                     f"{what} is for {wanted}, and '{run.data.name}' holds {given}: choose another method, network or "
-                    "data (README: Other methods, other data; Images)."
+                    "data (docs/choosing.md)."
                 )
         self.network = self.recipe.build(run.data, exact=self.exact)
         if run.resumed_from:

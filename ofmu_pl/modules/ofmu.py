@@ -55,7 +55,7 @@ class OFMU(UnlearningModule):
             Llamas).
         inner_optimizer: ``sgd``, the step as printed; ``adam``, which keeps two vectors as its state (the paper runs
             everything with AdamW; where the weights' gradients differ in scale, a plain step of a given length
-            changes few weights and harms more of what is to be kept, README: How the ascent steps); or ``shared``:
+            changes few weights and harms more of what is to be kept, docs/ofmu.md); or ``shared``:
             the ``optimizer`` is a ``SharedAdam``, which ascends too, in the metric of both loops and at the rate that
             the scheduler gives both, times ``inner_lr``.
         beta: Weight of the gradients' similarity in Phi (the paper is silent; 0.5 as in our prototype).

@@ -1,4 +1,4 @@
-"""What messages, docstrings and README tell a reader to set or to look up is there."""
+"""What messages, docstrings, README and docs tell a reader to set or to look up is there."""
 
 import inspect
 import re
@@ -41,6 +41,7 @@ def sources():
         *ROOT.glob("configs/**/*.yaml"),
         *ROOT.glob("scripts/*"),
         ROOT / "README.md",
+        *ROOT.glob("docs/**/*.md"),
     ]
     return {path: path.read_text() for path in places if path.is_file()}
 

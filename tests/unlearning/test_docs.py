@@ -1,10 +1,11 @@
-"""docs/python.md runs as it is printed, and its foreign method learns on every kind of data."""
+"""README and docs/python.md run as they are printed, and the pages' own methods do what they say."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import pytest
@@ -15,8 +16,15 @@ import ofmu_pl
 from tests.helpers.citizens import SIDES, learnt, tokenizer
 from tests.helpers.tofu_files import tofu_files
 
-PAGE = Path(__file__).parents[2] / "docs/python.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/python.md"
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks(PAGE)
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
 
@@ -51,6 +59,31 @@ def test_the_page_runs(folder, monkeypatch, capsys):
     assert all(float(value) < known for value in said.values()), "each has made it forget"
     assert Path("runs/report/index.html").is_file()
     assert Path("forgotten/model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_the_readme_runs(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    (block,) = blocks(ROOT / "README.md")
+    assert block.count("\n") <= 10
+    reader = {}
+    exec(compile(block.replace('"forgotten"', repr(str(tmp_path / "forgotten"))), "README.md", "exec"), reader)
+    assert reader["result"].metrics["forget_Q_A_Prob"].value < reader["result"].before["forget_Q_A_Prob"].value
+    assert (tmp_path / "forgotten/model.safetensors").is_file()
+
+
+def test_the_method_of_the_page_on_extending():
+    """Its value is -log(1 + l), and its pull, by its gradient, is that of ascent over 1 + l."""
+    (block,) = blocks(ROOT / "docs/extending.md")
+    space = {"__name__": "mine"}
+    exec(compile(block, "extending.md", "exec"), space)
+    losses = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
+    module = SimpleNamespace(recipe=SimpleNamespace(sample_losses=lambda network, part: losses), trained=None)
+    values = space["LogAscent"].forget_losses(module, {})
+    assert values.tolist() == pytest.approx([0.0, -0.6931471805599453, -1.3862943611198906])
+    values.sum().backward()
+    assert losses.grad.tolist() == pytest.approx([-1.0, -0.5, -0.25])
+    assert space["LogAscent"](ofmu_pl.CausalLM("gpt2")).streams == ("forget", "retain")
 
 
 @pytest.fixture(scope="module")
