@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,8 @@ class Method:
     Attributes:
         overlay: Its configuration, put over the base; ``null``: the base's own method.
         options: Command-line options by key.
-        search: Candidates, the best of which (on ``search_seed``, by validation) is run: an option and its values, or
-            a list of options by key.
+        search: Candidates, the best of which (on ``search_seed``, by validation) is run: options with their values, of
+            which every combination is tried, or a list of options by key.
         budgeted: Whether it runs until the budget is spent; methods of one iteration do not.
     """
 
@@ -38,7 +39,8 @@ class Method:
         """The options that each candidate sets."""
         if isinstance(self.search, list):
             return self.search
-        return [{key: value} for key, values in self.search.items() for value in values]
+        combinations = product(*self.search.values()) if self.search else ()
+        return [dict(zip(self.search, values, strict=True)) for values in combinations]
 
 
 @dataclass

@@ -68,10 +68,10 @@ def compared(ours, theirs):
 
 def test_some_items(validate):
     """A quick look at the rows of which the whole evaluation, below, takes minutes."""
-    ours, theirs, *_ = validate("full", "--evaluation.rows", "8")
+    ours, theirs, *_ = validate("full", "--evaluation.rows", "3")
     assert ours.keys() == theirs.keys()
-    assert all(len(found) == 8 for found in items(ours).values())
-    assert compared(ours, theirs) > 400
+    assert all(len(found) == 3 for found in items(ours).values())
+    assert compared(ours, theirs) > 150
 
 
 @pytest.mark.parametrize("name", [pytest.param("retain90", marks=WHOLE), pytest.param("full", marks=WHOLE)])

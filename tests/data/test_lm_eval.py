@@ -10,6 +10,7 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics.choice import correct_choices
 
 
+@pytest.mark.slow
 def test_likelihoods_and_choices_equal_lm_eval_s(shared):
     huggingface = pytest.importorskip("lm_eval.models.huggingface", reason="lm-eval is not installed")
     instance = pytest.importorskip("lm_eval.api.instance")

@@ -44,7 +44,7 @@ def test_privacy_leakage_and_closeness():
     assert membership_closeness(0.9, 0.6) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0])
+@pytest.mark.parametrize("shift", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_the_interval_of_an_auc_is_that_of_resampled_rows(shift):
     """Against resamples of both sides, each scored anew; scores are rounded, so that many are equal."""
     rng = np.random.default_rng(0)

@@ -54,7 +54,11 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+ALIKE = ("grad_ascent", "satimp", "simnpo", "undial", "npo", "npo_sam", "blur")
+"""Methods whose forget terms, retain terms and rules have their parts in other methods, too."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(m, marks=pytest.mark.slow) if m in ALIKE else m for m in METHODS])
 def test_micro_batches_change_nothing(folder, name):
     """Batches of four rows, as three and one."""
     ends = []
@@ -172,7 +176,17 @@ def test_layers_above_the_hook_do_not_run(folder):
     assert ran == [0, 1, 0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["npo", "dpo", "pdu", "rmu", "gru", "npo_sam", "undial_sam_blur"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("npo", "npo_sam")),
+        "dpo",
+        "pdu",
+        "rmu",
+        "gru",
+        "undial_sam_blur",
+    ],
+)
 def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
     def run(steps, **options):
         module = METHODS[name](CausalLM(path=folder), optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))

@@ -219,6 +219,7 @@ def test_automatic_rates_take_the_place_of_given_ones():
         OFMU(CausalLM(config=TINY), rates="automatic")
 
 
+@pytest.mark.slow
 def test_images_are_forgotten_to_the_level_of_test_images(tmp_path):
     """Their losses are far below the corner of a bound on tokens, which once left nothing to pull at."""
     drawn = {"forget_classes": None, "forget_fraction": 0.1, "train_items": 600, "batch_size": 64}

@@ -351,6 +351,7 @@ def test_ascent_moves_statistics_as_told(bn_mode, moves):
     assert frozen is (bn_mode == "frozen")
 
 
+@pytest.mark.slow
 def test_statistics_alone_forget_a_class_but_not_a_random_set():
     """The effect that most published class-wise ascent owes part of its success to."""
     trained = FineTune(network(norm="batch", bn_mode="retain"), optimizer=sgd(lr=0.1, momentum=0.9))

@@ -83,7 +83,7 @@ def losses(path):
         return network.sample_losses(network.build(data, exact=False), batch)
 
 
-FEW = ("gpt2", "llama", "gemma3_text")
+FEW = ("gpt2", "gemma3_text")
 
 
 @pytest.mark.parametrize("kind", [k if k in FEW else pytest.param(k, marks=pytest.mark.slow) for k in SHAPES])

@@ -97,6 +97,7 @@ def llama(layers=2, **options):
             "32-true",
             0.1,
             id="rectified",
+            marks=pytest.mark.slow,
         ),
         pytest.param(lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1, id="frozen copy"),
         pytest.param(
@@ -189,14 +190,16 @@ TEXT |= {
 
 
 SECOND = [
-    *("satimp", "blur", "npo_sam"),
+    *("satimp", "blur", "npo_sam", "kl", "simnpo", "ce_u", "undial", "grad_ascent"),
     *(
         f"ofmu {options}"
         for options in (
             {"inner_steps": 3},
             {"inner_steps": 3, "engine": "finite_difference", "scheme": "central", "norm_floor": None},
+            {"inner_steps": 2, "engine": "finite_difference", "beta": 0.0},
             {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
             {"inner_steps": 3, "higher_order_every": 2},
+            {"inner_steps": 3, "similarity_every": 3, "sam_rho": 0.01},
             {"inner_steps": 2, "engine": "finite_difference", "sam_rho": 0.01},
         )
     ),
@@ -273,19 +276,19 @@ def run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (
+        pytest.param(
             ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING, *PLAIN],
             ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / yes / yes"],
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             ["--config", "configs/wmdp.yaml", *FSDP2, "--model.network.path", "zephyr-7b-beta"],
             ["7.24 B / 7.24 B", "batches of 4 rows of 512 tokens", "no / no / yes / yes"],
             marks=pytest.mark.slow,
         ),
-        pytest.param(
+        (
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
             ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 4", "no / no / tight / yes"],
-            marks=pytest.mark.slow,
         ),
         (["--config", "configs/digits.yaml"], ["0.01 M / 0.01 M", "batches of 64 images", "yes / yes / yes / yes"]),
     ],

@@ -112,7 +112,9 @@ def data_and_network(kind, folder, tmp_path):
     return data, learnt()[0]
 
 
-@pytest.mark.parametrize("kind", ["TextFiles", pytest.param("TOFU", marks=pytest.mark.slow), "Digits"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("TextFiles", "TOFU")), "Digits"]
+)
 def test_somebody_elses_method_under_a_plain_trainer(their_method, folder, tmp_path, kind):
     data, network = data_and_network(kind, folder, tmp_path)
     module = their_method(network)
