@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-from datetime import date
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-import torch
-import transformers
+from pages import RESULTS_FOLDER, facts, row, rule, written_by
 
 from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.records import ACROSS, ATTACKS, RESULTS, AttacksRecord, Results
 
-RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
 SHOWN = {
     "forget_Q_A_Prob": "p forget",
     "retain_Q_A_Prob": "p retain",
@@ -90,9 +85,7 @@ def summary(folder: Path) -> dict[str, Any]:
     if not runs:
         raise SystemExit(f"There is no {ATTACKS} below '{folder}': run `python -m ofmu_pl attack --runs {folder}`.")
     return {
-        "date": str(date.today()),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        **facts(),
         "settings": settings,
         "runs": runs,
         "across": {
@@ -121,9 +114,8 @@ def page(stored: dict[str, Any], name: str) -> str:
     lines = [
         "# Does it come back?",
         "",
-        f"Written by `scripts/attack_results.py` from docs/results/data/{name}.json ({stored['date']}, "
-        f"{stored['machine']}, torch {stored['versions']['torch']}; not run on a GPU). Mean over seeds ± standard "
-        "deviation. docs/attacks.md says what each attack is.",
+        f"{written_by('attack_results.py', name, stored)} Mean over seeds ± standard deviation. docs/attacks.md says "
+        "what each attack is.",
         "",
         "## What returns",
         "",
@@ -188,14 +180,6 @@ def spread(values: list[float], percent: bool = False) -> str:
     if len(values) > 1:
         text += f" ± {format(scale * stdev(values), form)}"
     return f"{text} %" if percent else text
-
-
-def row(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def rule(n: int) -> str:
-    return "|" + "---|" * n
 
 
 if __name__ == "__main__":

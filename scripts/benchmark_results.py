@@ -1,0 +1,148 @@
+"""What a benchmark found: stores the values of its runs, and writes a page of docs/results with a figure a table.
+
+    python -m ofmu_pl benchmark --config configs/benchmarks/front.yaml
+    python scripts/benchmark_results.py logs/front [--only-table]
+
+The values go to docs/results/data, in a file of the benchmark's name; page and figures follow from them alone. One
+method is better than another if its means over seeds are, in the metric of forgetting and in that of keeping.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import matplotlib.pyplot as plt
+from pages import RESULTS_FOLDER, facts, table, written_by
+
+from ofmu_pl.report.collect import collect
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
+from ofmu_pl.support.files import replacing, write_json
+
+SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
+"""Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of a benchmark")
+    parser.add_argument("--only-table", action="store_true", help="write the page from the stored values")
+    args = parser.parse_args()
+    name = args.folder.name
+    data = RESULTS_FOLDER / "data" / f"{name}.json"
+    if not args.only_table:
+        experiments = [summary(e) for e in collect(args.folder).experiments if e.finished]
+        write_json(data, facts() | {"experiments": experiments})
+    stored = json.loads(data.read_text())
+    draw(stored, name)
+    with replacing(RESULTS_FOLDER / f"{name}.md") as partial:
+        partial.write_text(page(stored, name), encoding="utf-8")
+    print(RESULTS_FOLDER / f"{name}.md")
+
+
+def summary(e: Experiment) -> dict[str, Any]:
+    """What the page needs of an experiment."""
+    sides = [*e.methods, BEFORE, RETRAINED]
+    return {
+        "name": e.name,
+        "title": e.title,
+        "note": e.note,
+        "gradients": e.gradients,
+        "seeds": e.seeds,
+        "searched": {m: list(x.searched.values()) for m, x in e.methods.items()},
+        "values": {
+            scenario: {
+                side: {x: {str(k[1]): v for k, v in e.values([scenario], side, x).items()} for x in e.metrics}
+                for side in sides
+            }
+            for scenario in e.scenarios
+        },
+        "metrics": e.metrics,
+    }
+
+
+def page(stored: dict[str, Any], name: str) -> str:
+    """The page as Markdown."""
+    lines = [f"# {stored['experiments'][0]['title']}", ""]
+    lines += [f"{written_by('benchmark_results.py', name, stored)} Mean over seeds ± standard deviation.", ""]
+    for e in stored["experiments"]:
+        lines += [f"{e['note']} {e['gradients']:.0f} gradients a run; seeds {', '.join(map(str, e['seeds']))}.", ""]
+        for scenario, values in e["values"].items():
+            if ranked(e, values)[1]:
+                lines += [f"## {scenario}", "", *section(e, values), "", f"![]({figure(name, e, scenario)})", ""]
+        lines += ["## What was tried", "", *tried(e), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def figure(name: str, e: dict[str, Any], scenario: str) -> str:
+    """Where a table's figure lies, from the page."""
+    return f"figures/{name}-{e['name']}-{scenario}.png"
+
+
+def ranked(e: dict[str, Any], values: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any], dict[str, list[str]]]:
+    """The two metrics that are compared, each method's point, and who is better than it in both."""
+    run = [m for m in e["searched"] if any(values[m].values())]
+    names = next((pair for pair in SIDES if all(values[m].get(x) for m in run for x in pair)), SIDES[-1])
+    points = {m: tuple(mean(values[m][x].values()) for x in names) for m in run}
+    better = {m: [o for o, (f, k) in points.items() if f < points[m][0] and k > points[m][1]] for m in run}
+    return names, points, better
+
+
+def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
+    """A table, and a sentence on who is better than whom."""
+    (forgets, keeps), points, better = ranked(e, values)
+    metrics = [x for x in e["metrics"] if any(values[m][x] for m in points)]
+    methods = sorted(points, key=lambda m: (len(better[m]), points[m][0]))
+    rows = [[m, *(spread(values[m][x]) for x in metrics), ", ".join(better[m]) or "nobody"] for m in methods]
+    for side in (RETRAINED, BEFORE):
+        if any(values[side].values()):
+            rows.append([f"*{side}*", *(spread(values[side][x]) for x in metrics), ""])
+    front = ", ".join(m for m in methods if not better[m])
+    return [
+        *table(["method", *metrics, "better on both sides"], rows),
+        "",
+        f"Forgetting is compared by {forgets}, keeping by {keeps}. No method is better on both sides than {front}.",
+    ]
+
+
+def tried(e: dict[str, Any]) -> list[str]:
+    """How many candidates each method had, and what was chosen."""
+    rows = []
+    for m, searches in e["searched"].items():
+        choices = "; ".join(dict.fromkeys(json.dumps(s["choice"]) for s in searches))
+        rows.append([m, str(max((len(s["scores"]) for s in searches), default=0)), choices])
+    return table(["method", "candidates", "chosen by validation rows, on a seed that is not reported"], rows)
+
+
+def spread(values: dict[str, float]) -> str:
+    """Mean ± standard deviation."""
+    found = list(values.values())
+    if not found:
+        return "-"
+    return f"{mean(found):.3g}" + (f" ± {stdev(found):.2g}" if len(found) > 1 else "")
+
+
+def draw(stored: dict[str, Any], name: str) -> None:
+    """A figure a table, every method a point: the upper left corner is where one wants to be."""
+    for e in stored["experiments"]:
+        for scenario, values in e["values"].items():
+            names, points, better = ranked(e, values)
+            if not points:
+                continue
+            sheet, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
+            axis.plot(*zip(*sorted(points[m] for m in points if not better[m]), strict=True), color="0.7", zorder=1)
+            for m, (x, y) in points.items():
+                color, marker = ("C3", "D") if m.startswith("ofmu") else ("C0", "o")
+                axis.scatter(x, y, s=36, color=color, marker=marker, zorder=2)
+                axis.annotate(m, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8)
+            axis.set_xlabel(f"{names[0]} (lower: more is forgotten)")
+            axis.set_ylabel(f"{names[1]} (higher: more is kept)")
+            sheet.savefig(RESULTS_FOLDER / figure(name, e, scenario), dpi=130)
+            plt.close(sheet)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What the scripts that write docs/results share: where things are, a table's lines, and the line that dates a page."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
+
+
+def facts() -> dict[str, Any]:
+    """Date, machine and versions, to be stored with numbers."""
+    return {
+        "date": str(date.today()),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+
+def written_by(script: str, name: str, stored: dict[str, Any]) -> str:
+    """First sentence of a page, from the facts that were stored."""
+    return (
+        f"Written by `scripts/{script}` from docs/results/data/{name}.json ({stored['date']}, {stored['machine']}, "
+        f"torch {stored['versions']['torch']}; not run on a GPU)."
+    )
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Lines of a table in Markdown."""
+    head = list(head)
+    return [row(head), rule(len(head)), *map(row, rows)]
+
+
+def row(cells: Iterable[str]) -> str:
+    """One line of it."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def rule(columns: int) -> str:
+    """The line below the head."""
+    return "|" + "---|" * columns

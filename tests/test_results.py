@@ -1,0 +1,29 @@
+"""The pages of docs/results that scripts write are what follows from the stored values."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+RESULTS = SCRIPTS.parent / "docs/results"
+WRITTEN_BY = {"requests": "one_after_another", "own-data": "own_data", "finite-differences": "bench_finite_differences"}
+NAMED = {"attack_results", "benchmark_results"}
+"""Scripts that write several pages, each of which names its values."""
+
+
+def page_of(data, monkeypatch):
+    """The page's text, from the stored values."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    name = WRITTEN_BY.get(data.stem) or ("attack_results" if data.stem.startswith("attacks") else "benchmark_results")
+    stored = json.loads(data.read_text(encoding="utf-8"))
+    page = importlib.import_module(name).page
+    return page(stored, data.stem) if name in NAMED else page(stored)
+
+
+@pytest.mark.parametrize("data", sorted((RESULTS / "data").glob("*.json")), ids=lambda path: path.stem)
+def test_text_and_values_agree(data, monkeypatch):
+    assert (RESULTS / f"{data.stem}.md").read_text(encoding="utf-8") == page_of(data, monkeypatch), (
+        "a page is written by its script, never by hand: run it with --only-table"
+    )
