@@ -1,10 +1,13 @@
 """The module's own logic, without a command line."""
 
+import inspect
 import re
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -18,6 +21,20 @@ from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
 from tests.helpers.training import TINY, Unchecked, train, weights, within_a_budget
+
+
+def test_the_papers_form_is_that_of_the_class():
+    """The overlay names every part of the form, so that it undoes whatever another configuration chose."""
+    overlay = Path(__file__).parents[2] / "configs/methods/ofmu_paper.yaml"
+    stated = yaml.safe_load(overlay.read_text())["model"]["init_args"]
+    of_class = {name: p.default for name, p in inspect.signature(OFMU).parameters.items() if name in stated}
+    assert stated.pop("concave_only") is False, "the paper has the penalty wherever it is"
+    rates = {name: stated.pop(name) for name in ("optimizer", "scheduler")}
+    assert stated == {name: of_class[name] for name in stated}
+    assert rates["optimizer"]["class_path"] == "torch.optim.AdamW"
+    chosen = yaml.safe_load((overlay.parents[1] / "authors.yaml").read_text())["model"]["init_args"]
+    unsaid = {"network", "engine"}
+    assert set(chosen) <= {*stated, *rates, *unsaid}
 
 
 def test_one_training_step_is_one_counted_step():
