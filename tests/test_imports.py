@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "analysis": {"core", "losses", "metrics", "networks", "support"},
     "evaluation": {"core", "data", "losses", "metrics", "modules", "networks", "support", "training"},
     "attacks": {"core", "data", "evaluation", "losses", "metrics", "modules", "networks", "support", "training"},
-    "planning": {"core", "data", "modules", "networks", "support", "training"},
+    "planning": {"core", "data", "evaluation", "losses", "modules", "networks", "support", "training"},
     "report": {"metrics", "support"},
     "unlearning": {"data", "evaluation", "metrics", "modules", "networks", "report", "support", "training"},
     "benchmark": {"analysis", "data", "metrics", "report", "support"},

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -25,9 +25,10 @@ from ofmu_pl.cli.options import check_devices, check_trainer
 from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.ranks import watched
 from ofmu_pl.cli.trust import check_classes
+from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
-from ofmu_pl.support.errors import MAX_SEED, check_range
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
 from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.records import RESULTS, Results
@@ -51,6 +52,9 @@ _FROM_MODEL: dict[str, Any] = {
 class UnlearningCLI(LightningCLI):
     """LightningCLI with our callbacks, log folders and links from the method to its data."""
 
+    dry: ClassVar[bool] = False
+    """Whether the command only tries the configuration."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._command = kwargs["args"][0]
         super().__init__(*args, **kwargs)
@@ -69,6 +73,8 @@ class UnlearningCLI(LightningCLI):
         """Look at the seed and at a checkpoint before Lightning takes anything from them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
+        if config.pop("dry_run", False) is not self.dry:
+            raise UserError(f"{DRY_RUN} is a word of the command line alone: take dry_run out of the configuration.")
         check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
         path = config["ckpt_path"]
@@ -162,6 +168,12 @@ class UnlearningCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
+        if self._command == "fit":
+            parser.add_argument(
+                DRY_RUN,
+                action="store_true",
+                help="Only try one iteration, evaluation and checkpoint, without weights and devices.",
+            )
         parser.add_argument("--logs", default="logs", help="Root of all outputs.")
         parser.add_argument(
             "--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 from ofmu_pl import __version__
 from ofmu_pl.cli.said import fail
-from ofmu_pl.cli.words import Words, as_options
+from ofmu_pl.cli.words import DRY_RUN, Words, as_options
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.interrupts import orderly
 
@@ -69,6 +70,8 @@ def _run(words: list[str]) -> None:
     elif command == "purge":
         _purge(options)
     else:
+        if DRY_RUN in options:
+            os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's packages are imported, which read it then
         from ofmu_pl.cli.configured import configured
 
         configured(command, options, COMMANDS[command])

@@ -12,11 +12,13 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.cli.app import UnlearningCLI
+from ofmu_pl.cli.dry_run import DryRunCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
 from ofmu_pl.cli.plan import PlanCLI
 from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.trust import check_classes, restrict_imports
+from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
@@ -103,7 +105,7 @@ def _attack(words: list[str], description: str) -> None:
 
 def _run(command: str, words: list[str], description: str) -> None:
     word = "fit" if command == "plan" else command
-    cli: Any = PlanCLI if command == "plan" else UnlearningCLI
+    cli: Any = PlanCLI if command == "plan" else DryRunCLI if DRY_RUN in words else UnlearningCLI
     cli(
         UnlearningModule,
         PairedDataModule,

@@ -10,6 +10,9 @@ from typing import NoReturn
 
 from ofmu_pl.cli.said import fail
 
+DRY_RUN = "--dry_run"
+"""The word with which ``fit`` tries a configuration without its weights and devices."""
+
 _OPTIONS = {
     **{name: f"model.{name}" for name in ("engine", "layer", "rho_0")},
     **{

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.text import Row
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import below, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
 
@@ -34,7 +34,7 @@ def read_rows(source: str, config: str | None, split: str, what: str) -> list[di
     try:
         return load_hub_rows(source, config, split)
     except (OSError, ValueError) as error:
-        raise UserError(
+        raise NotAtHand(
             f"'{source}' ({config}) cannot be loaded from the hub: with no network or no access, give a JSON-lines "
             f"file as --data.{what}, or set HF_HUB_OFFLINE=1 to use the hub's cache."
         ) from error

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ofmu_pl.data.cifar_parquet import Part, find_parquet, read_parquet
 from ofmu_pl.data.split import keyed_generator, sample_evenly
-from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.hub import local_folder
+from ofmu_pl.support.errors import NotAtHand, UserError
+from ofmu_pl.support.hub import downloads_forbidden, local_folder
 from ofmu_pl.support.kept import cache_folder
 
 NAMES: dict[int, tuple[str, ...]] = {
@@ -137,9 +137,9 @@ def _own_copy(classes: int) -> Path:
     folder = cache / "torchvision"
     try:
         with _network_timeout(10.0):
-            dataset(folder, download=True)
+            dataset(folder, download=not downloads_forbidden())
     except (OSError, HTTPException, RuntimeError) as error:
-        raise UserError(
+        raise NotAtHand(
             f"CIFAR-{classes} is not in '{folder}' and cannot be downloaded ({error}): try again with a network, or "
             f"{remedy}."
         ) from error

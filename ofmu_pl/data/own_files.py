@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import LARGEST_JSON, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
 
@@ -106,7 +106,7 @@ def _from_hub(source: str, option: str) -> Rows:
         rows = load_hub_rows(f"{owner}/{name}", config or None, split or "train")
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise UserError(
+        raise NotAtHand(
             f"'{source}' cannot be loaded from the hub ({reason}): check the name, its configuration and its split, "
             f"give `{option}` a file, or set HF_HUB_OFFLINE=1 to use the hub's cache."
         ) from error

@@ -15,7 +15,7 @@ from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import numbered_lines
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 
@@ -152,7 +152,7 @@ class TOFU(TextDataModule):
         try:
             return load_hub_rows(self.data, config, "train")
         except (OSError, ValueError) as error:
-            raise UserError(
+            raise NotAtHand(
                 f"'{self.data}' ({config}) cannot be loaded from the hub: with no network, point --data.data at a "
                 "folder with TOFU's files (full.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
             ) from error

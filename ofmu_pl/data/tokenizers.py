@@ -10,7 +10,7 @@ from typing import Any
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer
 
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import local_folder, offline
 
 
@@ -48,7 +48,7 @@ def _read(source: str) -> Any:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         where = "The folder" if folder else "Neither a local folder nor a reachable hub id:"
-        raise UserError(
+        raise (UserError if folder else NotAtHand)(
             f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
             "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
             "--model.network.tokenizer."

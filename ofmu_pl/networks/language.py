@@ -17,6 +17,7 @@ from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.dropout import silence_dropout
+from ofmu_pl.networks.known import known_shape
 from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.pretrained import load_pretrained
@@ -119,14 +120,19 @@ class CausalLM(Network):
         """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary.
 
         Raises:
-            UserError: There is no readable config.json, or it describes a kind of network that is not known.
+            UserError: There is no readable config.json, it describes a kind of network that is not known, or the data
+                has rows that are longer than what the model can read.
         """
         # Torch's fused kernel keeps as much memory as another, and needs neither a GPU nor a package here.
         attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else None
         with torch.device("meta"):
             if self.path is None:
-                return self._prepared(self._random(datamodule.make_tokenizer(), attention))
+                model = self._random(datamodule.make_tokenizer(), attention)
+                check_positions(model.config, datamodule)
+                return self._prepared(model)
             folder = Path(self.path).expanduser()
+            if not folder.is_dir():
+                folder = known_shape(self.path) or folder
             try:
                 config = AutoConfig.from_pretrained(
                     folder if folder.is_dir() else self.path,
@@ -136,6 +142,9 @@ class CausalLM(Network):
                 model = AutoModelForCausalLM.from_config(
                     config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
                 )
+                check_positions(config, datamodule)
+            except UserError:
+                raise
             except (OSError, ValueError, KeyError, TypeError) as error:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise UserError(

@@ -21,11 +21,32 @@ from torch.utils._python_dispatch import TorchDispatchMode  # private by name, d
 KINDS = ("parameters", "vectors", "optimizer", "activations", "gathered", "copies")
 
 
+class MadeUp:
+    """Numbers in the place of those that a computation reads from tensors that have none.
+
+    They are 1, or 0.1 after an inner product of two different vectors, so that vectors have length 1 and point apart.
+    """
+
+    def __init__(self) -> None:
+        self._apart = False
+
+    def note(self, func: Any, args: Any) -> None:
+        """See whether an operation is an inner product, and of what."""
+        if func is torch.ops.aten.dot.default:
+            self._apart = args[0].untyped_storage() is not args[1].untyped_storage()
+
+    def number(self, x: Tensor) -> float | int | bool:
+        """The number that stands for a tensor's only one."""
+        value = 0.1 if self._apart else 1.0
+        self._apart = False
+        return value if x.dtype.is_floating_point else x.dtype == torch.bool or 1
+
+
 class Ledger(TorchDispatchMode):
     """Counts all storages on the meta device while it is entered.
 
-    Numbers that the computation reads (norms, losses) are made up: 1, or 0.1 after an inner product of two different
-    vectors, so that vectors have length 1 and point apart. Tensors of the CPU (batches) may be mixed in.
+    Numbers that the computation reads (norms, losses) are made up (``MadeUp``). Tensors of the CPU (batches) may be
+    mixed in.
 
     Args:
         ranks: Processes that share ``sharded`` kinds.
@@ -44,7 +65,7 @@ class Ledger(TorchDispatchMode):
         self.live, self.peak, self.most = ({kind: 0.0 for kind in KINDS} for _ in range(3))
         self._share = {kind: ranks if kind in set(sharded) else 1 for kind in KINDS}
         self._known: dict[int, weakref.ref[Any]] = {}
-        self._apart = False
+        self._made_up = MadeUp()
 
     @contextmanager
     def counting(self, kind: str) -> Iterator[None]:
@@ -77,11 +98,11 @@ class Ledger(TorchDispatchMode):
         kwargs = kwargs or {}
         if any(map(_is_meta, args)) or any(map(_is_meta, kwargs.values())):
             if func is torch.ops.aten._local_scalar_dense.default:
-                return self._number(args[0])
-            if func in _IN_PLACE:
+                return self._made_up.number(args[0])
+            if func in IN_PLACE:
                 return args[0]
+            self._made_up.note(func, args)
             if func is torch.ops.aten.dot.default:
-                self._apart = args[0].untyped_storage() is not args[1].untyped_storage()
                 return args[0].new_empty(())
             args, kwargs = _to_meta(args), {k: _to_meta(v) for k, v in kwargs.items()}
         out = func(*args, **kwargs)
@@ -89,11 +110,6 @@ class Ledger(TorchDispatchMode):
             if isinstance(x, Tensor):
                 self._note(x)
         return out
-
-    def _number(self, x: Tensor) -> float | int | bool:
-        value = 0.1 if self._apart else 1.0
-        self._apart = False
-        return value if x.dtype.is_floating_point else x.dtype == torch.bool or 1
 
     def _note(self, x: Tensor) -> None:
         if x.device.type != "meta":
@@ -119,7 +135,7 @@ class Ledger(TorchDispatchMode):
             self.peak = dict(live)
 
 
-_IN_PLACE = {torch.ops.aten.add_.Tensor, torch.ops.aten.copy_.default, torch.ops.aten.mul_.Tensor}
+IN_PLACE = {torch.ops.aten.add_.Tensor, torch.ops.aten.copy_.default, torch.ops.aten.mul_.Tensor}
 """Most of the algebra on vectors. They allocate nothing, and torch's own checks of them take a third of the time."""
 
 

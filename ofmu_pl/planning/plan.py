@@ -110,6 +110,12 @@ def processes_of(trainer: Mapping[str, Any]) -> Processes:
         layers = options.get("tensor_parallel_size", "auto")
         if (each if layers == "auto" else layers) > 1:
             raise cut_layers()
+        shares = options.get("data_parallel_size", "auto")
+        if shares not in ("auto", each * nodes):
+            raise UserError(
+                f"The strategy's data_parallel_size is {shares}, and the run has {each * nodes} processes: set it, or "
+                "--trainer.devices and --trainer.num_nodes, so that both are the same number."
+            )
         return Processes(each * nodes, sharded=True)
     if not (name == "auto" or name.lower().startswith("ddp")):
         if name == "SingleDeviceStrategy":
@@ -124,7 +130,7 @@ def show(plan: Plan, console: Console) -> None:
     table = Table(title=plan.title, title_justify="left", show_header=False, min_width=60)
     table.add_column()
     table.add_column(justify="right")
-    table.add_row("parameters, trained / all", f"{_count(needs.trained)} / {_count(needs.parameters)}")
+    table.add_row("parameters, trained / all", f"{count(needs.trained)} / {count(needs.parameters)}")
     work = "by the data's size" if needs.gradients is None else f"{needs.gradients:g}"
     table.add_row("gradients an iteration", work, end_section=True)
     for kind, label in ROWS.items():
@@ -143,7 +149,8 @@ def show(plan: Plan, console: Console) -> None:
     )
 
 
-def _count(n: int) -> str:
+def count(n: int) -> str:
+    """A number of parameters, in millions or billions."""
     return f"{n / 1e9:.2f} B" if n >= 1e9 else f"{n / 1e6:.2f} M"
 
 

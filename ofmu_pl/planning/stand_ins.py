@@ -18,30 +18,23 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.ledger import Ledger
 
 
-class Unloaded(Network):
-    """A recipe whose networks are skeletons.
+class Standing(Network):
+    """A recipe in the place of a real one, which it asks for everything that it does not do itself.
 
     Args:
         recipe: The real recipe.
-        ledger: Told of the memory of losses that are not evaluated again.
-        saving: Leave out what would only repeat: a first-order engine's graph never outlives its loss, so one
-            evaluation of the most samples stands for all; with several micro-batches the first of each batch does.
-        exact: Whether graphs of graphs are taken.
     """
 
-    def __init__(self, recipe: Network, ledger: Ledger, *, saving: bool, exact: bool) -> None:
-        self.recipe, self.ledger, self.saving, self.exact = recipe, ledger, saving, exact
-        self.real = True
-        self._built, self._most = False, 0
-        self._first: list[Batch] = []
+    def __init__(self, recipe: Network) -> None:
+        self.recipe = recipe
         self.modality = recipe.modality  # type: ignore[misc]
+        self.tokenizer_source, self.adds_adapters = recipe.tokenizer_source, recipe.adds_adapters
 
-    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """A skeleton: the network to train, then frozen copies of it."""
-        with self.ledger.counting("copies" if self._built else "parameters"):
-            network = self.skeleton(datamodule, exact=exact)
-        self._built = True
-        return network
+    def __getattr__(self, name: str) -> Any:
+        """What only some recipes have."""
+        if name == "recipe":  # it is being copied
+            raise AttributeError(name)
+        return getattr(self.recipe, name)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the real skeleton."""
@@ -65,6 +58,36 @@ class Unloaded(Network):
     def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:
         """The real network's context for derivatives."""
         return self.recipe.differentiable(module)
+
+    def split(self, batch: Batch, size: int | None) -> list[Batch]:
+        """Cut a batch into the real micro-batches."""
+        return self.recipe.split(batch, size)
+
+
+class Unloaded(Standing):
+    """A recipe whose networks are skeletons.
+
+    Args:
+        recipe: The real recipe.
+        ledger: Told of the memory of losses that are not evaluated again.
+        saving: Leave out what would only repeat: a first-order engine's graph never outlives its loss, so one
+            evaluation of the most samples stands for all; with several micro-batches the first of each batch does.
+        exact: Whether graphs of graphs are taken.
+    """
+
+    def __init__(self, recipe: Network, ledger: Ledger, *, saving: bool, exact: bool) -> None:
+        super().__init__(recipe)
+        self.ledger, self.saving, self.exact = ledger, saving, exact
+        self.real = True
+        self._built, self._most = False, 0
+        self._first: list[Batch] = []
+
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """A skeleton: the network to train, then frozen copies of it."""
+        with self.ledger.counting("copies" if self._built else "parameters"):
+            network = self.skeleton(datamodule, exact=exact)
+        self._built = True
+        return network
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into the real micro-batches, and remember the first."""

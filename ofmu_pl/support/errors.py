@@ -12,6 +12,10 @@ class UserError(ValueError):
     """Something the user can mend: the message says what is wrong, where, and what to do, in one sentence."""
 
 
+class NotAtHand(UserError):
+    """Something is not on this machine and would have to be downloaded, which failed or was forbidden."""
+
+
 class DivergedError(RuntimeError):
     """The optimisation produced non-finite or exploding numbers; the weights in memory are not to be used."""
 

@@ -12,6 +12,11 @@ from urllib.parse import urlsplit
 from ofmu_pl.support.errors import UserError
 
 
+def downloads_forbidden() -> bool:
+    """Whether the user, or a dry run, wants nothing downloaded (HF_HUB_OFFLINE)."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
+
+
 @cache
 def offline(timeout: float = 2.0) -> bool:
     """Whether loading by hub id can only come from the local cache.
@@ -19,7 +24,7 @@ def offline(timeout: float = 2.0) -> bool:
     It is true if the user says so (HF_HUB_OFFLINE) or the hub's host does not answer (each of its addresses gets
     ``timeout`` seconds); behind a proxy this cannot be told, so the hub counts as reachable.
     """
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+    if downloads_forbidden():
         return True
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return False

@@ -21,6 +21,7 @@ from ofmu_pl.modules import (
     SalUn,
 )
 from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.networks.known import SHAPES
 from ofmu_pl.planning.plan import processes_of
 from ofmu_pl.planning.rehearsal import Processes, rehearse
 from ofmu_pl.support.errors import UserError
@@ -294,7 +295,7 @@ def run(monkeypatch, capsys):
     ],
 )
 def test_the_papers_settings_are_planned_from_a_configuration_alone(run, words, expected):
-    folders = {path.name: str(path) for path in (ROOT / "tests/fixtures").iterdir()}
+    folders = {path.name: str(path) for path in SHAPES.iterdir()}
     output = run(*[folders.get(word, word) for word in words])
     for text in expected:
         assert text in output
@@ -320,7 +321,7 @@ def test_bad_input_is_one_sentence(run, capsys, tmp_path, words, code, message):
         if config:
             (tmp_path / name / "config.json").write_text(config)
     words = [w.format(empty=tmp_path / "empty", odd=tmp_path / "odd") for w in words]
-    small = ["--model.network.path", str(ROOT / "tests/fixtures/llama-3.2-1b")]
+    small = ["--model.network.path", str(SHAPES / "llama-3.2-1b")]
     with pytest.raises(SystemExit) as stop:
         run("--config", "configs/tofu.yaml", *small, *words)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]

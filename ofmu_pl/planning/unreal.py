@@ -1,0 +1,140 @@
+"""Runs a computation with networks that have shapes, types and devices, but no numbers: torch's fake tensors.
+
+Where the plan's meta device counts memory, this goes through all that a device would be asked for: FSDP2 cuts, gathers
+and reduces, optimizers step, state is collected. Nothing of a network's size is allocated. Whole numbers (token ids,
+masks, labels, row numbers) stay real, since the way that a program takes depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+# Private by name; torch's pages on fake tensors document the class under this one, and no public module has it.
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.distributed.tensor import DTensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode  # private by name, documented under "Extending PyTorch"
+from torch.utils._pytree import tree_leaves
+
+from ofmu_pl.planning.ledger import IN_PLACE, MadeUp
+
+
+class Unreal(TorchDispatchMode):
+    """A mode in which floating-point tensors are fake as soon as they are made, or computed from one that is.
+
+    Numbers that the computation reads from them are made up (``ledger.MadeUp``).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.made_up = MadeUp()
+        self._arrays: list[Any] = []
+        self._product: Any = None
+
+    def __enter__(self) -> Self:
+        self._arrays.append(_Arrays())
+        self._arrays[-1].__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._arrays.pop().__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operation on fake or on real tensors."""
+        kwargs = kwargs or {}
+        if any(issubclass(cls, DTensor) for cls in types):
+            return NotImplemented  # which takes it apart into operations on local tensors
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if not any(isinstance(x, FakeTensor) or x.is_meta for x in tensors):
+            if tensors or not _floats(out := self._faked(func, args, kwargs)):
+                return func(*args, **kwargs)
+            return out
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self.made_up.number(args[0])
+        if func in IN_PLACE:
+            return args[0]
+        if func in _OF_LISTS:
+            return None
+        self.made_up.note(func, args)
+        if func is torch.ops.aten.dot.default:
+            if self._product is None:
+                self._product = self._faked(func, args, kwargs)
+            return self._product
+        return self._faked(func, args, kwargs)
+
+    def _faked(self, func: Any, args: Any, kwargs: Any) -> Any:
+        with self.fake:
+            out = func(*args, **kwargs)
+        self.fake.fake_tensor_converter.tensor_memo.clear()  # it refers to results, and Module.to refuses referred ones
+        return out
+
+
+_OF_LISTS = {
+    torch.ops.aten._foreach_add_.List,
+    torch.ops.aten._foreach_copy_.default,
+    torch.ops.aten._foreach_mul_.Scalar,
+}
+"""With ``IN_PLACE`` most of the algebra on vectors (``core.vectors``), whose results are there already."""
+
+
+class _Arrays(TorchFunctionMode):
+    """A mode in which fake tensors become arrays of ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Make an array where numpy asks for one."""
+        if func in (Tensor.numpy, Tensor.__array__) and isinstance(args[0], FakeTensor):
+            return np.ones(tuple(args[0].shape), np.dtype(str(args[0].dtype).removeprefix("torch.")))
+        return func(*args, **kwargs or {})
+
+
+def _floats(x: Any) -> bool:
+    return any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in tree_leaves(x))
+
+
+def unreal(skeleton: nn.Module) -> nn.Module:
+    """Give a network of the meta device fake tensors of the CPU; tied ones stay tied.
+
+    Args:
+        skeleton: The network, changed in place, inside of an ``Unreal`` block.
+    """
+    known: dict[int, Tensor] = {}
+    for module in skeleton.modules():
+        own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+        for name, x in own:
+            if id(x) not in known:
+                blank = torch.empty_like(x, device="cpu")
+                known[id(x)] = nn.Parameter(blank, x.requires_grad) if isinstance(x, nn.Parameter) else blank
+            setattr(module, name, known[id(x)])
+    return skeleton
+
+
+@contextmanager
+def pretended(size: int) -> Iterator[None]:
+    """A context in which this process is the first of so many that are not there.
+
+    torch's backend ``fake`` communicates nothing: what the others would send is this process's own.
+
+    Args:
+        size: Number of processes; 1: no group is made.
+
+    Raises:
+        RuntimeError: The process is one of a group already.
+    """
+    with ExitStack() as stack:
+        if size > 1:
+            dist.init_process_group("fake", rank=0, world_size=size)
+            stack.callback(dist.destroy_process_group)
+        yield
