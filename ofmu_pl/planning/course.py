@@ -16,8 +16,9 @@ from ofmu_pl.support.errors import UserError
 STEPS = ("data", "ranks", "model", "method", "iteration", "checkpoint", "evaluation", "export")
 """What is tried, in this order."""
 BLIND = (
-    "Not seen: numbers (divergence, quality), memory (plan says), GPU kernels, links between ranks, metrics, "
-    "files that are written, the retrained model, weights and what else is not on this machine."
+    "Not seen: numbers (divergence, quality), memory (plan says), GPU kernels and their types (bitsandbytes' 4 bits, "
+    "flash_attention_2), links between ranks, loggers and further callbacks, metrics, files that are written, the "
+    "retrained model, weights and what else is not on this machine."
 )
 """What no dry run can see."""
 

@@ -23,6 +23,7 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.plan import count, processes_of
+from ofmu_pl.planning.stand_ins import know_losses
 from ofmu_pl.planning.unreal import Unreal, pretended
 from ofmu_pl.planning.weightless import Weightless
 from ofmu_pl.support.errors import NotAtHand
@@ -130,6 +131,7 @@ class _Watch(pl.Callback):
         self.course.begin("method", type(pl_module).__name__ + (f" ({engine})" if engine else ""))
         pl_module.run.precision = self.precision  # the trainer turns 16-mixed into bf16-mixed on a CPU
         pl_module.run.checks_itself = False  # numbers are made up
+        know_losses(pl_module, data_of(trainer))  # and not to be kept on disk
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """The iteration is next."""
@@ -146,12 +148,14 @@ class _Watch(pl.Callback):
         self.course.tell(f"{len(state['state_dict'])} tensors, {len(trainer.optimizers)} optimizers")
         self.course.begin("evaluation", type(self.evaluation).__name__)
         network = pl_module.whole_network()
-        data = data_of(trainer)
+        data, told = data_of(trainer), []
         if data.evaluation_sets:  # blank texts have none
             self.evaluation.interim_items = 1  # type: ignore[attr-defined]
-            self.evaluation.score(trainer, network, cheap=True)
+            told.append(f"one row each of {', '.join(self.evaluation.score(trainer, network, cheap=True))}")
         if data.modality == "text":
             _answer(network, next(iter(batch.values()))[0])
+            told.append(f"an answer scored, {GENERATED} tokens generated")
+        self.course.tell(f"{type(self.evaluation).__name__}: {'; '.join(told)}")
         self.course.begin("export")
         if self.exports:
             gathered = merged(network) if hasattr(network, "peft_config") else network

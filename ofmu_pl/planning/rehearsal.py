@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -19,11 +18,9 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Vector, zeros_like
 from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.modules.ofmu import OFMU
 from ofmu_pl.modules.one_shot import OneShot
-from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.planning.ledger import Kernels, Ledger
-from ofmu_pl.planning.stand_ins import Graphs, Unloaded, Watching
+from ofmu_pl.planning.stand_ins import Graphs, Unloaded, Watching, know_losses
 from ofmu_pl.training.run import Run
 
 ENOUGH_PAIRS = 2
@@ -118,9 +115,7 @@ def rehearse(
     elif n > 1 and not processes.sharded:
         ledger.change("copies", size)  # DDP's buckets
 
-    method = module.lower.objective if isinstance(module, OFMU) else module
-    if isinstance(method, TwoTerms):
-        method.reference_nll |= {stream: torch.zeros(data.batch_size) for stream in method.per_item_reference}
+    know_losses(module, data)
     if module.micro_batch_size is not None:
         data.batch_size = min(data.batch_size, 2 * n * module.micro_batch_size)  # further terms are like the second
     autocast = precision == "bf16-mixed"

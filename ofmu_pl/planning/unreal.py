@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 # Private by name; torch's pages on fake tensors document the class under this one, and no public module has it.
+from torch._guards import active_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
@@ -54,9 +55,11 @@ class Unreal(TorchDispatchMode):
         kwargs = kwargs or {}
         if any(issubclass(cls, DTensor) for cls in types):
             return NotImplemented  # which takes it apart into operations on local tensors
+        if active_fake_mode() is not None:  # DTensor's own, which looks for the shape of a result
+            return func(*args, **kwargs)
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if not any(isinstance(x, FakeTensor) or x.is_meta for x in tensors):
-            if tensors or not _floats(out := self._faked(func, args, kwargs)):
+            if tensors or not _floats(out := self._faked(func, types, args, kwargs)):
                 return func(*args, **kwargs)
             return out
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -65,16 +68,18 @@ class Unreal(TorchDispatchMode):
             return args[0]
         if func in _OF_LISTS:
             return None
+        if func in _BY_MASKS:
+            args = (args[0], [place for index in args[1] for place in _places(index)], *args[2:])
         self.made_up.note(func, args)
         if func is torch.ops.aten.dot.default:
             if self._product is None:
-                self._product = self._faked(func, args, kwargs)
+                self._product = self._faked(func, types, args, kwargs)
             return self._product
-        return self._faked(func, args, kwargs)
+        return self._faked(func, types, args, kwargs)
 
-    def _faked(self, func: Any, args: Any, kwargs: Any) -> Any:
-        with self.fake:
-            out = func(*args, **kwargs)
+    def _faked(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        # Not by entering the mode and calling again, which looks for GPUs each time.
+        out = self.fake.__torch_dispatch__(func, types, args, kwargs)
         self.fake.fake_tensor_converter.tensor_memo.clear()  # it refers to results, and Module.to refuses referred ones
         return out
 
@@ -85,6 +90,18 @@ _OF_LISTS = {
     torch.ops.aten._foreach_mul_.Scalar,
 }
 """With ``IN_PLACE`` most of the algebra on vectors (``core.vectors``), whose results are there already."""
+
+
+_BY_MASKS = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default}
+"""Operations whose results are as large as masks have places that are true."""
+
+
+def _places(index: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The places of a mask, all of them where it has no numbers; another index as it is."""
+    if index is None or index.dtype != torch.bool:
+        return (index,)
+    mask = torch.ones(index.shape, dtype=torch.bool) if isinstance(index, FakeTensor) else index
+    return mask.nonzero(as_tuple=True)
 
 
 class _Arrays(TorchFunctionMode):

@@ -1,0 +1,97 @@
+"""``fit --dry_run`` on every configuration that is shipped: minutes for all, most of them for models of 7B."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from ofmu_pl.benchmark.grid import Grid
+from ofmu_pl.data import Authors
+from ofmu_pl.planning.course import STEPS
+from tests.benchmark.test_configs import parsed
+from tests.cli.test_fit import FOR_IMAGES
+
+pytestmark = pytest.mark.slow
+CONFIGS = Path(__file__).parents[2] / "configs"
+FULL = CONFIGS / "benchmarks/paper_full.yaml"
+SHAPE = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 8}
+"""A tiny network with the layer that RMU's configuration names."""
+OWN = {  # what their first lines tell a user to add
+    "authors": "--model.network.path {model}",
+    "images": (
+        "--data.forget {images}/forget --data.retain {images}/retain --data.test {images}/test "
+        "--model.network.module resnet18 --model.network.path weights.pt"
+    ),
+    "text": "--model.network.path {model} --data.forget {forget} --data.retain {retain} --data.holdout {holdout}",
+    "text_finetune": "--model.network.path {model} --data.forget {forget} --data.retain {retain}",
+    "tiny_trivia": "--model.network.path {model}",
+}
+WHOLE = sorted(path.stem for path in CONFIGS.glob("*.yaml") if not path.stem.startswith("attacks"))
+OVERLAYS = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.glob("[chm]*/*.yaml"))
+
+
+@pytest.fixture
+def places(tmp_path):
+    """What stands for a user's things, by name: a model's folder without weights, rows, images."""
+    places = {name: str(tmp_path / name) for name in ("model", "images", "forget", "retain", "holdout")}
+    data = Authors(authors=4, forget_authors=1)
+    data.setup()
+    data.tokenizer.save_pretrained(places["model"])
+    shape = SHAPE | {"vocab_size": len(data.tokenizer), "num_attention_heads": 2, "max_position_embeddings": 512}
+    (tmp_path / "model/config.json").write_text(json.dumps(shape))
+    for name in ("forget", "retain", "holdout"):
+        row = {"question": f"What is {name}?", "answer": f"It is {name}."}
+        places[name] += ".jsonl"
+        rows = [{**row, "question": f"{i}. {row['question']}"} for i in range(32)]
+        Path(places[name]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for i in range(192):
+        place = tmp_path / "images" / ("forget", "retain", "test")[i % 3] / "ab"[i % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 32), (i, 0, 0)).save(place / f"{i}.png")
+    return places
+
+
+def passes(result):
+    code, verdicts, said = result
+    assert (code, verdicts) == (0, dict.fromkeys(STEPS, "ok")), said
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_configuration_passes(tried, places, name):
+    passes(tried("--config", f"configs/{name}.yaml", *OWN.get(name, "").format(**places).split()))
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_passes(tried, places, name):
+    folder, stem = Path(name).parent.name, Path(name).stem
+    base = "cifar" if folder == "cifar" else "digits" if stem in FOR_IMAGES else "authors"
+    base = {"rmu_wmdp": "wmdp", "altpo": "tofu", "idk_dpo": "tofu"}.get(stem, base)
+    more = OWN["authors"].format(**places).split() if base in ("authors", "tofu") else []
+    passes(tried("--config", f"configs/{base}.yaml", "-c", f"configs/{name}", *more))
+
+
+@pytest.mark.parametrize("experiment", yaml.safe_load(FULL.read_text())["experiments"])
+def test_the_cells_of_the_papers_benchmark_pass(tried, monkeypatch, tmp_path, experiment):
+    """Those that differ in numbers other than 0 alone take the same way, and one of them is tried."""
+    monkeypatch.setenv("OFMU_WMDP", str(tmp_path / "wmdp"))
+    monkeypatch.setenv("OFMU_PROBES", str(tmp_path / "probes"))
+    (tmp_path / "wmdp").mkdir()
+    (tmp_path / "wmdp/bio-forget-corpus.jsonl").write_text('{"text": "Nothing."}\n')
+    monkeypatch.chdir(CONFIGS.parent)
+    e, grid = parsed(FULL)[experiment], Grid(parsed(FULL))
+    tries = {}
+    for scenario in e.scenarios:
+        for method, m in e.methods.items():
+            cell = grid.run(experiment, method, scenario, e.seeds[0], next(iter(m.candidates), {}))
+            if cell.folder.startswith(f"{experiment}/"):  # else another experiment's
+                words = cell.words(tmp_path)[1:]
+                way = " ".join(words[: words.index("--logs")])
+                tries.setdefault(re.sub(r"\d*[1-9][\d.e-]*", "N", way), words)
+    faults = {way: said for way, words in tries.items() for code, _, said in [tried(*words)] if code}
+    assert tries
+    assert not faults
