@@ -8,7 +8,7 @@ masks, labels, row numbers) stay real, since the way that a program takes depend
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -145,13 +145,13 @@ def pretended(size: int) -> Iterator[None]:
     torch's backend ``fake`` communicates nothing: what the others would send is this process's own.
 
     Args:
-        size: Number of processes; 1: no group is made.
+        size: Number of processes; even one is a group, or DDP would make a real one of it.
 
     Raises:
-        RuntimeError: The process is one of a group already.
+        ValueError: The process is one of a group already.
     """
-    with ExitStack() as stack:
-        if size > 1:
-            dist.init_process_group("fake", rank=0, world_size=size)
-            stack.callback(dist.destroy_process_group)
+    dist.init_process_group("fake", rank=0, world_size=size)
+    try:
         yield
+    finally:
+        dist.destroy_process_group()
