@@ -286,6 +286,10 @@ def _collect(
         texts = [questions[prompt].generation for prompt, _ in firsts]
         scores.generations = np.array(texts, dtype=object)
         scores.rouge = rouge_l_recall([row["answer"] for row in rows], texts)
+        pairs = zip(rows, texts, strict=True)
+        scores.exact = np.array(
+            [row["answer"].strip().lower() == text.strip().lower() for row, text in pairs], dtype=np.float64
+        )
     if detailed and rows:
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:

@@ -8,6 +8,7 @@ from typing import Any
 from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
 from ofmu_pl.metrics.choice import choice_metrics
 from ofmu_pl.metrics.documents import document_metrics
+from ofmu_pl.metrics.lume import lume_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 
 Suite = Callable[..., dict[str, MetricResult]]
@@ -20,5 +21,10 @@ def documents_and_choices(scores: Scores, reference: Scores | None = None, **opt
     return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
 
 
-SUITES: dict[str, Suite] = {"questions": tofu_metrics, "documents": documents_and_choices, "rows": own_rows_metrics}
+SUITES: dict[str, Suite] = {
+    "questions": tofu_metrics,
+    "documents": documents_and_choices,
+    "rows": own_rows_metrics,
+    "lume": lume_metrics,
+}
 """Suites by the ``suite`` of a ``TextDataModule``."""

@@ -21,6 +21,7 @@ class SetScores:
         paraphrase_loss: Loss of the paraphrased answer, (N,) (of the answer in a row that has no paraphrase).
         wrong_losses: Losses of the perturbed answers, (N, K).
         rouge: ROUGE-L recall of the greedy generation, (N,).
+        exact: 1 where it is the answer but for case and surrounding spaces, else 0, (N,).
         generations: Greedy generations, (N,) str.
         tokens: Number of the answer's tokens without the end token, (N,), which the next four leave out as well.
         correct: Number of them that are the most likely one after the true tokens before, (N,).
@@ -36,6 +37,7 @@ class SetScores:
     paraphrase_loss: np.ndarray | None = None
     wrong_losses: np.ndarray | None = None
     rouge: np.ndarray | None = None
+    exact: np.ndarray | None = None
     generations: np.ndarray | None = None
     tokens: np.ndarray | None = None
     correct: np.ndarray | None = None

@@ -1,0 +1,110 @@
+"""LUME (Ramakrishna et al. 2025; SemEval-2025 Task 4): stories and biographies, to be continued and asked about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.data.corpora import read_rows
+from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.sets import HOLDOUT, PROBE
+
+KINDS = {"sc": "regurgitation", "qa": "knowledge"}
+"""What a row measures, by the two letters before the number that ends its id: a completion, or an answer."""
+
+
+class LUME(TextDataModule):
+    """LUME's rows that must go and those that must stay, read as the published evaluation reads them.
+
+    A row's input stands as it is, with no template, and its output follows after a space. Rows are also evaluated by
+    task and kind, in the sets ``probe_TASK_KIND_SIDE``: ``probe_task1_regurgitation_forget`` holds the completions of
+    the stories that must go. The published evaluation generates 256 tokens.
+
+    Args:
+        data: Folder with the released forget.jsonl and retain.jsonl (github.com/amazon-science/lume-llm-unlearning,
+            folder data), whose rows have ``id``, ``input``, ``output`` and ``task``.
+        tasks: Tasks whose rows are used, such as ``[Task1, Task2]`` (Task 3 is about real people); ``null``: all.
+        holdout: JSON-lines file of rows that no model has seen, of the same form, for membership attacks (the
+            organisers' own are not public); ``null``: none.
+        batch_size: Rows a batch.
+        kwargs: See ``TextDataModule``.
+
+    Raises:
+        UserError: A file or a task is missing, or a row has another form.
+
+    Example:
+        >>> data = LUME("~/lume/data", tasks=["Task1", "Task2"], tokenizer="allenai/OLMo-1B-0724-hf")
+        >>> data.setup()  # doctest: +SKIP
+        >>> sorted(data.evaluation_sets)[:3]  # doctest: +SKIP
+        ['forget', 'probe_task1_knowledge_forget', 'probe_task1_knowledge_retain']
+    """
+
+    name = "lume"
+    suite = "lume"
+
+    def __init__(
+        self,
+        data: str,
+        tasks: list[str] | None = None,
+        holdout: str | None = None,
+        batch_size: int = 32,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size, **kwargs)
+        self.data, self.tasks, self.holdout = data, tasks, holdout
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Read both files, and sort their rows by task and kind."""
+        folder = Path(self.data).expanduser()
+        if not folder.is_dir():
+            raise UserError(
+                f"The data folder '{self.data}' does not exist: point --data.data at LUME's folder with forget.jsonl "
+                "and retain.jsonl."
+            )
+        splits = {side: self._chosen(folder / f"{side}.jsonl") for side in ("forget", "retain")}
+        sets = dict(splits)
+        for side, rows in splits.items():
+            for row in rows:
+                sets.setdefault(f"{PROBE}{row['task']}_{row['kind']}_{side}", []).append(row)
+        if self.holdout is not None:
+            sets[HOLDOUT] = _rows(Path(self.holdout).expanduser(), "holdout")
+        return splits | {"full": splits["forget"] + splits["retain"]}, sets
+
+    def make_encoder(self) -> Encoder:
+        """Rows stand as they are, before the tokenizer's end token."""
+        return RowEncoder(self.tokenizer, max_length=self.max_length)
+
+    def _chosen(self, path: Path) -> list[Row]:
+        """The chosen tasks' rows of a file."""
+        rows = _rows(path, "data")
+        if self.tasks is None:
+            return rows
+        wanted, there = {task.lower() for task in self.tasks}, {row["task"] for row in rows}
+        if wanted - there:
+            raise UserError(
+                f"'{path}' has no rows of {', '.join(sorted(wanted - there))}: choose --data.tasks among "
+                f"{', '.join(sorted(there))}."
+            )
+        return [row for row in rows if row["task"] in wanted]
+
+
+def _rows(path: Path, option: str) -> list[Row]:
+    return [_row(row, number, path) for number, row in enumerate(read_rows(str(path), None, "train", option), 1)]
+
+
+def _row(row: dict[str, Any], number: int, path: Path) -> Row:
+    """A row as encoders read it; its text is not quoted where it is refused."""
+    found = re.search(r"(sc|qa)\d+$", str(row.get("id")))  # what is before may end in letters, too
+    kind = KINDS[found[1]] if found else None
+    opening, answer, task = (str(row.get(name) or "") for name in ("input", "output", "task"))
+    if kind is None or not all(text.strip() for text in (opening, answer, task)):
+        raise UserError(
+            f"Row {number} of '{path}' is none of LUME's: give it texts 'input', 'output' and 'task', and an 'id' that "
+            "ends in sc (a completion) or qa (an answer) and a number."
+        )
+    space = "" if opening[-1].isspace() else " "
+    return {"question": opening, "answer": space + answer.strip(), "raw": True, "task": task.lower(), "kind": kind}

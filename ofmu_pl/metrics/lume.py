@@ -1,0 +1,82 @@
+"""LUME's metrics: what is completed, what is answered, and the two forms of its one number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ofmu_pl.metrics import functional as F
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.result import Metric, MetricResult, by_name
+from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.support.sets import PROBE, is_probe
+
+_SAYS = {
+    "regurgitation": "Given the beginning of {rows}, the model writes {value} of the words that follow there.",
+    "knowledge": "Asked about {rows}, the model gives the very answer in {value} of cases.",
+}
+AGGREGATE = Metric("lume_aggregate", higher_is_better=True, group="lume", column=1)
+RELEASED = Metric("lume_aggregate_released", higher_is_better=True, group="lume")
+
+
+def lume_metrics(
+    scores: Scores,
+    reference: Scores | None = None,
+    definition: str = "exact",
+    reference_values: Mapping[str, float] | None = None,
+    intervals: bool = False,
+) -> dict[str, MetricResult]:
+    """Regurgitation and knowledge by task and side, their harmonic mean, and the metrics of rows of one's own.
+
+    ``TASK_SIDE_regurgitation`` is the mean ROUGE-L recall of greedy completions, ``TASK_SIDE_knowledge`` the share of
+    greedy answers that equal the true one but for case and surrounding spaces. ``lume_aggregate`` is the harmonic mean
+    of these, of the forget side's as ``1 - x``, and, where there are never-seen rows, of ``1 - |2 AUC - 1|`` of the
+    loss attack. ``lume_aggregate_released`` has the AUC itself in that place, as the released script has, by which a
+    model that gives its forgotten rows away scores higher. Both leave out MMLU, the organisers' last part
+    (``--evaluation.tasks [mmlu]`` measures it).
+
+    Args:
+        scores: By evaluation set: ``forget``, ``retain``, ``holdout`` and ``probe_TASK_KIND_SIDE``.
+        reference: Scores of the retrained model on the same rows, which give the goals.
+        definition: A key of ``DEFINITIONS``.
+        reference_values: The goals by metric, where they are known.
+        intervals: Compute bootstrap intervals over rows.
+    """
+    ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
+    results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
+    known, wanted = dict(reference_values or {}), _of_tasks(reference or {})
+    parts, rows = [], 0
+    for metric, values in _of_tasks(scores).items():
+        goal = float(wanted[metric].mean()) if metric in wanted else known.get(metric.name)
+        mean, n = float(values.mean()), len(values)
+        ends = interval([values]) if intervals else None
+        forgotten = not metric.higher_is_better
+        results |= by_name(metric.result(mean, n, goal if forgotten else None, definition, ends))
+        parts.append(1 - mean if forgotten else mean)
+        rows += n
+    if parts:
+        auc = results["mia_loss"].value if "mia_loss" in results else None
+        hidden, raw = ([], []) if auc is None else ([1 - abs(2 * auc - 1)], [auc])
+        results |= by_name(
+            AGGREGATE.result(F.harmonic_mean(parts + hidden), rows, None, definition),
+            RELEASED.result(F.harmonic_mean(parts + raw), rows, None, definition),
+        )
+    return results
+
+
+def _of_tasks(scores: Scores) -> dict[Metric, np.ndarray]:
+    """Values of each task, kind and side, row by row, where answers were generated."""
+    found = {}
+    for name in filter(is_probe, scores):
+        task, kind, side = name.removeprefix(PROBE).rsplit("_", 2)
+        values = _values(scores[name], kind)
+        if values is not None:
+            group = "forgotten" if side == "forget" else "kept"
+            found[Metric(f"{task}_{side}_{kind}", side != "forget", group=group, says=_SAYS[kind])] = values
+    return found
+
+
+def _values(s: SetScores, kind: str) -> np.ndarray | None:
+    return s.rouge if kind == "regurgitation" else s.exact
