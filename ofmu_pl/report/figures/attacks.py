@@ -98,6 +98,8 @@ def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
         axis.set_xscale("log", base=2)
         axis.set_xticks(sorted(places)[:: 1 + len(places) // 9])
         plain_numbers(axis.xaxis)
+    elif all(float(x).is_integer() for x in places):  # layers and steps have no halves
+        axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any]) -> None:
