@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,8 @@ import yaml
 import ofmu_pl
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parts[-2] != "generated"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCES = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 LINKS = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -34,7 +40,7 @@ def anchors(page):
 def links(page):
     """Targets within the repository that a page names, with their anchors."""
     for link in LINKS.findall(text_of(page)):
-        if not link.startswith(("http", "mailto:", "{")):
+        if not link.startswith(("http", "generated/")):  # what Sphinx makes, Sphinx checks
             path, _, anchor = link.partition("#")
             yield link, (page.parent / path).resolve() if path else page, anchor
 
@@ -73,3 +79,63 @@ def test_citation_names_this_version_and_licence():
     assert cited["version"] == ofmu_pl.__version__
     assert cited["license"] == project["license"]
     assert cited["preferred-citation"]["title"].startswith("OFMU")
+
+
+def toctrees(page):
+    """Pages that a page's tables of contents name."""
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            name = re.sub(r"^.*<(.*)>$", r"\1", line)
+            if name and not line.startswith((":", "generated/")):
+                yield from page.parent.glob(f"{name}.md")
+
+
+def test_every_page_is_in_the_sites_contents():
+    front = ROOT / "docs/index.md"
+    listed = [page for tree in (front, *toctrees(front)) for page in toctrees(tree)]
+    assert set(listed) == {*DOCS} - {front}
+    assert len(listed) == len(set(listed))
+
+
+@pytest.fixture(scope="module")
+def site_pages():
+    """docs/pages.py, which needs no Sphinx."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs/pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_declared_metric_is_on_one_page(site_pages, monkeypatch):
+    """One that metrics.yaml does not know yet is listed with its declaration, and needs no file more."""
+    known = site_pages.declared()
+    listed = Counter(name for entry in site_pages.catalogue().values() for name in entry["declared"])
+    assert set(listed) == set(known)
+    assert set(listed.values()) == {1}
+    new = ofmu_pl.Metric("forget_coverage", higher_is_better=False, group="forgotten")
+    monkeypatch.setattr(site_pages, "declared", lambda: known | {new.name: new})
+    assert "``forget_coverage``" in dict(site_pages.metric_pages())["metrics/more"]
+
+
+def test_generated_pages(site_pages, tmp_path):
+    """A method's page holds its loss, its overlay and the stored runs; a metric's its definitions side by side."""
+    site_pages.write(tmp_path)
+    assert {path.stem for path in (tmp_path / "methods").iterdir()} == {*ofmu_pl.modules.__all__, "index"}
+    npo = (tmp_path / "methods/NPO.rst").read_text()
+    assert ".. autofunction:: ofmu_pl.losses.npo" in npo
+    assert npo.index("configs/methods/npo.yaml") < npo.index("configs/methods/blur.yaml")
+    assert "Fictitious authors" in npo
+    ratio = (tmp_path / "metrics/truth_ratio.rst").read_text()
+    shown = dict(re.findall(r"- ``(\w+)``\n +- ([\d.]+)$", ratio, re.MULTILINE))
+    assert float(shown["exact"]) == pytest.approx(2.718281828**-2, rel=1e-3)  # e^(30 - 32): wrong ones' mean is 32
+    assert float(shown["open_unlearning"]) < 0.01  # 1e-10 in the denominator took over
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_site_builds_without_a_warning():
+    """With all tutorials run; needs the extra docs."""
+    pytest.importorskip("sphinx_gallery")
+    python = {"OFMU_DOCS_PYTHON": sys.executable}
+    subprocess.run(["bash", "scripts/docs.sh", "-q"], cwd=ROOT, env=os.environ | python, check=True)
+    assert "First unlearning" in (ROOT / "build/docs/generated/tutorials/01_first_unlearning.html").read_text()

@@ -92,5 +92,8 @@ def membership_closeness(auc_: float, reference: float) -> float:
 
     These are the parts of the privacy score in open-unlearning's report (arXiv 2506.12618), which its code lacks; the
     report's own normalisation could not be checked here, so compare such scores with ours only.
+
+    >>> membership_closeness(0.5, reference=0.5), membership_closeness(1.0, reference=0.5)
+    (1.0, 0.0)
     """
     return 1 - abs(auc_ - reference) / max(reference, 1 - reference)

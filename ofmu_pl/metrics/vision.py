@@ -85,7 +85,7 @@ def vision_metrics(
       ``MIA_modified_entropy``, ``MIA_probability``: of the others. ``MIA_attack_accuracy`` (%) and ``MIA_attack_AUC``:
       how well the confidence attack does its own work on held-out samples; the higher, the more ``MIA`` says.
     - ``forget_test_AUC``: whether losses tell forget from test images of the same classes (1: forget images always have
-    the lower loss); the goal is 0.5.
+      the lower loss); the goal is 0.5.
     - ``avg_gap``, with a reference: mean over UA, RA, TA and MIA of ``|value - retrained model's value|``, SalUn's Avg.
       Gap.
 
