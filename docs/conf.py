@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-import pages
+import generate
 
 from ofmu_pl import __version__
 
@@ -95,4 +95,4 @@ def setup(app):
     """Write the generated pages before anything is read."""
     app.connect("autodoc-process-docstring", as_restructured_text, priority=400)  # before napoleon's 500
     app.connect("source-read", within_the_site)
-    app.connect("builder-inited", lambda app: pages.write(Path(app.srcdir) / "generated"), priority=100)
+    app.connect("builder-inited", lambda app: generate.write(Path(app.srcdir) / "generated"), priority=100)

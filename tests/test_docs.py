@@ -99,8 +99,8 @@ def test_every_page_is_in_the_sites_contents():
 
 @pytest.fixture(scope="module")
 def site_pages():
-    """docs/pages.py, which needs no Sphinx."""
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs/pages.py")
+    """docs/generate.py, which needs no Sphinx."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -87,5 +87,8 @@ for attack in attacks:
     print(f"{attack.name:16} returns {returns:6.1%}")
 
 # %%
+# Relearning brings back more than the probabilities before it let one expect. How much, differs widely between
+# methods that look alike in the main table: :doc:`/results/attacks`. It is the reason to attack before you believe.
+#
 # The command ``attack`` does this for finished runs, with eleven attacks, intervals over rows, and files that an
 # interrupted command goes on from: :doc:`/attacks`.

@@ -38,7 +38,7 @@ for method in (None, partial(ofmu_pl.NPO, beta=0.1, optimizer=partial(AdamW, lr=
         accelerator="cpu",
     )
     page = result.report(runs)
-sorted(str(path.relative_to(runs)) for path in runs.glob("*/latest/*"))
+print(*sorted(str(path.relative_to(runs)) for path in runs.glob("*/latest/*")), sep="\n")
 
 # %%
 # One number, and what it takes to read it
@@ -48,7 +48,7 @@ sorted(str(path.relative_to(runs)) for path in runs.glob("*/latest/*"))
 # definition that it follows.
 
 record = json.loads((runs / "ofmu/latest/results.json").read_text())
-record["metrics"]["mia_loss"]
+print(json.dumps(record["metrics"]["mia_loss"], indent=2))
 
 # %%
 # Where a run says what it cannot say, it stands in ``remark``; where it comes from, in ``provenance``; what it
@@ -60,8 +60,8 @@ record["remark"], record["provenance"]["ofmu_pl"], record["cost"]["gradient_eval
 # Goals, not heights
 # ------------------
 #
-# This is what the page's first figure shows: each metric with its interval, its goal as a line, and where it came
-# from as a cross. A good run is a column of dots on their lines.
+# One way to look at many of them: each metric as a dot with its interval, its goal as a line, and what it was
+# before as a cross. A good run is a column of dots on their lines.
 
 shown = ["forget_Q_A_Prob", "extraction_strength", "mia_loss", "mia_min_k", "retain_Q_A_Prob"]
 methods = {path.parent.parent.name: json.loads(path.read_text()) for path in sorted(runs.glob("*/latest/results.json"))}
@@ -94,7 +94,7 @@ figure.show()
 #
 # Beside it lie the same tables as Markdown, CSV and LaTeX.
 
-sorted(path.name for path in (page.parent / "tables").iterdir())
+print(*sorted(path.name for path in (page.parent / "tables").iterdir()), sep="\n")
 
 # %%
 # ``python -m ofmu_pl report logs/NAME`` makes the page for runs of the command line: :doc:`/outputs`.

@@ -2,8 +2,11 @@
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from ofmu_pl import Authors
+
+disable_progress_bar()  # of models that load in no time
 
 
 def authors(people=6, forget=2, strangers=4):
