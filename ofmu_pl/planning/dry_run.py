@@ -30,6 +30,8 @@ from ofmu_pl.support.errors import NotAtHand
 
 PAIRS = 2
 """One inner step and the outer one: further inner steps are like the first."""
+FEW = 32
+"""Rows of each evaluation set, which methods of one iteration read whole."""
 GENERATED = 2
 """Tokens that the evaluation generates, one of which reads the other."""
 
@@ -86,6 +88,7 @@ class Rehearsal:
             )
             module, data = self.module, self.data
             data.num_batches = min(data.num_batches, PAIRS)
+            data.evaluation_sets = {name: rows[:FEW] for name, rows in data.evaluation_sets.items()}
             if module.micro_batch_size is not None:  # two parts on each rank: further ones are like the second
                 data.batch_size = min(data.batch_size, 2 * processes.size * module.micro_batch_size)
             module.recipe = Weightless(module.recipe, exact=module.exact)
