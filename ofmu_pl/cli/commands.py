@@ -10,14 +10,18 @@ import argparse
 import errno
 import os
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import shorten
 from typing import NoReturn
 
 from ofmu_pl import __version__
 from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.words import DRY_RUN, Words, as_options
 from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.support.shipped import about, names
 from ofmu_pl.training.interrupts import orderly
 
 COMMANDS = {
@@ -29,6 +33,8 @@ COMMANDS = {
     "attack": "Try to bring back what runs have forgotten, and the same on the retrained model and on the target.",
     "requests": "Unlearn requests one after another, each from the model that the last one left, and report.",
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
+    "quickstart": "Make a small model, let it forget, and make the report: all there is to see in some minutes.",
+    "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
@@ -65,10 +71,8 @@ def _run(words: list[str]) -> None:
     command, *options = words or ["--help"]
     if command not in COMMANDS:
         _general(command)
-    if command == "report":
-        _report(options)
-    elif command == "purge":
-        _purge(options)
+    if command in OTHERS:
+        OTHERS[command](options)
     else:
         if DRY_RUN in options:
             os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's packages are imported, which read it then
@@ -120,3 +124,32 @@ def _purge(words: list[str]) -> None:
     from ofmu_pl.cli.purge import purge
 
     purge(options.runs)
+
+
+def _quickstart(words: list[str]) -> None:
+    """``quickstart [--seed SEED] [--logs LOGS]``."""
+    parser = Words("quickstart", COMMANDS["quickstart"])
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the models and of the run (default: 0).")
+    parser.add_argument("--logs", type=Path, default=Path("logs"), help="Root of all outputs (default: logs).")
+    options = parser.parse_args(words)
+    from ofmu_pl.cli.quickstart import quickstart
+
+    quickstart(options.seed, options.logs)
+
+
+def _configs(words: list[str]) -> None:
+    """``configs``: a line each."""
+    Words("configs", COMMANDS["configs"]).parse_args(words)
+    width = max(map(len, names())) + 2
+    room = max(40, get_terminal_size().columns - width)
+    for name in names():
+        print(f"{name:{width}}{shorten(about(name), room, placeholder=' ...')}")
+
+
+OTHERS: dict[str, Callable[[list[str]], None]] = {
+    "report": _report,
+    "quickstart": _quickstart,
+    "configs": _configs,
+    "purge": _purge,
+}
+"""Commands that take no configuration."""

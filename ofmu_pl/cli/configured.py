@@ -25,6 +25,7 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.requests.command import in_turn
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.lazy import import_all
+from ofmu_pl.support.shipped import located
 from ofmu_pl.training.noise import ignore_noise
 
 MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": in_turn}
@@ -45,6 +46,7 @@ def configured(command: str, words: list[str], description: str) -> None:
     ignore_noise()
     restrict_imports()
     try:
+        words = [_with_file(word) for word in words]
         check_files(words)
     except UserError as error:
         fail(str(error), 2)
@@ -57,6 +59,12 @@ def configured(command: str, words: list[str], description: str) -> None:
             _run(command, words, description)
     except MisconfigurationException as error:
         raise refused(error) from error
+
+
+def _with_file(word: str) -> str:
+    """A word with the file of a configuration that it names, alone or after an option and ``=``."""
+    option, equals, value = word.rpartition("=")
+    return option + equals + located(value)
 
 
 def fit(words: list[str]) -> None:

@@ -35,7 +35,7 @@ def lume_metrics(
     of these, of the forget side's as ``1 - x``, and, where there are never-seen rows, of ``1 - |2 AUC - 1|`` of the
     loss attack. ``lume_aggregate_released`` has the AUC itself in that place, as the released script has, by which a
     model that gives its forgotten rows away scores higher. Both leave out MMLU, the organisers' last part
-    (``--evaluation.tasks [mmlu]`` measures it).
+    (lm-eval measures it: docs/own-data.md).
 
     Args:
         scores: By evaluation set: ``forget``, ``retain``, ``holdout`` and ``probe_TASK_KIND_SIDE``.

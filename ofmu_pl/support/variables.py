@@ -1,4 +1,4 @@
-"""Variables of the environment in paths of configurations, which differ from one machine to another."""
+"""What differs from one machine to another in paths of configurations: variables, and where the package lies."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import re
 from typing import Any
 
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.shipped import located
 
 
 def expanded(value: Any) -> Any:
-    """A value with ``${NAME}`` replaced by the environment's variable, in all texts that it holds.
+    """A value with the environment's variable for ``${NAME}`` and the file for ``ofmu_pl:NAME``, in all texts it holds.
 
     Args:
         value: A text, or a list or a mapping of values; what is none of them stays.
 
     Raises:
-        UserError: It is not set.
+        UserError: It is not set, or no configuration has this name.
     """
     if isinstance(value, dict):
         return {k: expanded(v) for k, v in value.items()}
@@ -30,4 +31,4 @@ def expanded(value: Any) -> Any:
             raise UserError(f"'{value}' needs the environment variable {match[1]}, which is not set: export it first.")
         return os.environ[match[1]]
 
-    return re.sub(r"\$\{(\w+)\}", variable, value)
+    return located(re.sub(r"\$\{(\w+)\}", variable, value))

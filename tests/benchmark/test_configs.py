@@ -71,7 +71,7 @@ def test_every_benchmark_plans(experiments, tmp_path):
 def test_attacks_are_made_on_the_runs_of_the_main_table(experiments, tmp_path):
     grid = Grid(experiments)
     e = experiments["comes_back"]
-    assert e.attacks == "configs/attacks.yaml"
+    assert e.attacks == "ofmu_pl:attacks.yaml"
     settings = {m: next(iter(method.candidates)) for m, method in e.methods.items()}
     for m, choice in settings.items():
         grid.run("authors", m, "forget05", 4, choice)

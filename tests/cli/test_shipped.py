@@ -1,0 +1,95 @@
+"""Configurations by name, in a checkout and in a wheel, and the commands that go with them."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ofmu_pl.cli import main, quickstart
+from ofmu_pl.support import shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_configs_lists_every_file_with_its_first_sentence(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["configs"])
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert set(lines) == {p.relative_to(ROOT / "configs").as_posix() for p in (ROOT / "configs").rglob("*.yaml")}
+    assert lines["authors.yaml"].startswith("OFMU on the generated Authors corpus")
+    assert lines["methods/wga.yaml"] == "Weighted gradient ascent (Wang et al. 2025); open-unlearning's values"
+
+
+@pytest.mark.parametrize("word", ["--config={}", "--config {}"])
+def test_a_configuration_is_found_by_name(word, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = word.format("ofmu_pl:tofu.yaml").split()
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", *words, "-c", "ofmu_pl:methods/npo.yaml", "--print_config"])
+    assert stop.value.code == 0
+    assert re.search(r"class_path: ofmu_pl\S*\.NPO\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ofmu_pl:tofuu.yaml", "did you mean ofmu_pl:tofu.yaml?"),
+        ("ofmu_pl:../pyproject.toml", "leads out of"),
+    ],
+)
+def test_another_name_is_one_sentence(name, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", "--config", name])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_package_and_every_configuration_is_in_the_wheel(tmp_path):
+    named = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "ofmu_pl").rglob("__init__.py")}
+    assert named == there | {"ofmu_pl.configs"}
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_them(tmp_path):
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    files = set(zipfile.ZipFile(wheel).namelist())
+    wanted = [
+        p for folder in ("ofmu_pl", "configs") for p in (ROOT / folder).rglob("*.*") if "__pycache__" not in p.parts
+    ]
+    inside = {p.relative_to(ROOT).as_posix() for p in wanted}
+    assert {name if name.startswith("ofmu_pl/") else f"ofmu_pl/{name}" for name in inside} <= files
+
+
+def test_quickstart_goes_on_where_it_was_and_stops_where_a_step_fails(tmp_path, monkeypatch, capfd):
+    ran = []
+
+    class Ended:
+        returncode = 0
+
+    def run(words, check):
+        ran.append(words[3:])
+        Ended.returncode = 1 if "--evaluation.reference" in words else 0
+        return Ended
+
+    monkeypatch.setattr(quickstart.subprocess, "run", run)
+    (tmp_path / "quickstart-seed3/target/latest/hf").mkdir(parents=True)
+    with pytest.raises(SystemExit):
+        main(["quickstart", "--seed", "3", "--logs", str(tmp_path)])
+    told = capfd.readouterr()
+    assert "done before" in told.out
+    assert "start quickstart again" in told.err
+    assert [words[words.index("--method") + 1] for words in ran] == ["retrained", "ofmu"]
+    assert all(words[-2:] == ["--seed_everything", "3"] for words in ran)
+
+
+def test_where_they_lie_when_installed(tmp_path, monkeypatch):
+    (tmp_path / "ofmu_pl/configs").mkdir(parents=True)
+    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "ofmu_pl")
+    assert shipped.folder() == tmp_path / "ofmu_pl/configs"
