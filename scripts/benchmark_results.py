@@ -25,6 +25,9 @@ from ofmu_pl.support.files import replacing, write_json
 SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
 """Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
 
+ENDS = {RETRAINED: "retrained", BEFORE: "target"}
+"""Where one wants to be, and where forgetting starts."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -138,6 +141,12 @@ def draw(stored: dict[str, Any], name: str) -> None:
                 color, marker = ("C3", "D") if m.startswith("ofmu") else ("C0", "o")
                 axis.scatter(x, y, s=36, color=color, marker=marker, zorder=2)
                 axis.annotate(m, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8)
+            for side, marker in ((RETRAINED, "*"), (BEFORE, "s")):
+                if all(values[side].get(x) for x in names):
+                    x, y = (mean(values[side][x].values()) for x in names)
+                    axis.scatter(x, y, s=90, color="black", marker=marker, zorder=2)
+                    axis.annotate(ENDS[side], (x, y), xytext=(6, -12), textcoords="offset points", fontsize=8)
+            axis.margins(0.12)
             axis.set_xlabel(f"{names[0]} (lower: more is forgotten)")
             axis.set_ylabel(f"{names[1]} (higher: more is kept)")
             sheet.savefig(RESULTS_FOLDER / figure(name, e, scenario), dpi=130)
