@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ofmu_pl.data.images import CIFAR100 as CIFAR100
     from ofmu_pl.data.images import Digits as Digits
     from ofmu_pl.data.images import ImageDataModule as ImageDataModule
+    from ofmu_pl.data.knowundo import KnowUnDo as KnowUnDo
     from ofmu_pl.data.lume import LUME as LUME
     from ofmu_pl.data.row_encoder import RowEncoder as RowEncoder
     from ofmu_pl.data.text import ChatEncoder as ChatEncoder

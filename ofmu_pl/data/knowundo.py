@@ -1,0 +1,83 @@
+"""KnowUnDo, privacy part (Tian et al. 2024): questions about invented people, to train on and to check with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.sets import PROBE
+
+PARTS = {"forget": "unlearn", "retain": "retention"}
+"""Beginning of the names of a side's files."""
+
+
+class KnowUnDo(TextDataModule):
+    """The rows of KnowUnDo that methods forget and retain, and other rows of the same two kinds that no method sees.
+
+    ``forget`` and ``retain`` are the files unlearn_train and retention_train; the sets ``probe_validation_forget`` and
+    ``probe_validation_retain`` are unlearn_val and retention_val, which the target has learnt and no method draws, so
+    that they tell forgetting a person from forgetting a sentence. ``full``, what the target learns, is all four. A
+    retrained model (``retain``) has seen neither of the forget side's files, and not retention_val.
+
+    The published scores need judges that are not here: KFR and KRR a model of contradiction and entities, the
+    linguistic score another model's perplexity.
+
+    Args:
+        data: Folder with the four files (github.com/zjunlp/unlearn, dataset/KnowUnDo/privacy), JSON lists of rows with
+            ``text``, the question, and ``labels``, the answer.
+        batch_size: Rows a batch.
+        kwargs: See ``TextDataModule``.
+
+    Raises:
+        UserError: A file is missing, or a row has another form.
+
+    Example:
+        >>> data = KnowUnDo("~/KnowUnDo/privacy", tokenizer="meta-llama/Llama-3.2-1B-Instruct")
+        >>> data.setup()  # doctest: +SKIP
+        >>> {name: len(rows) for name, rows in data.evaluation_sets.items()}  # doctest: +SKIP
+        {'forget': 400, 'probe_validation_forget': 110, 'retain': 441, 'probe_validation_retain': 108}
+    """
+
+    name = "knowundo"
+    suite = "rows"
+
+    def __init__(self, data: str, batch_size: int = 32, **kwargs: Any) -> None:
+        super().__init__(batch_size, **kwargs)
+        self.data = data
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Read the four files."""
+        folder, splits, sets = Path(self.data).expanduser(), {}, {}
+        for side, part in PARTS.items():
+            splits[side] = sets[side] = _rows(folder / f"{part}_train.json")
+            sets[f"{PROBE}validation_{side}"] = _rows(folder / f"{part}_val.json")
+        return splits | {"full": [row for rows in sets.values() for row in rows]}, sets
+
+    def make_encoder(self) -> Encoder:
+        """Questions go through the tokenizer's chat template, or a plain one where it has none."""
+        return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+
+
+def _rows(path: Path) -> list[Row]:
+    """Questions and answers of a file."""
+    if not path.is_file():
+        raise UserError(
+            f"'{path}' is missing: point --data.data at KnowUnDo's folder with unlearn_train.json, unlearn_val.json, "
+            "retention_train.json and retention_val.json."
+        )
+    try:
+        rows = read_json(path)
+    except ValueError as error:
+        raise UserError(f"'{path}' is no JSON ({error}): take the published file.") from error
+    found = []
+    for number, row in enumerate(rows if isinstance(rows, list) else [rows], start=1):
+        texts = [row.get(name) for name in ("text", "labels")] if isinstance(row, dict) else [None]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise UserError(f"Row {number} of '{path}' has no texts 'text' and 'labels': take the published file.")
+        found.append({"question": texts[0], "answer": texts[1]})
+    return found
