@@ -10,6 +10,7 @@ import numpy as np
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import MaxNLocator
 
 from ofmu_pl.metrics import DEFINITIONS, SetScores, forget_quality, probability
 from ofmu_pl.metrics.tofu_items import log_truth_ratio
@@ -60,6 +61,7 @@ def _histogram(axes: Any, values: dict[str, np.ndarray], label: str) -> None:
             style = {"histtype": "stepfilled", "alpha": 0.35}
         style |= {"label": f"{name} (median {10 ** np.median(x):.2g})", "color": COLOURS[name]}
         axes.hist(x, bins=bins, weights=weights, **style)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=high - low > 2))  # whole powers of ten, where there are some
     axes.xaxis.set_major_formatter(lambda x, _: f"{10**x:.3g}")
     axes.set(xlabel=label, ylabel="% of rows")
     axes.legend(frameon=False, fontsize=8)

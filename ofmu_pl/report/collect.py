@@ -226,7 +226,7 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
     is_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
     return Experiment(
         name="runs",
-        title=f"Runs in {found.name}",
+        title="Runs",
         kind="table",
         paper=[],
         note="Ordinary runs, found by their folders: what they share is not known.",
