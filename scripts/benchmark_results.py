@@ -38,6 +38,8 @@ def main() -> None:
     data = RESULTS_FOLDER / "data" / f"{name}.json"
     if not args.only_table:
         experiments = [summary(e) for e in collect(args.folder).experiments if e.finished]
+        if not experiments:
+            raise SystemExit(f"No run of '{args.folder}' has finished: let the benchmark run first.")
         write_json(data, facts() | {"experiments": experiments})
     stored = json.loads(data.read_text())
     draw(stored, name)
@@ -69,14 +71,19 @@ def summary(e: Experiment) -> dict[str, Any]:
 
 def page(stored: dict[str, Any], name: str) -> str:
     """The page as Markdown."""
-    lines = [f"# {stored['experiments'][0]['title']}", ""]
+    experiments = stored["experiments"]
+    lines = [f"# {experiments[0]['title'] if len(experiments) == 1 else f'Benchmark {name}'}", ""]
     lines += [f"{written_by('benchmark_results.py', name, stored)} Mean over seeds ± standard deviation.", ""]
-    for e in stored["experiments"]:
+    for e in experiments:
+        heading = "##"
+        if len(experiments) > 1:
+            lines += [f"## {e['title']}", ""]
+            heading = "###"
         lines += [f"{e['note']} {e['gradients']:.0f} gradients a run; seeds {', '.join(map(str, e['seeds']))}.", ""]
         for scenario, values in e["values"].items():
             if ranked(e, values)[1]:
-                lines += [f"## {scenario}", "", *section(e, values), "", f"![]({figure(name, e, scenario)})", ""]
-        lines += ["## What was tried", "", *tried(e), ""]
+                lines += [f"{heading} {scenario}", "", *section(e, values), "", f"![]({figure(name, e, scenario)})", ""]
+        lines += [f"{heading} What was tried", "", *tried(e), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
