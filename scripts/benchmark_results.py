@@ -25,7 +25,7 @@ from ofmu_pl.support.files import replacing, write_json
 SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
 """Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
 
-ENDS = {RETRAINED: "retrained", BEFORE: "target"}
+ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
 """Where one wants to be, and where forgetting starts."""
 
 
@@ -144,20 +144,39 @@ def draw(stored: dict[str, Any], name: str) -> None:
                 continue
             sheet, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
             axis.plot(*zip(*sorted(points[m] for m in points if not better[m]), strict=True), color="0.7", zorder=1)
-            for m, (x, y) in points.items():
+            for m, point in points.items():
                 color, marker = ("C3", "D") if m.startswith("ofmu") else ("C0", "o")
-                axis.scatter(x, y, s=36, color=color, marker=marker, zorder=2)
-                axis.annotate(m, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8)
-            for side, marker in ((RETRAINED, "*"), (BEFORE, "s")):
-                if all(values[side].get(x) for x in names):
-                    x, y = (mean(values[side][x].values()) for x in names)
-                    axis.scatter(x, y, s=90, color="black", marker=marker, zorder=2)
-                    axis.annotate(ENDS[side], (x, y), xytext=(6, -12), textcoords="offset points", fontsize=8)
+                axis.scatter(*point, s=36, color=color, marker=marker, zorder=2)
+            ends = {side: [mean(values[side][x].values()) for x in names if values[side].get(x)] for side in ENDS}
+            ends = {side: point for side, point in ends.items() if len(point) == len(names)}
+            for side, point in ends.items():
+                axis.scatter(*point, s=70, color="black", marker=ENDS[side][1], zorder=2)
             axis.margins(0.12)
             axis.set_xlabel(f"{names[0]} (lower: more is forgotten)")
             axis.set_ylabel(f"{names[1]} (higher: more is kept)")
+            label(sheet, axis, points | {ENDS[side][0]: point for side, point in ends.items()})
             sheet.savefig(RESULTS_FOLDER / figure(name, e, scenario), dpi=130)
             plt.close(sheet)
+
+
+def label(sheet: Any, axis: Any, points: dict[str, Any]) -> None:
+    """Write names to the right of points, to the left where another name is in the way, or below that."""
+    sheet.canvas.draw()  # constrained layout has placed the axes then
+    scale, taken = 72 / sheet.dpi, list[tuple[float, float, float]]()
+    for text, point in sorted(points.items(), key=lambda item: (-item[1][1], item[1][0])):
+        (x, y), width = axis.transData.transform(point) * scale, 4.6 * len(text)
+        for down in range(40):
+            free = [
+                (side, left)
+                for side, left in (("left", x + 6), ("right", x - 6 - width))
+                if not any(left < b and a < left + width and abs(y - down - c) < 8 for a, b, c in taken)
+            ]
+            if free:
+                break
+        side, left = free[0] if free else ("left", x + 6)
+        taken.append((left, left + width, y - down))
+        offset = 6 if side == "left" else -6
+        axis.annotate(text, point, xytext=(offset, -down - 3), textcoords="offset points", fontsize=8, ha=side)
 
 
 if __name__ == "__main__":
