@@ -2,6 +2,7 @@
 
     python -m ofmu_pl benchmark --config configs/benchmarks/attacks.yaml
     python -m ofmu_pl attack --config configs/attacks.yaml --runs logs/attacks
+    python -m ofmu_pl report logs/attacks
     python scripts/attack_results.py logs/attacks [--name attacks] [--only-table]
 
 The summaries go to docs/results/data, in a file of the page's name; the page follows from them alone.
@@ -29,6 +30,9 @@ SHOWN = {
 }
 """Metrics of the runs that stand beside what returns."""
 
+PICTURED = ("relearn_forget", "relearn_retain", "depth_score")
+"""Attacks whose figures of the report, if it was made, stand on the page."""
+
 ABOUT_ACROSS = (
     "Every forgotten row's confidences under the unlearned models against those under the retrained models "
     "(docs/attacks.md, Confidence). Epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells "
@@ -44,10 +48,21 @@ def main() -> None:
     args = parser.parse_args()
     data = RESULTS_FOLDER / "data" / f"{args.name}.json"
     if not args.only_table:
-        write_json(data, summary(args.folder))
+        write_json(data, summary(args.folder) | {"figures": pictures(args.folder, args.name)})
     with replacing(RESULTS_FOLDER / f"{args.name}.md") as partial:
         partial.write_text(page(json.loads(data.read_text()), args.name), encoding="utf-8")
     print(RESULTS_FOLDER / f"{args.name}.md")
+
+
+def pictures(folder: Path, name: str) -> list[str]:
+    """Copy the report's figures of some attacks beside the page; returns where they are, from there."""
+    found = {}
+    for attack in PICTURED:
+        for figure in sorted(folder.glob(f"report/figures/*-{attack}-attack.png")):
+            found[f"figures/{name}-{attack}.png"] = figure.read_bytes()
+    for path, picture in found.items():
+        (RESULTS_FOLDER / path).write_bytes(picture)
+    return list(found)
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -132,6 +147,8 @@ def page(stored: dict[str, Any], name: str) -> str:
     for side in ("target", "retrained"):
         ends = [spread([run["sides"][side][x] for run in runs if x in run["sides"][side]]) for x in shown]
         lines.append(row([f"*{side}*", "", *("100 %" if side == "target" else "0 %" for _ in attacks), *ends]))
+    for figure in stored.get("figures", []):
+        lines += ["", f"![]({figure})"]
     lines += ["", "## What attacks find", "", row(["model", *attacks]), rule(1 + len(attacks))]
     for m in methods:
         lines.append(row([m, *(spread(found(of[m], a, "unlearned")) for a in attacks)]))
