@@ -50,7 +50,7 @@ def main() -> None:
 
 def summary(e: Experiment) -> dict[str, Any]:
     """What the page needs of an experiment."""
-    sides = [*e.methods, BEFORE, RETRAINED]
+    sides = [*e.methods, *ENDS]
     return {
         "name": e.name,
         "title": e.title,
@@ -107,7 +107,7 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
     metrics = [x for x in e["metrics"] if any(values[m][x] for m in points)]
     methods = sorted(points, key=lambda m: (len(better[m]), points[m][0]))
     rows = [[m, *(spread(values[m][x]) for x in metrics), ", ".join(better[m]) or "nobody"] for m in methods]
-    for side in (RETRAINED, BEFORE):
+    for side in ENDS:
         if any(values[side].values()):
             rows.append([f"*{side}*", *(spread(values[side][x]) for x in metrics), ""])
     front = ", ".join(m for m in methods if not better[m])

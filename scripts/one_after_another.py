@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pages import facts, row, table
 
 from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.records import REQUESTS, RequestsRecord
@@ -80,9 +80,8 @@ def summary(record: RequestsRecord, path: Path) -> dict[str, Any]:
         for c in record.controls
         if METRIC in c.forgotten
     ]
-    machine = f"{os.cpu_count()} cores, {platform.machine()}"
-    facts = {"list": path.name, "date": record.date[:10], "ofmu_pl": record.version, "machine": machine}
-    return facts | {"sequences": sequences, "controls": controls}
+    about = {"list": path.name, "date": record.date[:10], "ofmu_pl": record.version, "machine": facts()["machine"]}
+    return about | {"sequences": sequences, "controls": controls}
 
 
 def page(stored: dict[str, Any]) -> str:
@@ -102,10 +101,10 @@ def page(stored: dict[str, Any]) -> str:
 def _overview(found: dict[str, Any]) -> list[str]:
     kept = [name for name in KEPT if any(name in s["kept"] for s in found["sequences"])]
     heads = ["method", "requests", "p of all before", "p of all in the end", "largest return"]
-    lines = _head([*heads, *(f"{name}: before, in the end" for name in kept), "gradients", "seconds"])
+    lines = table([*heads, *(f"{name}: before, in the end" for name in kept), "gradients", "seconds"], [])
     for s in found["sequences"]:
         n = s["status"].count("finished")
-        last = [row[n - 1] for row in s["matrix"]][:n] if n else []
+        last = [values[n - 1] for values in s["matrix"]][:n] if n else []
         returned = [x for x in s["returned"] if x is not None]
         cells = [s["method"], f"{n} of {len(s['status'])}", _mean(s["before"]), _mean(last)]
         cells.append(_number(max(returned)) if returned else "")
@@ -113,11 +112,11 @@ def _overview(found: dict[str, Any]) -> list[str]:
             values = [x for x in s["kept"].get(name, []) if x is not None]
             cells.append(f"{values[0]:.3f}, {values[-1]:.3f}" if values else "")
         cells += [f"{sum(x for x in s[cost] if x is not None):.0f}" for cost in ("gradients", "seconds")]
-        lines.append(_line(cells))
+        lines.append(row(cells))
     for c in found["controls"]:
         p = [x for x in c["p"][: c["after"]] if x is not None]
         cells = [f"retrained without {c['after']}", "", "", _mean(p), ""]
-        lines.append(_line([*cells, *(_number(c["kept"].get(name)) for name in kept), "", ""]))
+        lines.append(row([*cells, *(_number(c["kept"].get(name)) for name in kept), "", ""]))
     return [*lines, ""]
 
 
@@ -125,22 +124,14 @@ def _matrix(s: dict[str, Any], controls: list[dict[str, Any]]) -> list[str]:
     n = len(s["matrix"])
     beside = [f"retrained without {c['after']}" for c in controls]
     lines = [f"**{s['method']}**", ""]
-    lines += _head(["request", "before it", *(f"after {t}" for t in range(1, n + 1)), "came back", *beside])
-    for i, row in enumerate(s["matrix"]):
-        cells = [str(i + 1), *map(_number, (s["before"][i], *row, s["returned"][i]))]
-        lines.append(_line([*cells, *(_number(c["p"][i]) for c in controls)]))
+    lines += table(["request", "before it", *(f"after {t}" for t in range(1, n + 1)), "came back", *beside], [])
+    for i, values in enumerate(s["matrix"]):
+        cells = [str(i + 1), *map(_number, (s["before"][i], *values, s["returned"][i]))]
+        lines.append(row([*cells, *(_number(c["p"][i]) for c in controls)]))
     for name, values in s["kept"].items():
         cells = [name, *map(_number, values), "", *(_number(c["kept"].get(name)) for c in controls)]
-        lines.append(_line(cells))
+        lines.append(row(cells))
     return [*lines, ""]
-
-
-def _head(cells: list[str]) -> list[str]:
-    return [_line(cells), "|" + "---|" * len(cells)]
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _mean(values: list[float | None]) -> str:

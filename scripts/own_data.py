@@ -15,15 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
+import pages
 
 from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -152,9 +149,7 @@ def summary(run: Path) -> dict[str, Any]:
     samples = [json.loads(line) for line in (run / "samples.jsonl").open()]
     shown = [x for x in samples if x["set"] == "forget"][:1] + [x for x in samples if x["set"] == "retain"][:1]
     return {
-        "date": str(date.today()),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        **pages.facts(),
         "git": results.provenance.get("git"),
         "steps": results.provenance["steps"],
         "cost": vars(results.cost),
@@ -181,13 +176,14 @@ def page(stored: dict[str, Any]) -> str:
             f"{before['retain_Q_A_Prob']['value']:.3f}, {after['retain_Q_A_Prob']['value']:.3f}, {kept:.1%}",
             f"{run['cost']['training_seconds']:.0f}, {run['cost']['evaluation_seconds']:.0f}",
         ]
-        head.append("| " + " | ".join(cells) + " |")
+        head.append(pages.row(cells))
     for name, run in stored.items():
         head += ["", f"**{name}** ({run['date']}, {run['machine']}, torch {run['versions']['torch']})", ""]
-        head += ["| side | question | true answer | said before | said after |", "|---|---|---|---|---|"]
+        samples = []
         for x in run["samples"]:
             texts = [x[name] for name in ("set", "question", "truth", "before", "after")]
-            head.append("| " + " | ".join(str(text).replace("|", "/").replace("\n", " ") for text in texts) + " |")
+            samples.append([str(text).replace("|", "/").replace("\n", " ") for text in texts])
+        head += pages.table(["side", "question", "true answer", "said before", "said after"], samples)
     return "\n".join(head) + "\n"
 
 

@@ -140,9 +140,10 @@ def _quickstart(words: list[str]) -> None:
 def _configs(words: list[str]) -> None:
     """``configs``: a line each."""
     Words("configs", COMMANDS["configs"]).parse_args(words)
-    width = max(map(len, names())) + 2
+    found = names()
+    width = max(map(len, found)) + 2
     room = max(40, get_terminal_size().columns - width)
-    for name in names():
+    for name in found:
         print(f"{name:{width}}{shorten(about(name), room, placeholder=' ...')}")
 
 
