@@ -61,12 +61,17 @@ def write(into: Path) -> None:
         into: Folder for them, inside the folder that Sphinx reads.
     """
     texts = {f"{name}.rst": text for name, text in (*method_pages(), *metric_pages(), *api_pages())}
-    texts |= {f"{name.lower()}.md": (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in ABOVE}
+    texts |= {f"{name.lower()}.md": as_on_the_site(ROOT / f"{name}.md") for name in ABOVE}
     for name, text in texts.items():
         path = into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # what is as it was is not read again
             path.write_text(text, encoding="utf-8")
+
+
+def as_on_the_site(path: Path) -> str:
+    """A page of the repository's root, with its links to docs/ as they are from the generated pages."""
+    return path.read_text(encoding="utf-8").replace("](docs/", "](../")
 
 
 def heading(text: str, line: str = "-") -> str:
