@@ -14,7 +14,6 @@ import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
 import ofmu_pl.evaluation.images
@@ -35,6 +34,7 @@ from ofmu_pl.support.records import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, length, require_same_data, require_sound, settings
 from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.export import ModelExport
+from ofmu_pl.training.loggers import logger_of
 from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.training.resumable import Resumable
 from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest
@@ -151,14 +151,12 @@ class UnlearningCLI(LightningCLI):
             if isinstance(callback, SaveConfigCallback):
                 callback.overwrite = True
         if not self.trainer.is_global_zero:  # the others write nothing, and are told the folder by rank 0
-            self.trainer.logger = TensorBoardLogger(folder.parent, name=folder.name, default_hp_metric=False)
+            self.trainer.logger = logger_of(folder)
             yield choose(folder, command, words, resolved)
             return
         with begun(folder, command, words, resolved) as start:
             if start.folder is not None and not start.done:
-                self.trainer.logger = TensorBoardLogger(
-                    folder.parent, name=folder.name, version=number(start.folder), default_hp_metric=False
-                )
+                self.trainer.logger = logger_of(folder, number(start.folder))
             try:
                 yield start
             except BaseException:

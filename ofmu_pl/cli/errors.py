@@ -23,6 +23,7 @@ from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.extras import missing
 
 BASES = {
     "attacks": Attack,
@@ -158,6 +159,8 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
         return f"'{found[1]}' can run any code, so no option may name it: take it out of the configuration"
     if found := re.match("Expected a (.*?)[.] Got value: (.*)", text, re.DOTALL):
         return f"--{key} takes {_kinds(kinds or found[1])}, not '{found[2]:.80}'"
+    if (found := re.match(r"No module named '([\w.]+)'", text)) and (lack := missing(found[1])):
+        return f"--{key} needs {lack}"
     text = " ".join(text.split())
     return f"--{key}: {text}" if key else text
 

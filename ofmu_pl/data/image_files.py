@@ -19,6 +19,7 @@ from torch import Tensor
 from ofmu_pl.data.cifar_parquet import Part, find_parquet, read_parquet
 from ofmu_pl.data.split import keyed_generator, sample_evenly
 from ofmu_pl.support.errors import NotAtHand, UserError
+from ofmu_pl.support.extras import extra
 from ofmu_pl.support.hub import downloads_forbidden, local_folder
 from ofmu_pl.support.kept import cache_folder
 
@@ -121,9 +122,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
 
 def _torchvision_class(classes: int) -> Any:
-    from torchvision.datasets import CIFAR10, CIFAR100
-
-    return {10: CIFAR10, 100: CIFAR100}[classes]
+    return getattr(extra("torchvision.datasets", f"Reading CIFAR-{classes} but from parquet files"), f"CIFAR{classes}")
 
 
 def _own_copy(classes: int) -> Path:

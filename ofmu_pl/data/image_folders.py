@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from torchvision.datasets import ImageFolder
 
 from ofmu_pl.data.own_images import Item, OwnImages, Pictures
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.extras import extra
 
 
 class ImageFolders(OwnImages):
@@ -81,9 +81,8 @@ class ImageFolders(OwnImages):
     def _items(self, part: str, names: tuple[str, ...]) -> Iterator[Item]:
         folder = self.folders[part]
         numbers = {name: i for i, name in enumerate(names)}
-        files = (
-            ImageFolder.make_dataset(str(folder), numbers, is_valid_file=_visible, allow_empty=True) if names else []
-        )
+        listed = extra("torchvision.datasets", "Reading folders of images").ImageFolder.make_dataset
+        files = listed(str(folder), numbers, is_valid_file=_visible, allow_empty=True) if names else []
         if not files:
             raise UserError(f"`{part}` '{folder}' holds no image: put images there, in a sub-folder for each class.")
         for path, number in files:

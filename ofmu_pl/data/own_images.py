@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torchvision.transforms import functional
 
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images
 from ofmu_pl.data.split import Split
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.extras import extra
 
 PARTS = ("forget", "retain", "validation", "test")
 Item = tuple[Any, Any, str]
@@ -158,6 +158,7 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
     Raises:
         UserError: It is none of these, or has been normalised already.
     """
+    functional = extra("torchvision.transforms.functional", "Reading images of your own")
     if isinstance(picture, Tensor) and picture.is_floating_point():
         low, high = picture.aminmax() if picture.numel() else (picture.new_zeros(()),) * 2
         if not (low >= 0 and high <= 1):  # NaN too

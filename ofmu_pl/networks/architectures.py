@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torchvision.models.resnet import BasicBlock
+
+from ofmu_pl.support.extras import extra
 
 
 class Normalize(nn.Module):
@@ -44,13 +45,17 @@ def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
 
     Returns:
         The network, randomly initialised.
+
+    Raises:
+        UserError: Torchvision is not installed.
     """
+    block = extra("torchvision.models.resnet", "ResNet18").BasicBlock
     widths = [width, width, 2 * width, 4 * width, 8 * width]
     layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
         shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, 2, bias=False), nn.BatchNorm2d(outputs)) if i else None
-        first = BasicBlock(inputs, outputs, stride=2 if i else 1, downsample=shortcut)
-        layers.append(nn.Sequential(first, BasicBlock(outputs, outputs)))
+        first = block(inputs, outputs, stride=2 if i else 1, downsample=shortcut)
+        layers.append(nn.Sequential(first, block(outputs, outputs)))
     network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
     for m in network.modules():
         if isinstance(m, nn.Conv2d):

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Self
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from ofmu_pl.networks.architectures import Normalize
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.extras import extra
 
 
 class Classifier(ImageNetwork):
@@ -33,7 +33,7 @@ class Classifier(ImageNetwork):
         kwargs: See ``ImageNetwork``; ``path`` may be a file of the weights that another program saved.
 
     Raises:
-        UserError: Torchvision has no classifier of that name, and it is no class.
+        UserError: Torchvision has no classifier of that name or is not installed, and it is no class.
 
     Example:
         >>> from ofmu_pl import Digits
@@ -47,7 +47,7 @@ class Classifier(ImageNetwork):
 
     def __init__(self, module: Callable[[], nn.Module] | str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if isinstance(module, str) and module not in torchvision.models.list_models(torchvision.models):
+        if isinstance(module, str) and module not in _theirs(module).list_models(_theirs(module)):
             raise UserError(
                 f"`module` '{module}' is neither a torch.nn.Module that can be imported from here nor a "
                 "classifier of torchvision's: give the class as FILE.CLASS and run where the file lies, or a name such "
@@ -96,7 +96,7 @@ class Classifier(ImageNetwork):
         """Make the network; whoever wrote it says how it is initialised."""
         self._classes = classes
         if isinstance(self.module, str):
-            return torchvision.models.get_model(self.module, num_classes=classes)
+            return _theirs(self.module).get_model(self.module, num_classes=classes)
         if isinstance(self.module, nn.Module):
             return copy.deepcopy(self.module).float().cpu()
         made = self.module()
@@ -155,6 +155,11 @@ class Classifier(ImageNetwork):
         raise UserError(
             f"{name} gives {found} for one image, not (1, {classes}) logits: wrap it so that it gives these."
         )
+
+
+def _theirs(name: str) -> Any:
+    """Torchvision's models, for one by name."""
+    return extra("torchvision.models", f"The network '{name}'")
 
 
 def _digest(text: str) -> str:

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ofmu_pl.networks.tensors import check_tensors
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import local_folder, offline
 
@@ -39,6 +40,7 @@ def load_pretrained(
     folder = local_folder(path, "path") or Path(path)
     quantized: dict[str, Any] = {}
     if load_in_4bit:
+        extra("bitsandbytes", "A model in 4 bits")
         quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
     if trust_remote_code:
         rank_zero_warn(

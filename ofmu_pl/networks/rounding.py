@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from ofmu_pl.support.extras import extra
+
 Width = int | Literal["nf4", "fp4"]
 """Number of bits, of steps that are alike in a channel; or the name of one of bitsandbytes' 4-bit types."""
 BLOCK = 64
@@ -78,9 +80,9 @@ def round_in_blocks(weight: Tensor, kind: Literal["nf4", "fp4"]) -> Tensor:
         weight: Weights of any shape; each ``BLOCK`` of them in a row has a scale.
         kind: Name of the type.
     """
-    from bitsandbytes.functional import dequantize_4bit, quantize_4bit  # imports slowly and talks: only where needed
-
+    theirs = extra("bitsandbytes.functional", f"Rounding to {kind}")  # imports slowly and talks: only where needed
     # On the CPU bitsandbytes 0.50 gives other numbers where a row is no whole number of blocks, so a row is a block.
     rows = F.pad(weight.flatten(), (0, -weight.numel() % BLOCK)).view(-1, BLOCK)
-    codes, scales = quantize_4bit(rows, blocksize=BLOCK, quant_type=kind)
-    return dequantize_4bit(codes, scales).flatten()[: weight.numel()].view_as(weight)
+    codes, scales = theirs.quantize_4bit(rows, blocksize=BLOCK, quant_type=kind)
+    rounded: Tensor = theirs.dequantize_4bit(codes, scales).flatten()[: weight.numel()].view_as(weight)
+    return rounded

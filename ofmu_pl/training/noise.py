@@ -13,6 +13,7 @@ _NOISE = (
     r"LightningCLI's args parameter is intended to run from within Python",  # main looks at the first word
     r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
     r"Checkpoint directory .* exists and is not empty",  # a run goes on in its own folder
+    r"Experiment logs directory .* exists and is not empty",  # as before
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
 """Beginnings of warnings that a user can do nothing about, each with its reason."""

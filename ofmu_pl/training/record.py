@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from lightning.fabric.loggers import Logger
-from lightning.pytorch.loggers import TensorBoardLogger
+
+from ofmu_pl.training.loggers import void
 
 CURVES = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "rho", "penalty", "curvature", "gradient_norm")
 """Names of the values that ``results.json`` keeps of every iteration; ``gradient_norm`` is the norm of the whole
@@ -75,17 +76,15 @@ class Record:
         self.curves, self.logged, self.history = state["curves"], state["logged"], state["history"]
 
     def _rewrite(self, loggers: Iterable[Logger], first: int) -> None:
-        """Void all points from an iteration on in the folder's event files, and write those of the record."""
+        """Void all points from an iteration on in the folder's files, and write those of the record."""
         by_step: dict[int, dict[str, float]] = {}
         for name, points in self.logged.items():
             for step, value in zip(points["step"], points["value"], strict=True):
-                if step >= first:
-                    by_step.setdefault(step, {})[name] = value
+                by_step.setdefault(step, {})[name] = value
         for logger in loggers:
-            if isinstance(logger, TensorBoardLogger):  # other loggers add to what they have
-                logger.experiment.purge_step = first  # told to readers when the writer opens its next file
-                logger.experiment.close()
-                for step in sorted(by_step):
+            since = void(logger, first)
+            for step in sorted(by_step):
+                if since is not None and step >= since:
                     logger.log_metrics(by_step[step], step=step)
 
 

@@ -188,8 +188,8 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _is_vacant(folder: Path) -> bool:
-    """Whether a run left nothing but its configuration and an event file."""
-    idle = ("config.yaml", "hparams.yaml", LOCK, "events.out.tfevents.*", ".*.partial")
+    """Whether a run left nothing but its configuration and a file of scalars."""
+    idle = ("config.yaml", "hparams.yaml", LOCK, "events.out.tfevents.*", "metrics.csv", ".*.partial")
     return not any(p.is_file() and not any(p.match(name) for name in idle) for p in folder.rglob("*"))
 
 

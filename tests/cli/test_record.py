@@ -1,5 +1,6 @@
 """What a run writes of its way: only what it measured, and after an interruption as if there had been none."""
 
+import csv
 import json
 import os
 import signal
@@ -97,3 +98,20 @@ def test_the_record_of_a_run_that_was_killed(whole, fit, at, number):
     with pytest.raises(Killed):
         fit(*OPTIONS)
     assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
+
+
+def test_without_tensorboard_the_record_is_a_table(fit, at, monkeypatch):
+    """Of a run that was killed it has each iteration once, as in the record."""
+    monkeypatch.setattr("ofmu_pl.training.loggers.installed", lambda package: False)
+    at(5, kill)
+    with pytest.raises(Killed):
+        fit(*OPTIONS)
+    folder = fit(*OPTIONS, "--ckpt_path", "last")
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for name, curve in json.loads((folder / "results.json").read_text())["curves"].items():
+        points = {int(row["step"]): float(row[name]) for row in rows if row.get(name)}
+        if name in rows[0]:
+            assert points == dict(zip(curve["step"], curve["value"], strict=True)), name
+    assert [row["step"] for row in rows if row["rho"]] == [str(step) for step in range(1, 8)]
+    assert [row["step"] for row in rows if row["metrics/forget_Q_A_Prob"]] == ["0", "7"]

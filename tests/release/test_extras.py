@@ -1,0 +1,105 @@
+"""The wheel without the packages that come with extras: all else works, and what needs one says which."""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from ofmu_pl.support.extras import EXTRAS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bare(released, tmp_path_factory):
+    """Runs words of Python where the wheel and this environment's other packages are, and returns what came of it."""
+    links = tmp_path_factory.mktemp("packages")
+    for package in Path(torch.__file__).parents[1].iterdir():
+        if not package.name.lower().startswith((*EXTRAS, "ofmu_pl", "__editable__")):
+            (links / package.name).symlink_to(package)
+    kept = {name: os.environ[name] for name in ("OFMU_CACHE", "OMP_NUM_THREADS") if name in os.environ}
+    env = kept | {"PYTHONPATH": f"{links}:{released / 'site'}", "PATH": os.environ["PATH"], "HF_HUB_OFFLINE": "1"}
+
+    def run(folder, *words):
+        plain = [sys.executable, "-S", *words]
+        done = subprocess.run(plain, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_a_run_needs_none_of_them_and_its_scalars_are_in_a_table(bare, tmp_path):
+    small = ["--data.authors", "6", "--data.forget_authors", "1", "--evaluation.max_new_tokens", "1"]
+    words = ["-m", "ofmu_pl", "fit", "--config", "ofmu_pl:authors_finetune.yaml", *small, "--trainer.max_steps", "2"]
+    code, _, error = bare(tmp_path, *words)
+    assert code == 0, error
+    assert "Warning" not in error
+    run = tmp_path / "logs/authors/finetune/latest"
+    with (run / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["L"]] == ["1", "2"]
+    assert [row["step"] for row in rows if row["metrics/forget_Q_A_Prob"]] == ["2"]
+    assert not list(run.glob("events*"))
+
+
+ASKING = """
+import torch
+from PIL import Image
+from pathlib import Path
+import ofmu_pl
+from ofmu_pl.cli import main
+from ofmu_pl.networks.architectures import resnet18
+from ofmu_pl.networks.pretrained import load_pretrained
+from ofmu_pl.networks.rounding import round_in_blocks
+
+def folders():
+    for part in ("forget", "retain", "test"):
+        Path(part, "cat").mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(f"{part}/cat/1.png")
+    ofmu_pl.ImageFolders("forget", "retain", "test", mean=[0.5], std=[0.5]).setup()
+
+pictures = [(torch.zeros(3, 4, 4, dtype=torch.uint8), 0)]
+for ask in (
+    lambda: resnet18(3, 10),
+    lambda: ofmu_pl.Classifier("resnet18"),
+    folders,
+    lambda: ofmu_pl.ImageDatasets(pictures * 2, pictures, [0], mean=[0.5], std=[0.5]).setup(),
+    lambda: ofmu_pl.CIFAR10().setup(),
+    lambda: round_in_blocks(torch.zeros(64), "nf4"),
+    lambda: load_pretrained("nowhere", None, load_in_4bit=True),
+    lambda: main("fit --config ofmu_pl:tofu.yaml --model.optimizer bitsandbytes.optim.AdamW8bit".split()),
+):
+    try:
+        ask()
+    except (ofmu_pl.UserError, SystemExit) as error:
+        print(type(error).__name__, error)
+ofmu_pl.Classifier(torch.nn.Linear)  # a class of one's own needs none
+"""
+
+
+def test_what_needs_one_says_which(bare, tmp_path):
+    code, said, error = bare(tmp_path, "-c", ASKING)
+    assert code == 0, error
+    *sentences, wrong_words = said.splitlines()
+    assert wrong_words == "SystemExit 2"
+    sentences.append(next(line for line in error.splitlines() if line.startswith("ofmu_pl: error: ")))
+    images = "needs torchvision, which is not installed: pip install 'ofmu_pl[images]'"
+    small = "needs bitsandbytes, which is not installed: pip install 'ofmu_pl[8bit]'"
+    assert [what for what in sentences if images not in what and small not in what] == []
+    assert [images in what for what in sentences] == [True] * 5 + [False] * 3
+
+
+def test_each_of_them_is_in_its_extra_and_in_no_other_place():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for package, extra in EXTRAS.items():
+        (wanted,) = project["optional-dependencies"][extra]
+        assert re.match(rf"{package}\b", wanted)
+        assert not [line for line in project["dependencies"] if re.match(rf"{package}\b", line)]
+    (everything,) = project["optional-dependencies"]["all"]
+    assert set(EXTRAS.values()) < set(re.findall(r"[\w]+", everything.partition("[")[2]))
