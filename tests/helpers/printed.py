@@ -1,0 +1,46 @@
+"""What the pages print: their blocks of code, and the commands and options in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/results").glob("*.md"))]
+"""Pages that tell a reader what to type; dated notes (docs/log) never need to be true again."""
+FENCE = re.compile(r"^(```|~~~)(\S*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """All blocks of a language, each with the name of its page."""
+    texts = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+    return [(name, body) for name, text in texts.items() for _, kind, body in FENCE.findall(text) if kind == language]
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Every command of the pages as words, with the name of its page.
+
+    A line of options alone goes on with the page's first command; dots stand for more of the same, and brackets around
+    options say that one may leave them out.
+    """
+    found = []
+    for page, body in blocks("bash"):
+        first: list[str] = []
+        for line in re.sub(r"\\\n\s*", " ", body).splitlines():
+            words = shlex.split(re.sub(r"\[(--[^]]*)\]", r"\1", line), comments=True)
+            words = [word for word in words if word != "..."]
+            if words and words[0].startswith("--"):
+                words = (first or next(other for name, other in found if name == page)) + words
+            if words:
+                first = first or words
+                found.append((page, words))
+    return found
+
+
+def ours(words: list[str]) -> list[str] | None:
+    """The words after the program's name; ``None``: it is another program."""
+    for program in (["python", "-m", "ofmu_pl"], ["ofmu_pl"]):
+        if words[: len(program)] == program:
+            return words[len(program) :]
+    return None
