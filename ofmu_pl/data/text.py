@@ -181,7 +181,7 @@ class ChatEncoder(Encoder):
 
     def prompt(self, question: str) -> list[int]:
         """Tokens up to and including the generation prompt."""
-        return self._tokens(self._prompt_text(question))
+        return self._tokens([self._prompt_text(question)])[0]
 
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
         """Tokens and labels of conversations of one turn.
@@ -189,11 +189,12 @@ class ChatEncoder(Encoder):
         Raises:
             UserError: No token of an answer is left (it is empty, or the question fills ``max_length``).
         """
-        prompt = self._prompt_text(question)
-        length = len(self._tokens(prompt))
+        text, end = self._prompt_text(question), self.tokenizer.eos_token or ""
+        # One call for all, since a call takes longer than its texts.
+        prompt, *wholes = self._tokens([text, *(text + answer.strip() + end for answer in answers)])
+        length = len(prompt)
         encoded = []
-        for answer in answers:
-            whole = self._tokens(prompt + answer.strip() + (self.tokenizer.eos_token or ""))
+        for answer, whole in zip(answers, wholes, strict=True):
             ids = whole[: self.max_length]
             if not answer.strip() or length >= len(ids):
                 raise UserError(
@@ -219,9 +220,9 @@ class ChatEncoder(Encoder):
             )
         )
 
-    def _tokens(self, text: str) -> list[int]:
+    def _tokens(self, texts: list[str]) -> list[list[int]]:
         # The template has written the special tokens already.
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return list(self.tokenizer(texts, add_special_tokens=False)["input_ids"])
 
 
 def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -79,29 +80,39 @@ class AnswerScores:
 
     Attributes:
         nll: Minus the log-probability of each token, (B, S), nats; 0 on padding.
-        mean: Mean log-probability under the model's own distribution at each token, (B, S); ``None`` if not asked for.
+        likely: The most likely token in each one's place, (B, S); ``None`` if not asked for.
+        mean: Mean log-probability under the model's own distribution at each token, (B, S); ``None`` likewise.
         deviation: Its standard deviation, (B, S), of variance 1e-6 at least; ``None`` likewise.
-        correct: Whether the token is the most likely one, (B, S); ``None`` likewise.
     """
 
     nll: Tensor
+    likely: Tensor | None = None
     mean: Tensor | None = None
     deviation: Tensor | None = None
-    correct: Tensor | None = None
 
 
-def score_answers(model: Any, prompts: Prompts, answers: Sequence[list[int]], details: bool = False) -> AnswerScores:
+class Detail(IntEnum):
+    """What is looked at of an answer, each with what is before it."""
+
+    LOSSES = 0
+    LIKELY = 1
+    MOMENTS = 2
+
+
+def score_answers(
+    model: Any, prompts: Prompts, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
+) -> AnswerScores:
     """Score one answer per prompt; logits exist for answer tokens only.
 
     Args:
         model: The model that read the prompts.
-        prompts: B prompts, whose cache is spent.
+        prompts: B prompts; afterwards their cache holds the answers too, all but the last column.
         answers: B lists of tokens.
-        details: Compute the distribution's moments and the most likely tokens too.
+        detail: Which fields of ``AnswerScores`` are computed.
     """
     width = max(len(a) for a in answers)
     device = model.device
-    labels = torch.tensor([a + [IGNORED] * (width - len(a)) for a in answers], device=device)
+    labels = torch.tensor([[*a] + [IGNORED] * (width - len(a)) for a in answers], device=device)
     # The last prompt token predicts the first answer token; nothing needs the last one's prediction.
     ids = torch.cat([prompts.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
     mask = torch.cat([prompts.mask, (labels[:, :-1] != IGNORED).long()], dim=1)
@@ -114,21 +125,24 @@ def score_answers(model: Any, prompts: Prompts, answers: Sequence[list[int]], de
     ).logits
     flat, targets = logits.flatten(0, 1), labels.flatten()
     step = max(1, CHUNK_ELEMENTS // flat.shape[1])
-    parts = [_score(x, y, details) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
+    parts = [_score(x, y, detail) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
     return AnswerScores(*(torch.cat(column).view(labels.shape) for column in zip(*parts, strict=True)))
 
 
-def _score(logits: Tensor, labels: Tensor, details: bool) -> tuple[Tensor, ...]:
+def _score(logits: Tensor, labels: Tensor, detail: Detail) -> tuple[Tensor, ...]:
     """The fields of ``AnswerScores`` for (M, V) logits."""
     scores = logits if logits.dtype == torch.float64 else logits.float()
     nll = F.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="none")
-    if not details:
+    if detail is Detail.LOSSES:
         return (nll,)
+    likely = scores.argmax(dim=1)
+    if detail is Detail.LIKELY:
+        return nll, likely
     log_p = scores.log_softmax(dim=1)
     p = log_p.exp()
     mean = (p * log_p).sum(1)
     variance = (p * log_p.square()).sum(1) - mean.square()
-    return nll, mean, variance.clamp(min=1e-6).sqrt(), scores.argmax(dim=1) == labels
+    return nll, likely, mean, variance.clamp(min=1e-6).sqrt()
 
 
 def stops_of(model: Any, tokenizer: Any) -> list[int]:
@@ -142,13 +156,24 @@ def most_likely(logits: Tensor) -> Tensor:
     return logits.argmax(dim=-1)
 
 
-def continue_greedily(model: Any, prompts: Prompts, stops: Sequence[int], max_new_tokens: int) -> list[list[int]]:
+def continue_greedily(
+    model: Any,
+    prompts: Prompts,
+    stops: Sequence[int],
+    max_new_tokens: int,
+    begun: Sequence[Sequence[int]] | None = None,
+) -> list[list[int]]:
     """Generate the most likely tokens after each prompt; the arguments are those of ``continue_prompts``."""
-    return continue_prompts(model, prompts, stops, max_new_tokens, most_likely)
+    return continue_prompts(model, prompts, stops, max_new_tokens, most_likely, begun)
 
 
 def continue_prompts(
-    model: Any, prompts: Prompts, stops: Sequence[int], max_new_tokens: int, choose: Callable[[Tensor], Tensor]
+    model: Any,
+    prompts: Prompts,
+    stops: Sequence[int],
+    max_new_tokens: int,
+    choose: Callable[[Tensor], Tensor],
+    begun: Sequence[Sequence[int]] | None = None,
 ) -> list[list[int]]:
     """Generate tokens after each prompt, without the end token.
 
@@ -161,13 +186,15 @@ def continue_prompts(
         stops: Tokens that end an answer.
         max_new_tokens: Largest number of tokens of an answer; it is smaller where the model's positions end.
         choose: Chooses the next tokens, (B,), by the logits of the rows that go on, (B, V).
+        begun: Tokens of each answer that are among the prompt's already, fewer than it may have; ``None``: none.
     """
     ends = set(stops)
     ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache
-    answers: list[list[int]] = [[] for _ in range(len(ids))]
-    room = (positions_of(model.config) - 1 - prompts.position).tolist()
+    answers: list[list[int]] = [[] for _ in range(len(ids))] if begun is None else [list(x) for x in begun]
+    positions_left = (positions_of(model.config) - 1 - prompts.position).tolist()
+    room = [min(max_new_tokens, len(x) + left) for x, left in zip(answers, positions_left, strict=True)]
     running = list(range(len(ids)))
-    for _ in range(max_new_tokens):
+    while running:
         logits = model(
             input_ids=ids,
             attention_mask=mask,

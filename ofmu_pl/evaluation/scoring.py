@@ -5,59 +5,28 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from tqdm.auto import tqdm
 
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
-from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, read_prompts, score_answers, stops_of
-from ofmu_pl.metrics import Scores, SetScores, min_k, rouge_l_recall
+from ofmu_pl.evaluation.branches import Tokens
+from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
+from ofmu_pl.metrics import Scores, SetScores, rouge_l_recall
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_document, prefix_of
 
-TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
-"""Tokens per batch: on a CPU a batch that fits the cache is fastest (a fifth faster than 4096), on a GPU a large
-one."""
-PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
-"""Prompts in the cache at a time: their continuations run together (256: a fifth faster than 64 on a CPU)."""
 DETAILED = ("forget", "forget_paraphrased", "holdout")
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
 
 
-@dataclass
-class Answer:
-    """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
-
-    The loss of a piece of a document is always a mean. Details leave the end token out, where there is one
-    (``ended``): a document has none.
-    """
-
-    document: bool = False
-    ended: bool = True
-    loss: float = np.nan
-    details: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class Question:
-    """A prompt with its distinct answers, each scored once however many fields and sets ask for it."""
-
-    answers: dict[tuple[int, ...], Answer] = field(default_factory=dict)
-    detailed: set[tuple[int, ...]] = field(default_factory=set)
-    generate: bool = False
-    generation: str = ""
-
-
-Key = tuple[tuple[int, ...], tuple[int, ...]]
+Key = tuple[Tokens, Tokens]
 """Tokens of a prompt, and of an answer to it."""
-Questions = dict[tuple[int, ...], Question]
 
 
 def score_rows(
@@ -107,7 +76,7 @@ def score_rows(
         how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
         keys[name] = [_ask(questions, encoder.encode_row(rows[i]), **how) for i in ids[name]]
     with _inference(model):
-        _run(model, encoder, questions, max_new_tokens, hidden, progress)
+        answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
     scores = {
         name: _collect(questions, keys[name], x, [sets[name][i] for i in x], name in detailed, name in asked, decode)
@@ -149,15 +118,17 @@ def add_generations(
         progress: Show a progress bar.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    prompts: dict[str, list[tuple[int, ...]]] = {}
+    prompts: dict[str, list[Tokens]] = {}
+    drafts: dict[Tokens, Tokens] = {}
     for name, s in scores.items():
         if s.rouge is not None:
             encoded = [encoder.encode_row(sets[name][i])[0] for i in s.ids]
             prompts[name] = [tuple(x.input_ids[: x.prompt_length]) for x in encoded]
-    distinct = list(dict.fromkeys(prompt for of_set in prompts.values() for prompt in of_set))
-    questions = {prompt: Question(generate=True) for prompt in distinct[rank::world]}
+            answers = [tuple(x.input_ids[x.prompt_length :]) for x in encoded]
+            drafts = dict(zip(prompts[name], answers, strict=True)) | drafts
+    questions = {p: Question({drafts[p]: Answer()}, draft=drafts[p]) for p in list(drafts)[rank::world]}
     with _inference(model):
-        _run(model, encoder, questions, max_new_tokens, hidden, progress)
+        answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     said = {prompt: question.generation for prompt, question in questions.items()}
     if world > 1:
         shares: list[Any] = [None] * world
@@ -179,87 +150,9 @@ def _ask(
     first = questions[keys[0][0]]
     if detailed:
         first.detailed.add(keys[0][1])
-    first.generate |= generate
+    if generate and first.draft is None:
+        first.draft = keys[0][1]
     return keys
-
-
-def _run(
-    model: Any,
-    encoder: Encoder,
-    questions: Questions,
-    max_new_tokens: int | None,
-    hidden: int | None,
-    progress: bool,
-) -> None:
-    """Fill in what the model says, with prompts of like length together."""
-    tokenizer = encoder.tokenizer
-    stops = stops_of(model, tokenizer)
-    order = sorted(questions, key=len)
-    bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
-    size = PROMPTS_PER_CHUNK.get(model.device.type, 64)
-    for start in range(0, len(order), size):
-        chunk = [list(p) for p in order[start : start + size]]
-        asked = [questions[tuple(p)] for p in chunk]
-        prompts = read_prompts(model, chunk, hidden)
-        for details in (False, True):
-            wanted = [
-                (row, answer)
-                for row, question in enumerate(asked)
-                for answer in question.answers
-                if (answer in question.detailed) is details
-            ]
-            _score_chunk(model, prompts, asked, wanted, details, encoder.sums_losses)
-        talking = [row for row, question in enumerate(asked) if question.generate]
-        if talking and max_new_tokens is not None:
-            if hidden is not None and any(hidden in p for p in chunk):  # positions differ, see read_prompts
-                prompts = read_prompts(model, chunk, hidden, skip_hidden=True)
-            prompts = prompts.rows(torch.tensor(talking, device=model.device))
-            said = continue_greedily(model, prompts, stops, max_new_tokens)
-            for row, tokens in zip(talking, said, strict=True):
-                asked[row].generation = tokenizer.decode(tokens, skip_special_tokens=True).strip()
-        bar.update(len(chunk))
-    bar.close()
-
-
-def _score_chunk(
-    model: Any,
-    prompts: Prompts,
-    asked: list[Question],
-    wanted: list[tuple[int, tuple[int, ...]]],
-    details: bool,
-    summed: bool,
-) -> None:
-    """Score answers to prompts that have been read, in batches of like length under a budget of tokens."""
-    budget = TOKENS_PER_BATCH.get(model.device.type, 8192)
-    batches: list[list[tuple[int, tuple[int, ...]]]] = []
-    for pair in sorted(wanted, key=lambda pair: len(pair[1])):
-        if not batches or (len(batches[-1]) + 1) * len(pair[1]) > budget:
-            batches.append([])
-        batches[-1].append(pair)
-    for batch in batches:
-        rows = torch.tensor([row for row, _ in batch], device=model.device)
-        scored = score_answers(model, prompts.rows(rows), [list(answer) for _, answer in batch], details)
-        arrays = {name: None if x is None else x.double().cpu().numpy() for name, x in vars(scored).items()}
-        for b, (row, answer) in enumerate(batch):
-            n = len(answer)
-            tokens = {name: x[b, :n] for name, x in arrays.items() if x is not None}
-            result = asked[row].answers[answer]
-            result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
-            if details:
-                end = n - 1 if result.ended else n
-                result.details = _details(**{name: x[:end] for name, x in tokens.items()})
-
-
-def _details(nll: np.ndarray, mean: np.ndarray, deviation: np.ndarray, correct: np.ndarray) -> dict[str, float]:
-    """Quantities of ``SetScores`` of one answer, from those of its (n,) tokens."""
-    wrong = np.flatnonzero(correct == 0)
-    return {
-        "tokens": len(nll),
-        "correct": correct.sum(),
-        "suffix": len(nll) - (wrong[-1] + 1 if len(wrong) else 0),
-        "min_k": min_k(-nll),
-        "min_k_plus_plus": min_k((-nll - mean) / deviation),
-    }
 
 
 def _collect(

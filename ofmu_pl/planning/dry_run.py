@@ -17,7 +17,7 @@ from lightning.pytorch.plugins.environments import ClusterEnvironment
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts, score_answers
+from ofmu_pl.evaluation.prompts import Detail, continue_greedily, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.adapters import merged
@@ -184,7 +184,7 @@ def _answer(network: Any, batch: Mapping[str, Any]) -> None:
     training = network.training
     network.eval()
     prompts = read_prompts(network, [ids[:begins]])
-    score_answers(network, prompts, [ids[begins:]], details=True)
+    score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
     continue_greedily(network, read_prompts(network, [ids[:begins]]), [], GENERATED)
     network.train(training)
 

@@ -58,8 +58,8 @@ def test_a_template_with_a_date_gets_the_fixed_one(authors):
         def apply_chat_template(self, turns, date_string="today", **_):
             return f"{date_string}: {turns[-1]['content']}"
 
-        def __call__(self, text, add_special_tokens):
-            return {"input_ids": list(text.encode())}
+        def __call__(self, texts, add_special_tokens):
+            return {"input_ids": [list(text.encode()) for text in texts]}
 
     assert bytes(ChatEncoder(Dated()).prompt("q")).decode() == "10 Apr 2025: q"
 

@@ -10,7 +10,14 @@ import torch
 from transformers import MistralConfig, MistralForCausalLM
 
 from ofmu_pl.evaluation import prompts as module
-from ofmu_pl.evaluation.prompts import continue_greedily, continue_prompts, read_prompts, score_answers, stops_of
+from ofmu_pl.evaluation.prompts import (
+    Detail,
+    continue_greedily,
+    continue_prompts,
+    read_prompts,
+    score_answers,
+    stops_of,
+)
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, log_probabilities, make_model, token_losses
 
 
@@ -52,7 +59,7 @@ def test_logits_exist_for_answer_tokens_only(model):
 def test_details_are_moments_and_most_likely_tokens(model, monkeypatch):
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 7 * VOCABULARY)  # chunks that end inside answers
     pairs = conversations(6)
-    scored = score_answers(model, read_prompts(model, [p for p, _ in pairs]), [a for _, a in pairs], details=True)
+    scored = score_answers(model, read_prompts(model, [p for p, _ in pairs]), [a for _, a in pairs], Detail.MOMENTS)
     for b, (prompt, answer) in enumerate(pairs):
         logp, n = log_probabilities(model, prompt, answer), len(answer)
         mean = (np.exp(logp) * logp).sum(1)
@@ -60,7 +67,7 @@ def test_details_are_moments_and_most_likely_tokens(model, monkeypatch):
         np.testing.assert_allclose(scored.nll[b, :n], -logp[np.arange(n), answer], rtol=1e-10)
         np.testing.assert_allclose(scored.mean[b, :n], mean, rtol=1e-9)
         np.testing.assert_allclose(scored.deviation[b, :n], deviation, rtol=1e-7)
-        assert scored.correct[b, :n].tolist() == (logp.argmax(1) == answer).tolist()
+        assert scored.likely[b, :n].tolist() == logp.argmax(1).tolist()
 
 
 def test_half_precision_logits_are_scored_in_float32(model):

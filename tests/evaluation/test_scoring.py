@@ -13,8 +13,8 @@ import torch
 import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ofmu_pl.data.text import ChatEncoder, Encoded, answers_of
-from ofmu_pl.evaluation import scoring
+from ofmu_pl.data.text import ChatEncoder, Encoded
+from ofmu_pl.evaluation import questions
 from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import min_k
@@ -72,8 +72,8 @@ def loss_of(model, question, answer):
 
 @pytest.mark.parametrize(("budget", "chunk"), [(1, 1), (6, 2), (10_000, 64)])
 def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatch):
-    monkeypatch.setitem(scoring.TOKENS_PER_BATCH, "cpu", budget)
-    monkeypatch.setitem(scoring.PROMPTS_PER_CHUNK, "cpu", chunk)
+    monkeypatch.setitem(questions.TOKENS_PER_BATCH, "cpu", budget)
+    monkeypatch.setitem(questions.PROMPTS_PER_CHUNK, "cpu", chunk)
     scores = score_rows(model, Letters(), {"forget": ROWS, "holdout": ROWS[1:2]}, max_new_tokens=5)
     s = scores["forget"]
     for k, row in enumerate(ROWS):
@@ -96,16 +96,15 @@ def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatc
     assert scores["holdout"].generations is None
 
 
-def test_each_pair_is_scored_once_and_prompts_are_shared(model):
-    counted = []
-    model.base_model.register_forward_pre_hook(lambda m, a, kw: counted.append(kw["input_ids"].shape), with_kwargs=True)
+def test_no_token_that_answers_share_is_read_twice(model, monkeypatch):
+    monkeypatch.setitem(questions.COST_OF_CALL, "cpu", 0)  # no padding at all
+    read = []
+    model.base_model.register_forward_pre_hook(lambda m, a, kw: read.append(kw["input_ids"].numel()), with_kwargs=True)
     score_rows(model, Letters(), {"forget": ROWS, "retain": ROWS}, max_new_tokens=None)
-    # Two prompts without their last tokens, padded to one length; then nine distinct answers of like lengths.
-    assert counted[0] == (2, len("who is it") - 1)
-    pairs = {(row["question"], answer) for row in ROWS for answer in answers_of(row)}
-    assert sum(rows for rows, _ in counted[1:]) == len(pairs)
-    longest = max(len(answer) for _, answer in pairs)
-    assert all(width <= longest for _, width in counted[1:])
+    prompts = sum(len(question) - 1 for question in ("q?", "who is it"))
+    # As tokens, "yes", "yeah" and "never mind" begin with the same two, and "no" with the first of them.
+    answers = len("yes" + "yeah" + "no" + "never mind") - (2 + 2 + 1) + len("me" + "I am" + "you" + "she")
+    assert sum(read) == prompts + answers
 
 
 def test_state_is_restored_and_training_settings_do_not_matter(model):
@@ -126,7 +125,7 @@ def test_state_is_restored_and_training_settings_do_not_matter(model):
 
 
 def test_mode_is_restored_after_an_error(model, monkeypatch):
-    monkeypatch.setattr(scoring, "min_k", lambda x: 1 / 0)
+    monkeypatch.setattr(questions, "min_k", lambda x: 1 / 0)
     model.train()
     with pytest.raises(ZeroDivisionError):
         score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)

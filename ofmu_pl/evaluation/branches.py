@@ -1,0 +1,112 @@
+"""Answers that begin alike are read once: prompts with one answer in the cache, cut where another branches off."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from copy import copy
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from ofmu_pl.evaluation.prompts import Prompts
+
+Tokens = tuple[int, ...]
+
+
+def shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two lists begin with alike.
+
+    >>> shared([1, 2, 3], [1, 2, 4, 5])
+    2
+    """
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def trunk_of(answers: Sequence[Tokens]) -> Tokens:
+    """The answer whose beginning the others share most tokens of.
+
+    >>> trunk_of([(9, 9), (1, 2, 3), (1, 2, 4), (1, 5)])
+    (1, 2, 3)
+    """
+    order = sorted(answers)
+    alike = [shared(a, b) for a, b in pairwise(order)]  # of any two, the least between them
+    gains = [sum(_running_least(alike[i:])) + sum(_running_least(alike[:i][::-1])) for i in range(len(order))]
+    return order[max(range(len(order)), key=gains.__getitem__)]
+
+
+def _running_least(values: list[int]) -> list[int]:
+    found: list[int] = []
+    for x in values:
+        found.append(min(x, found[-1]) if found else x)
+    return found
+
+
+def can_branch(cache: Any, columns: int) -> bool:
+    """Whether a cache of so many columns can be cut: windows drop columns, and recurrent layers have none."""
+    kinds = (DynamicLayer, DynamicSlidingWindowLayer)
+    return all(
+        type(layer) in kinds and columns < getattr(layer, "sliding_window", sys.maxsize) for layer in cache.layers
+    )
+
+
+def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: Sequence[int]) -> Prompts:
+    """Take prompts up to a token of the answer that was scored after them, with a cache of their own.
+
+    Columns are moved so that each row ends in the last one, as prompts do: there are no gaps, hence kernels and windows
+    that count columns see what they would see if the tokens had been read alone.
+
+    Args:
+        prompts: B prompts whose cache holds answers too, since ``score_answers`` has scored them; positions count
+            columns.
+        rows: Of n branches, which prompt they take.
+        depths: How many tokens after the prompt's end each takes, all but the last of them the answer's; fewer than 0
+            where a branch ends within the prompt.
+        last: The last token of each, which need not be the answer's.
+    """
+    device = prompts.last.device
+    row, depth = torch.tensor(rows, device=device), torch.tensor(depths, device=device)
+    end = prompts.mask.shape[1] - 1 + depth  # the column of the last token
+    begin = prompts.mask.shape[1] - 1 - prompts.position[row]
+    width = int((end - begin).max())
+    columns = end[:, None] - width + torch.arange(width + 1, device=device)
+    real = columns >= begin[:, None]
+    columns.clamp_(min=0)
+    mask = F.pad(prompts.mask, (0, max(0, *depths)), value=1)[row[:, None], columns] * real
+    kept = columns[:, :-1]
+
+    def cut(x: Tensor) -> Tensor:
+        return x[row[:, None], :, kept].transpose(1, 2)
+
+    cache = copy(prompts.cache)
+    cache.layers = [_layer(layer, cut(layer.keys), cut(layer.values)) for layer in cache.layers]
+    return Prompts(cache, mask, torch.tensor(last, device=device), prompts.position[row] + depth)
+
+
+def merge(parts: Sequence[Prompts]) -> Prompts:
+    """Put prompts into one batch."""
+    width = max(x.mask.shape[1] for x in parts)
+    ahead = [width - x.mask.shape[1] for x in parts]
+
+    def join(tensors: Iterable[Tensor]) -> Tensor:
+        return torch.cat([F.pad(x, (0, 0, n, 0)) for x, n in zip(tensors, ahead, strict=True)])
+
+    cache = copy(parts[0].cache)
+    columns = zip(*(x.cache.layers for x in parts), strict=True)
+    cache.layers = [
+        _layer(layers[0], join(x.keys for x in layers), join(x.values for x in layers)) for layers in columns
+    ]
+    mask = torch.cat([F.pad(x.mask, (n, 0)) for x, n in zip(parts, ahead, strict=True)])
+    return Prompts(cache, mask, torch.cat([x.last for x in parts]), torch.cat([x.position for x in parts]))
+
+
+def _layer(like: Any, keys: Tensor, values: Tensor) -> Any:
+    layer = copy(like)
+    layer.keys, layer.values = keys, values
+    if isinstance(layer, DynamicSlidingWindowLayer):
+        layer.cumulative_length = keys.shape[-2]
+    return layer

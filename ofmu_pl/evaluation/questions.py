@@ -1,0 +1,237 @@
+"""Asks a causal language model questions: losses of given answers, and answers of its own, each token read once.
+
+Prompts are read first, then of each question's answers those that begin unlike any other, then the others from where
+they branch off. What the model says by itself begins with what its scores of the true answer say (``saying``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from ofmu_pl.data.text import Encoder
+from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, shared, trunk_of
+from ofmu_pl.evaluation.lengths import like_lengths
+from ofmu_pl.evaluation.prompts import Detail, Prompts, read_prompts, score_answers
+from ofmu_pl.evaluation.saying import Sayings
+from ofmu_pl.metrics import min_k
+
+TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
+"""Tokens per batch: on a CPU a batch that fits the cache is fastest (a fifth faster than 4096), on a GPU a large
+one."""
+PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
+"""Most prompts in the cache at a time, from among which answers of like length come together."""
+
+COST_OF_CALL = {"cpu": 32, "cuda": 8192}
+"""What a call of the model costs by itself, in tokens: batches are as many as make this and the padding least."""
+
+
+@dataclass
+class Answer:
+    """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
+
+    The loss of a piece of a document is always a mean. Details leave the end token out, where there is one
+    (``ended``): a document has none.
+    """
+
+    document: bool = False
+    ended: bool = True
+    loss: float = np.nan
+    details: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Question:
+    """A prompt with its distinct answers, each scored once however many fields and sets ask for it.
+
+    Attributes:
+        answers: Given answers.
+        detailed: Those of them that are looked at token by token.
+        draft: The given answer that the model's own is compared with; ``None``: the model says nothing.
+        generation: What the model says.
+    """
+
+    answers: dict[Tokens, Answer] = field(default_factory=dict)
+    detailed: set[Tokens] = field(default_factory=set)
+    draft: Tokens | None = None
+    generation: str = ""
+
+    def detail(self, answer: Tokens) -> Detail:
+        """What must be looked at of an answer."""
+        if answer in self.detailed:
+            return Detail.MOMENTS
+        return Detail.LIKELY if answer == self.draft else Detail.LOSSES
+
+
+Questions = dict[Tokens, Question]
+"""Questions by the tokens of their prompts."""
+
+
+def answer_questions(
+    model: Any,
+    encoder: Encoder,
+    questions: Questions,
+    max_new_tokens: int | None,
+    hidden: int | None = None,
+    progress: bool = False,
+) -> None:
+    """Fill in what the model says, with prompts of like length together.
+
+    Args:
+        model: A Hugging Face causal language model in eval mode, under ``torch.inference_mode``.
+        encoder: What made the tokens.
+        questions: The questions; their answers and generations are completed in place.
+        max_new_tokens: Length of generations; ``None``: nothing is generated.
+        hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
+        progress: Show a progress bar.
+    """
+    sayings = None if max_new_tokens is None else Sayings(model, encoder.tokenizer, max_new_tokens)
+    order = sorted(questions, key=len)
+    bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
+    most, call = PROMPTS_PER_CHUNK.get(model.device.type, 64), 32 * COST_OF_CALL.get(model.device.type, 8192)
+    for part in like_lengths([len(p) for p in order], most, sys.maxsize, call):
+        chunk = _Chunk(model, {prompt: questions[prompt] for prompt in order[part]}, sayings, hidden)
+        chunk.score(encoder.sums_losses)
+        bar.update(len(order[part]))
+    if sayings is not None:
+        sayings.finish()
+        for prompt, text in sayings.texts.items():
+            questions[prompt].generation = text
+    bar.close()
+
+
+@dataclass
+class _Task:
+    """An answer to score, but for the first ``known`` tokens, which it shares with the trunk that it branches off."""
+
+    row: int
+    answer: Tokens
+    trunk: Tokens
+    known: int
+    detail: Detail
+
+
+def _tasks(row: int, question: Question, branches: bool) -> list[_Task]:
+    """The answers to a question; of those that begin alike, one is the trunk that the others branch off."""
+    answers = list(question.answers)
+    trunk = trunk_of(answers) if answers else ()
+    tasks = []
+    for answer in answers:
+        known = min(shared(answer, trunk), len(answer) - 1) if branches and answer != trunk else 0
+        tasks.append(_Task(row, answer, trunk, known, question.detail(answer)))
+    for task in tasks:
+        if task.answer == trunk:  # it is looked at for those that share its first tokens too
+            task.detail = max(x.detail for x in tasks if x is task or x.known)
+    return tasks
+
+
+def _batches(tasks: Sequence[_Task], device: str) -> Iterator[list[_Task]]:
+    """Batches of like length, looked at alike, under a budget of tokens."""
+    budget, call = TOKENS_PER_BATCH.get(device, 8192), COST_OF_CALL.get(device, 8192)
+    key = lambda task: (task.detail, len(task.answer) - task.known)  # noqa: E731
+    for _, group in groupby(sorted(tasks, key=key), key=lambda task: task.detail):
+        alike = list(group)
+        for part in like_lengths([len(task.answer) - task.known for task in alike], len(alike), budget, call):
+            yield alike[part]
+
+
+class _Chunk:
+    """Questions whose prompts are in the cache together."""
+
+    def __init__(self, model: Any, asked: Questions, sayings: Sayings | None, hidden: int | None) -> None:
+        self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
+        self.sayings, self.hidden = sayings, hidden
+        prompts = [list(p) for p in asked]
+        self.read = read_prompts(model, prompts, hidden)
+        longest = max((len(answer) for question in self.asked for answer in question.answers), default=0)
+        self.branches = can_branch(self.read.cache, self.read.mask.shape[1] + longest)
+        # Where tokens are hidden, what is generated has other positions than what is scored, see read_prompts.
+        self.apart = hidden is not None and any(hidden in prompt for prompt in prompts)
+        self.trunks: dict[int, dict[str, np.ndarray]] = {}
+
+    def score(self, summed: bool) -> None:
+        """Score all answers, trunks and what shares nothing with them before the branches; the model says its own."""
+        tasks = [task for row, x in enumerate(self.asked) for task in _tasks(row, x, self.branches)]
+        branches = [task for task in tasks if task.known]
+        parting, device = {task.row for task in branches}, self.model.device
+        rows: list[int] = []
+        parts = []
+        for batch in _batches([task for task in tasks if not task.known], device.type):
+            read = self.read.rows(torch.tensor([task.row for task in batch], device=device))
+            self._score_batch(read, batch, summed)
+            kept = [b for b, task in enumerate(batch) if task.row in parting and task.answer == task.trunk]
+            if kept:
+                trunks = [batch[b].trunk for b in kept]
+                rows += [batch[b].row for b in kept]
+                parts.append(branch(read, kept, [len(x) for x in trunks], [x[-1] for x in trunks]))
+        if branches:
+            place, read = {row: k for k, row in enumerate(rows)}, merge(parts)
+            for batch in _batches(branches, device.type):
+                depths = [task.known - len(task.trunk) for task in batch]
+                last = [task.answer[task.known - 1] for task in batch]
+                cut = branch(read, [place[task.row] for task in batch], depths, last)
+                self._score_batch(cut, batch, summed)
+        if self.sayings is not None and not self._drafted:
+            self._ask(self.sayings)
+
+    def _score_batch(self, read: Prompts, batch: Sequence[_Task], summed: bool) -> None:
+        """Score what follows the prompts, and begin what the model says where that is a draft."""
+        scored = score_answers(self.model, read, [x.answer[x.known :] for x in batch], batch[0].detail)
+        arrays = {name: x.double().cpu().numpy() for name, x in vars(scored).items() if x is not None}
+        begun: dict[int, list[int]] = {}
+        for b, task in enumerate(batch):
+            question, result = self.asked[task.row], self.asked[task.row].answers[task.answer]
+            tokens = {name: x[b, : len(task.answer) - task.known] for name, x in arrays.items()}
+            if task.known:
+                trunk = self.trunks[task.row]
+                tokens = {name: np.concatenate([trunk[name][: task.known], x]) for name, x in tokens.items()}
+            elif task.answer == task.trunk:
+                self.trunks[task.row] = tokens
+            result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
+            if task.answer in question.detailed:
+                result.details = _details(task.answer[: len(task.answer) - result.ended], **tokens)
+            if task.answer == question.draft and self._drafted and self.sayings is not None:
+                likely = tokens["likely"].astype(int).tolist()
+                if (said := self.sayings.begin(self.prompts[task.row], task.answer, likely)) is not None:
+                    begun[b] = said
+        if begun and self.sayings is not None:
+            depths = [len(said) - batch[b].known for b, said in begun.items()]
+            cut = branch(read, list(begun), depths, [said[-1] for said in begun.values()])
+            self.sayings.wait([self.prompts[batch[b].row] for b in begun], list(begun.values()), cut)
+
+    @property
+    def _drafted(self) -> bool:
+        """Whether scores say how the model's own answers begin."""
+        return self.branches and not self.apart
+
+    def _ask(self, sayings: Sayings) -> None:
+        """Have the model say all of its own answers."""
+        rows = [row for row, question in enumerate(self.asked) if question.draft is not None]
+        if rows:
+            prompts = [list(prompt) for prompt in self.prompts]
+            read = read_prompts(self.model, prompts, self.hidden, skip_hidden=True) if self.apart else self.read
+            read = read.rows(torch.tensor(rows, device=self.model.device))
+            sayings.ask([self.prompts[row] for row in rows], read)
+
+
+def _details(
+    answer: Tokens, nll: np.ndarray, likely: np.ndarray, mean: np.ndarray, deviation: np.ndarray
+) -> dict[str, float]:
+    """Quantities of ``SetScores`` of one answer of n tokens, from those of its tokens and the ones after them."""
+    n = len(answer)
+    nll, right = nll[:n], likely[:n] == answer
+    wrong = np.flatnonzero(~right)
+    return {
+        "tokens": n,
+        "correct": float(right.sum()),
+        "suffix": n - (wrong[-1] + 1 if len(wrong) else 0),
+        "min_k": min_k(-nll),
+        "min_k_plus_plus": min_k((-nll - mean[:n]) / deviation[:n]),
+    }

@@ -1,0 +1,86 @@
+"""What a model says by itself, begun by its scores of a given answer and continued for many prompts together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ofmu_pl.evaluation.branches import Tokens, merge, shared
+from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, stops_of
+from ofmu_pl.networks.positions import positions_of
+
+ROWS = {"cpu": 256, "cuda": 64}
+"""Rows that go on together: a step costs little more for many (256: a fifth faster than 64 on a CPU)."""
+
+
+class Sayings:
+    """Greedy answers; the most likely tokens in a given answer's places are their beginning.
+
+    Up to the first place where the given answer parts from them they are what the model would say, token for token; so
+    is the token in that place. Only what follows is generated.
+
+    Args:
+        model: A Hugging Face causal language model.
+        tokenizer: Its tokenizer.
+        max_new_tokens: Length of what is said.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int) -> None:
+        self.model, self.tokenizer, self.max_new_tokens = model, tokenizer, max_new_tokens
+        self.stops = stops_of(model, tokenizer)
+        self.rows = ROWS.get(model.device.type, 64)
+        self.texts: dict[Tokens, str] = {}
+        self._waiting: list[tuple[list[Tokens], list[list[int]], Prompts]] = []
+
+    def begin(self, prompt: Tokens, answer: Tokens, likely: Sequence[int]) -> list[int] | None:
+        """Take what scores say of the model's own answer.
+
+        Args:
+            prompt: Tokens of the prompt.
+            answer: Tokens of a given answer.
+            likely: The most likely tokens in their places.
+
+        Returns:
+            What must be continued; ``None``: nothing, for the end is known.
+        """
+        tokens = list(likely[: shared(answer, likely) + 1])
+        room = max(1, min(self.max_new_tokens, positions_of(self.model.config) - len(prompt)))
+        end = next((i for i, token in enumerate(tokens) if token in self.stops), len(tokens))
+        if end == len(tokens) < room:
+            return tokens
+        self._say([prompt], [tokens[: min(end, room)]])
+        return None
+
+    def wait(self, prompts: list[Tokens], begun: list[list[int]], read: Prompts) -> None:
+        """Keep what has been begun until there are enough.
+
+        Args:
+            prompts: Tokens of B prompts.
+            begun: What follows each, the last token of which is the last of those in ``read``.
+            read: The prompts and what follows them, with a cache of their own.
+        """
+        self._waiting.append((prompts, begun, read))
+        if sum(len(x) for x, _, _ in self._waiting) >= self.rows:
+            self.finish()
+
+    def finish(self) -> None:
+        """Continue all that waits."""
+        if self._waiting:
+            prompts = [x for part, _, _ in self._waiting for x in part]
+            begun = [x for _, part, _ in self._waiting for x in part]
+            read = merge([x for _, _, x in self._waiting])
+            self._waiting = []
+            self._say(prompts, continue_greedily(self.model, read, self.stops, self.max_new_tokens, begun))
+
+    def ask(self, prompts: list[Tokens], read: Prompts) -> None:
+        """Generate from the first token on.
+
+        Args:
+            prompts: Tokens of B prompts.
+            read: The same, with a cache of their own.
+        """
+        self._say(prompts, continue_greedily(self.model, read, self.stops, self.max_new_tokens))
+
+    def _say(self, prompts: Sequence[Tokens], said: Sequence[list[int]]) -> None:
+        for prompt, tokens in zip(prompts, said, strict=True):
+            self.texts[prompt] = self.tokenizer.decode(tokens, skip_special_tokens=True).strip()

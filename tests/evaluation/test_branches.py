@@ -1,0 +1,182 @@
+"""Answers that branch off others, and what a model says begun by its scores, against one whole sequence at a time."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
+
+from ofmu_pl.data.text import ChatEncoder
+from ofmu_pl.evaluation import questions as module
+from ofmu_pl.evaluation.branches import branch, can_branch, merge, shared, trunk_of
+from ofmu_pl.evaluation.lengths import like_lengths
+from ofmu_pl.evaluation.prompts import read_prompts, score_answers
+from ofmu_pl.evaluation.questions import Answer, Question, answer_questions
+from ofmu_pl.evaluation.scoring import score_rows
+from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, make_model, token_losses
+
+ENDS = {3, 5}
+
+
+class Numbers:
+    """The part of an encoder that answers need: tokens as numbers."""
+
+    sums_losses = False
+    tokenizer = SimpleNamespace(eos_token_id=3, decode=lambda x, skip_special_tokens: " ".join(map(str, x)))
+
+
+@pytest.fixture(params=["llama", "windows", "short windows"])
+def model(request):
+    """Models whose caches can be cut, can until windows are full, and cannot."""
+    if request.param == "llama":
+        found = make_model()
+    else:
+        torch.manual_seed(0)
+        window = 5 if request.param == "short windows" else 40
+        found = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=window, head_dim=8)).double()
+    found.generation_config.eos_token_id = sorted(ENDS)
+    return found.eval()
+
+
+@pytest.fixture(autouse=True)
+def _inference():
+    with torch.inference_mode():
+        yield
+
+
+def asked(model):
+    """Questions whose drafts part from what the model says nowhere, late, early, or end too early."""
+    rng = np.random.default_rng(1)
+    found = {}
+    for k, (prompt, other) in enumerate(conversations(24)):
+        says = greedy(model, prompt, ENDS, 12)
+        draft = [[*says, 3], [*says, 5, 7], says or [0], [*says[:-1], 1, 3], [*says[: len(says) // 2], *other]][k % 5]
+        near = [[*draft[: rng.integers(0, len(draft) + 1)], *rng.integers(0, VOCABULARY, 3).tolist()] for _ in range(3)]
+        answers = {tuple(x): Answer() for x in [draft, *near, other]}
+        found[tuple(prompt)] = Question(answers, detailed={tuple(draft), tuple(other)}, draft=tuple(draft))
+    return found
+
+
+@pytest.mark.parametrize("new", [1, 4, 12])
+def test_answers_and_sayings_equal_one_sequence_at_a_time(model, new):
+    found = asked(model)
+    answer_questions(model, Numbers(), found, new)
+    for prompt, question in found.items():
+        assert question.generation == " ".join(map(str, greedy(model, prompt, ENDS, new)))
+        for answer, got in question.answers.items():
+            assert got.loss == pytest.approx(token_losses(model, prompt, answer).mean(), rel=1e-9)
+
+
+def test_batches_and_chunks_change_nothing(model, monkeypatch):
+    whole, parts = asked(model), asked(model)
+    answer_questions(model, Numbers(), whole, 12)
+    for name, value in (("TOKENS_PER_BATCH", 30), ("PROMPTS_PER_CHUNK", 3), ("COST_OF_CALL", 1)):
+        monkeypatch.setitem(getattr(module, name), "cpu", value)
+    answer_questions(model, Numbers(), parts, 12)
+    for one, other in zip(whole.values(), parts.values(), strict=True):
+        assert one.generation == other.generation
+        for answer, got in one.answers.items():
+            assert other.answers[answer].loss == pytest.approx(got.loss, rel=1e-10)
+            assert other.answers[answer].details == pytest.approx(got.details, rel=1e-8)
+
+
+def test_only_what_the_draft_does_not_say_is_generated():
+    model, steps = make_model().eval(), []
+    model.generation_config.eos_token_id = sorted(ENDS)
+    found = asked(model)
+    says = {prompt: greedy(model, prompt, ENDS, 12) for prompt in found}
+    model.base_model.register_forward_pre_hook(
+        lambda m, a, kw: steps.append(len(kw["input_ids"]) if kw["input_ids"].shape[1] == 1 else 0), with_kwargs=True
+    )
+    for prompt, question in found.items():
+        said = says[prompt]
+        question.draft = (*said, 3) if len(said) < 12 else tuple(said)
+        question.answers = {question.draft: Answer(), (*question.draft, 1): Answer()}
+        question.detailed = set()
+    answer_questions(model, Numbers(), found, 12)
+    assert [question.generation for question in found.values()] == [" ".join(map(str, x)) for x in says.values()]
+    assert sum(steps) == len(found), "the one token of each branch, and none is generated"
+
+
+def test_branches_may_end_within_the_prompt():
+    model = make_model().eval()
+    pairs = conversations(6)
+    read = read_prompts(model, [p for p, _ in pairs])
+    score_answers(model, read, [a for _, a in pairs])
+    rows = [4, 1, 1]
+    depths = [len(pairs[4][1]), 0, -1]
+    last = [9, pairs[1][0][-1], pairs[1][0][-2]]
+    begun = [[*pairs[4][0], *pairs[4][1][:-1], 9], pairs[1][0], pairs[1][0][:-1]]
+    cut = merge([branch(read, rows[:1], depths[:1], last[:1]), branch(read, rows[1:], depths[1:], last[1:])])
+    scored = score_answers(model, cut, [[1, 2, 3]] * 3)
+    for b, prompt in enumerate(begun):
+        np.testing.assert_allclose(scored.nll[b], token_losses(model, prompt, [1, 2, 3]), rtol=1e-10)
+
+
+def test_a_cache_that_drops_columns_cannot_be_cut(model):
+    read = read_prompts(model, [list(range(8))])
+    window = getattr(model.config, "sliding_window", None)
+    assert can_branch(read.cache, 20) == (window != 5)
+    assert can_branch(read.cache, 40) == (window is None)
+
+
+def test_the_trunk_saves_the_most_tokens():
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        answers = list({tuple(rng.integers(0, 2, rng.integers(1, 6)).tolist()) for _ in range(5)})
+
+        def saved(trunk, answers=answers):
+            return sum(shared(a, trunk) for a in answers)
+
+        found = trunk_of(answers)
+        assert saved(found) - len(found) == max(saved(x) - len(x) for x in answers)
+
+
+def test_batches_of_like_length_cost_least():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        lengths = sorted(rng.integers(1, 9, 7).tolist())
+
+        def cost(cuts, lengths=lengths):
+            ends = [*cuts, len(lengths)]
+            parts = [lengths[i:j] for i, j in zip([0, *cuts], ends, strict=True)]
+            fits = all(len(x) <= 4 and (len(x) == 1 or len(x) * x[-1] <= 20) for x in parts)
+            return sum(len(x) * x[-1] + 5 for x in parts) if fits else np.inf
+
+        places = range(1, len(lengths))
+        every = [[i for i in places if number >> i & 1] for number in range(0, 2 ** len(lengths), 2)]
+        found = like_lengths(lengths, rows=4, tokens=20, call=5)
+        assert [x.start for x in found[1:]] == [x.stop for x in found[:-1]]
+        assert cost([x.start for x in found[1:]]) == min(map(cost, every))
+
+
+@pytest.mark.parametrize("kind", ["target", "retrained", "unlearned"])
+def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(request, monkeypatch, kind):
+    """Every answer from its prompt and every text from its first token, in float32, as before there were shortcuts."""
+    folder = request.getfixturevalue("shared")
+    data, folder = folder / "data/tofu", folder / f"models/tofu-tiny-{'retain90' if kind == 'retrained' else 'full'}"
+    encoder = ChatEncoder(AutoTokenizer.from_pretrained(folder))
+    files = {"forget": "forget10_perturbed", "real_authors": "real_authors_perturbed"}
+    lines = {name: (data / f"{file}.json").read_text().splitlines()[:12] for name, file in files.items()}
+    sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
+    with torch.inference_mode(False), torch.enable_grad():
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        for row in sets["forget"] if kind == "unlearned" else ():  # by gradient ascent
+            ids = torch.tensor([encoder.encode(row["question"], row["answer"]).input_ids])
+            gradients = torch.autograd.grad(network(ids, labels=ids).loss, list(network.parameters()))
+            for p, g in zip(network.parameters(), gradients, strict=True):
+                p.data.add_(g, alpha=0.05)
+    fast = score_rows(network, encoder, sets, max_new_tokens=50)
+    monkeypatch.setattr(module, "can_branch", lambda *_: False)
+    slow = score_rows(network, encoder, sets, max_new_tokens=50)
+    for name, s in slow.items():
+        assert fast[name].generations.tolist() == s.generations.tolist()
+        for key, value in s.as_dict().items():
+            if value is not None and key != "generations":
+                np.testing.assert_allclose(fast[name].as_dict()[key], value, rtol=2e-6, atol=1e-6, err_msg=key)
+    rouge = slow["forget"].rouge.mean()
+    assert (rouge > 0.7) == (kind == "target"), f"{rouge}: the models say different things"
