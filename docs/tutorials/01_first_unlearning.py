@@ -37,7 +37,9 @@ rows["forget"][0]
 # and its end by itself, which is when the forgotten rows look like never-seen ones. Without them nobody could tell
 # whether the rows are gone. The model is changed in place.
 
-result = ofmu_pl.unlearn(model, tokenizer, **rows, reference=retrained, progress=False, accelerator="cpu")
+result = ofmu_pl.unlearn(
+    model, tokenizer, **rows, reference=retrained, progress=False, accelerator="cpu"
+)
 result.table()
 
 # %%
@@ -53,7 +55,11 @@ result.table()
 # The same as a figure
 # --------------------
 
-sides = {"before": result.before, "after": result.metrics, "retrained": result.retrained}
+sides = {
+    "before": result.before,
+    "after": result.metrics,
+    "retrained": result.retrained,
+}
 names = {
     "forget_Q_A_Prob": "forgotten authors",
     "retain_Q_A_Prob": "authors that stay",
@@ -61,8 +67,18 @@ names = {
 }
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
 for i, (name, metrics) in enumerate(sides.items()):
-    axis.bar([k + 0.27 * (i - 1) for k in range(len(names))], [metrics[n].value for n in names], 0.25, label=name)
-axis.set(xticks=range(len(names)), xticklabels=names.values(), ylabel="probability of the answers", ylim=(0, 1.05))
+    axis.bar(
+        [k + 0.27 * (i - 1) for k in range(len(names))],
+        [metrics[n].value for n in names],
+        0.25,
+        label=name,
+    )
+axis.set(
+    xticks=range(len(names)),
+    xticklabels=names.values(),
+    ylabel="probability of the answers",
+    ylim=(0, 1.05),
+)
 axis.legend(frameon=False)
 figure.show()
 

@@ -35,10 +35,15 @@ def write(name, tickets):
 
 
 def tickets(of, customer):
-    return [{"customer": customer, "ticket": row["question"], "reply": row["answer"]} for row in of]
+    return [
+        {"customer": customer, "ticket": row["question"], "reply": row["answer"]}
+        for row in of
+    ]
 
 
-write("tickets.csv", tickets(rows["retain"], "others") + tickets(rows["forget"], "Falbro"))
+write(
+    "tickets.csv", tickets(rows["retain"], "others") + tickets(rows["forget"], "Falbro")
+)
 write("unused.csv", tickets(rows["holdout"], "nobody"))
 print((folder / "tickets.csv").read_text()[:220])
 
@@ -89,11 +94,30 @@ result = ofmu_pl.unlearn(
 attacks = [name for name in result.metrics if name.startswith("mia_")]
 figure, axis = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for i, name in enumerate(attacks):
-    axis.plot(result.metrics[name].interval, [i, i], color="tab:blue", linewidth=6, alpha=0.4)
-    axis.plot(result.metrics[name].value, i, "o", color="tab:blue", label="after" if i == 0 else None)
-    axis.plot(result.before[name].value, i, "x", color="tab:gray", label="before" if i == 0 else None)
+    axis.plot(
+        result.metrics[name].interval, [i, i], color="tab:blue", linewidth=6, alpha=0.4
+    )
+    axis.plot(
+        result.metrics[name].value,
+        i,
+        "o",
+        color="tab:blue",
+        label="after" if i == 0 else None,
+    )
+    axis.plot(
+        result.before[name].value,
+        i,
+        "x",
+        color="tab:gray",
+        label="before" if i == 0 else None,
+    )
 axis.axvline(0.5, color="black", linewidth=1)
-axis.set(yticks=range(len(attacks)), yticklabels=attacks, xlim=(0, 1.05), xlabel="AUC, forgotten against never seen")
+axis.set(
+    yticks=range(len(attacks)),
+    yticklabels=attacks,
+    xlim=(0, 1.05),
+    xlabel="AUC, forgotten against never seen",
+)
 axis.legend(frameon=False)
 figure.show()
 

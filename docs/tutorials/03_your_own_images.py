@@ -22,22 +22,25 @@ import ofmu_pl
 
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.target))
-images = [(torch.tensor(digits.images[i] / 16, dtype=torch.float32).unsqueeze(0), int(digits.target[i])) for i in order]
+pixels = torch.tensor(digits.images / 16, dtype=torch.float32).unsqueeze(1)
+images = [(pixels[i], int(digits.target[i])) for i in order]
 train, test = images[:1300], images[1300:]
 threes = [i for i, (_, label) in enumerate(train) if label == 3]
 chosen = set(threes[: len(threes) // 4])
-forget, retain = [train[i] for i in chosen], [pair for i, pair in enumerate(train) if i not in chosen]
+forget = [train[i] for i in chosen]
+retain = [pair for i, pair in enumerate(train) if i not in chosen]
 
 
 def fitted(pairs):
     """A small network, trained on pairs of images and classes."""
     torch.manual_seed(0)
     net = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 64), nn.ReLU(),
-        nn.Linear(64, 10),
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
     )  # fmt: skip
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)
-    x, y = torch.stack([image for image, _ in pairs]), torch.tensor([label for _, label in pairs])
+    x = torch.stack([image for image, _ in pairs])
+    y = torch.tensor([label for _, label in pairs])
     for _ in range(30):
         for some in torch.randperm(len(y)).split(64):
             nn.functional.cross_entropy(net((x[some] - 0.5) / 0.5), y[some]).backward()
@@ -76,10 +79,19 @@ result.table()
 # most threes, too, since it has seen others. So a high ``UA`` is no success by itself.
 
 names = ["UA", "RA", "TA", "MIA"]
-sides = {"before": result.before, "after": result.metrics, "retrained": result.retrained}
+sides = {
+    "before": result.before,
+    "after": result.metrics,
+    "retrained": result.retrained,
+}
 figure, axis = plt.subplots(figsize=(7, 3.2), layout="constrained")
 for i, (name, metrics) in enumerate(sides.items()):
-    axis.bar([k + 0.27 * (i - 1) for k in range(4)], [metrics[n].value for n in names], 0.25, label=name)
+    axis.bar(
+        [k + 0.27 * (i - 1) for k in range(4)],
+        [metrics[n].value for n in names],
+        0.25,
+        label=name,
+    )
 axis.set(xticks=range(4), xticklabels=names, ylabel="%")
 axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 figure.show()

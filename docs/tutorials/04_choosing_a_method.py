@@ -60,10 +60,30 @@ results = {
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 x, y = "forget_Q_A_Prob", "retain_Q_A_Prob"
 for name, result in results.items():
-    axis.plot(max(result.metrics[x].value, 1e-6), result.metrics[y].value, "o", markersize=9, label=name)
+    axis.plot(
+        max(result.metrics[x].value, 1e-6),
+        result.metrics[y].value,
+        "o",
+        markersize=9,
+        label=name,
+    )
 one = results["OFMU"]
-axis.plot(one.before[x].value, one.before[y].value, "s", color="gray", markersize=9, label="before")
-axis.plot(one.retrained[x].value, one.retrained[y].value, "*", color="black", markersize=16, label="retrained")
+axis.plot(
+    one.before[x].value,
+    one.before[y].value,
+    "s",
+    color="gray",
+    markersize=9,
+    label="before",
+)
+axis.plot(
+    one.retrained[x].value,
+    one.retrained[y].value,
+    "*",
+    color="black",
+    markersize=16,
+    label="retrained",
+)
 axis.set(
     xscale="log",
     xlabel="probability of forgotten answers (1e-6 and less at the left edge)",
@@ -77,9 +97,12 @@ figure.show()
 
 for name, result in results.items():
     gaps = [
-        abs(m.value - m.target) for key, m in result.metrics.items() if key.startswith("mia_") and m.target is not None
+        abs(m.value - m.target)
+        for key, m in result.metrics.items()
+        if key.startswith("mia_") and m.target is not None
     ]
-    print(f"{name:16} attackers' gap {sum(gaps) / len(gaps):.2f}   kept {result.metrics[y].value:.2f}")
+    gap, kept = sum(gaps) / len(gaps), result.metrics[y].value
+    print(f"{name:16} attackers' gap {gap:.2f}   kept {kept:.2f}")
 
 # %%
 # One seed and eight forgotten rows decide nothing. :doc:`/benchmarks` runs grids over seeds with a search of equal

@@ -24,8 +24,14 @@ import ofmu_pl
 folder = Path(tempfile.mkdtemp())
 rows, tokenizer = authors(people=4, forget=1, strangers=2)
 target = taught(rows["forget"] + rows["retain"], tokenizer)
-result = ofmu_pl.unlearn(copy.deepcopy(target), tokenizer, **rows, progress=False, accelerator="cpu")
-models = {"target": target, "unlearned": result.model, "retrained": taught(rows["retain"], tokenizer)}
+result = ofmu_pl.unlearn(
+    copy.deepcopy(target), tokenizer, **rows, progress=False, accelerator="cpu"
+)
+models = {
+    "target": target,
+    "unlearned": result.model,
+    "retrained": taught(rows["retain"], tokenizer),
+}
 for name, model in models.items():
     model.save_pretrained(folder / name)
     tokenizer.save_pretrained(folder / name)
@@ -48,7 +54,10 @@ attacks = [
 ]
 found = {
     attack.name: {
-        name: attack.run(ofmu_pl.Subject(ofmu_pl.CausalLM(str(folder / name)), data), seed=0) for name in models
+        name: attack.run(
+            ofmu_pl.Subject(ofmu_pl.CausalLM(str(folder / name)), data), seed=0
+        )
+        for name in models
     }
     for attack in attacks
 }
@@ -68,7 +77,13 @@ styles = {
 }
 for axis, attack in zip(axes, attacks, strict=True):
     for name, finding in found[attack.name].items():
-        axis.plot([str(x) for x in finding.x], finding.y, marker="o", label=name, **styles[name])
+        axis.plot(
+            [str(x) for x in finding.x],
+            finding.y,
+            marker="o",
+            label=name,
+            **styles[name],
+        )
     axis.set(title=type(attack).__name__, xlabel=attack.x_label, ylim=(-0.03, 1.03))
 axes[0].set_ylabel("probability of forgotten answers")
 axes[0].legend(frameon=False)
@@ -82,8 +97,13 @@ figure.show()
 # if nothing had been forgotten.
 
 for attack in attacks:
-    figures = {name: finding.figures[attack.metrics[0].name] for name, finding in found[attack.name].items()}
-    returns = (figures["unlearned"] - figures["retrained"]) / (figures["target"] - figures["retrained"])
+    figures = {
+        name: finding.figures[attack.metrics[0].name]
+        for name, finding in found[attack.name].items()
+    }
+    returns = (figures["unlearned"] - figures["retrained"]) / (
+        figures["target"] - figures["retrained"]
+    )
     print(f"{attack.name:16} returns {returns:6.1%}")
 
 # %%

@@ -28,7 +28,10 @@ import ofmu_pl
 class LogAscent(ofmu_pl.GradDiff):
     """Ascent on log(1 + l), whose pull fades as a row is forgotten."""
 
-    in_words = "The model was trained to do badly on the forgotten rows, the less the worse it already did."
+    in_words = (
+        "The model was trained to do badly on the forgotten rows, the less the worse "
+        "it already did."
+    )
 
     def forget_losses(self, part):
         """Minus the logarithms of one plus the losses, (b,)."""
@@ -44,16 +47,27 @@ model = taught(rows["forget"] + rows["retain"], tokenizer)
 
 
 def run(method, steps):
-    """What a method leaves of the forgotten and of the retained answers after some steps."""
+    """What a method leaves of the forgotten and of the retained answers."""
     make = partial(method, optimizer=partial(AdamW, lr=1e-3))
     result = ofmu_pl.unlearn(
-        copy.deepcopy(model), tokenizer, **rows, method=make, steps=steps, progress=False, accelerator="cpu"
+        copy.deepcopy(model),
+        tokenizer,
+        **rows,
+        method=make,
+        steps=steps,
+        progress=False,
+        accelerator="cpu",
     )
-    return result.metrics["forget_Q_A_Prob"].value, result.metrics["retain_Q_A_Prob"].value
+    return result.metrics["forget_Q_A_Prob"].value, result.metrics[
+        "retain_Q_A_Prob"
+    ].value
 
 
 lengths = [5, 15, 30]
-courses = {method.__name__: [run(method, steps) for steps in lengths] for method in (ofmu_pl.GradDiff, LogAscent)}
+courses = {
+    method.__name__: [run(method, steps) for steps in lengths]
+    for method in (ofmu_pl.GradDiff, LogAscent)
+}
 
 # %%
 # After as many steps the bounded pull leaves the forgotten answers likelier and the others more alone.

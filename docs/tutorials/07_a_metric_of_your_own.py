@@ -55,11 +55,25 @@ result.metrics["forget_worst_Prob"]
 # the mean:
 
 names = {"forget_Q_A_Prob": "mean", "forget_worst_Prob": "worst row"}
-sides = {"before": result.before, "after": result.metrics, "retrained": result.retrained}
+sides = {
+    "before": result.before,
+    "after": result.metrics,
+    "retrained": result.retrained,
+}
 figure, axis = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
 for i, (name, metrics) in enumerate(sides.items()):
-    axis.bar([k + 0.27 * (i - 1) for k in range(2)], [metrics[n].value for n in names], 0.25, label=name)
-axis.set(xticks=range(2), xticklabels=names.values(), ylabel="probability of forgotten answers", yscale="log")
+    axis.bar(
+        [k + 0.27 * (i - 1) for k in range(2)],
+        [metrics[n].value for n in names],
+        0.25,
+        label=name,
+    )
+axis.set(
+    xticks=range(2),
+    xticklabels=names.values(),
+    ylabel="probability of forgotten answers",
+    yscale="log",
+)
 axis.legend(frameon=False)
 figure.show()
 

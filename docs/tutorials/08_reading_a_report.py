@@ -38,7 +38,9 @@ for method in (None, partial(ofmu_pl.NPO, beta=0.1, optimizer=partial(AdamW, lr=
         accelerator="cpu",
     )
     page = result.report(runs)
-print(*sorted(str(path.relative_to(runs)) for path in runs.glob("*/latest/*")), sep="\n")
+print(
+    *sorted(str(path.relative_to(runs)) for path in runs.glob("*/latest/*")), sep="\n"
+)
 
 # %%
 # One number, and what it takes to read it
@@ -54,7 +56,11 @@ print(json.dumps(record["metrics"]["mia_loss"], indent=2))
 # Where a run says what it cannot say, it stands in ``remark``; where it comes from, in ``provenance``; what it
 # took, in ``cost``.
 
-record["remark"], record["provenance"]["ofmu_pl"], record["cost"]["gradient_evaluations"]
+(
+    record["remark"],
+    record["provenance"]["ofmu_pl"],
+    record["cost"]["gradient_evaluations"],
+)
 
 # %%
 # Goals, not heights
@@ -63,19 +69,36 @@ record["remark"], record["provenance"]["ofmu_pl"], record["cost"]["gradient_eval
 # One way to look at many of them: each metric as a dot with its interval, its goal as a line, and what it was
 # before as a cross. A good run is a column of dots on their lines.
 
-shown = ["forget_Q_A_Prob", "extraction_strength", "mia_loss", "mia_min_k", "retain_Q_A_Prob"]
-methods = {path.parent.parent.name: json.loads(path.read_text()) for path in sorted(runs.glob("*/latest/results.json"))}
-figure, axes = plt.subplots(1, len(methods), figsize=(9, 2.8), sharey=True, layout="constrained")
+shown = [
+    "forget_Q_A_Prob",
+    "extraction_strength",
+    "mia_loss",
+    "mia_min_k",
+    "retain_Q_A_Prob",
+]
+methods = {
+    path.parent.parent.name: json.loads(path.read_text())
+    for path in sorted(runs.glob("*/latest/results.json"))
+}
+figure, axes = plt.subplots(
+    1, len(methods), figsize=(9, 2.8), sharey=True, layout="constrained"
+)
 for axis, (name, results) in zip(axes, methods.items(), strict=True):
     for i, metric in enumerate(shown):
         entry = results["metrics"][metric]
         if entry["interval"]:
-            axis.plot(entry["interval"], [i, i], color="tab:blue", linewidth=6, alpha=0.35)
+            axis.plot(
+                entry["interval"], [i, i], color="tab:blue", linewidth=6, alpha=0.35
+            )
         axis.plot(entry["value"], i, "o", color="tab:blue")
         axis.plot(results["before"][metric]["value"], i, "x", color="gray")
         if entry["target"] is not None:
-            axis.plot([entry["target"]] * 2, [i - 0.35, i + 0.35], color="black", linewidth=2)
-    axis.set(title=name, xlim=(-0.05, 1.05), yticks=range(len(shown)), yticklabels=shown)
+            axis.plot(
+                [entry["target"]] * 2, [i - 0.35, i + 0.35], color="black", linewidth=2
+            )
+    axis.set(
+        title=name, xlim=(-0.05, 1.05), yticks=range(len(shown)), yticklabels=shown
+    )
 figure.show()
 
 # %%

@@ -35,6 +35,7 @@ COMMANDS = {
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
     "quickstart": "Make a small model, let it forget, and make the report: all there is to see in some minutes.",
     "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
+    "completion": "Print a script with which a shell completes commands and options (docs/quickstart.md).",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
@@ -147,10 +148,21 @@ def _configs(words: list[str]) -> None:
         print(f"{name:{width}}{shorten(about(name), room, placeholder=' ...')}")
 
 
+def _completion(words: list[str]) -> None:
+    """``completion SHELL``."""
+    parser = Words("completion", COMMANDS["completion"])
+    parser.add_argument("shell", choices=["bash", "zsh"], help="The shell that reads the script.")
+    options = parser.parse_args(words)
+    from ofmu_pl.cli.completion import completion
+
+    print(completion(options.shell, COMMANDS, _run))
+
+
 OTHERS: dict[str, Callable[[list[str]], None]] = {
     "report": _report,
     "quickstart": _quickstart,
     "configs": _configs,
+    "completion": _completion,
     "purge": _purge,
 }
 """Commands that take no configuration."""

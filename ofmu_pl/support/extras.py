@@ -8,7 +8,7 @@ from typing import Any
 
 from ofmu_pl.support.errors import UserError
 
-EXTRAS = {"torchvision": "images", "bitsandbytes": "8bit", "tensorboard": "tensorboard"}
+EXTRAS = {"torchvision": "images", "bitsandbytes": "8bit", "tensorboard": "tensorboard", "shtab": "completion"}
 """The extra that each package comes with."""
 
 

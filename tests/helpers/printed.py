@@ -30,6 +30,7 @@ def commands() -> list[tuple[str, list[str]]]:
         for line in re.sub(r"\\\n\s*", " ", body).splitlines():
             words = shlex.split(re.sub(r"\[(--[^]]*)\]", r"\1", line), comments=True)
             words = [word for word in words if word != "..."]
+            words = words[: words.index(">")] if ">" in words else words
             if words and words[0].startswith("--"):
                 words = (first or next(other for name, other in found if name == page)) + words
             if words:
