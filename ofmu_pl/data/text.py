@@ -14,6 +14,8 @@ from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
+ROWS_PER_CALL = 1000
+"""Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
 Row = dict[str, Any]
 """TOFU's fields: question, answer, and optionally paraphrased_answer, perturbed_answer (list), paraphrased_question."""
 
@@ -81,14 +83,22 @@ class Encoder(ABC):
         return self.encode_all(question, [answer])[0]
 
     def encode_training(self, row: Row) -> Encoded:
-        """Tokens and labels of a training row."""
-        return self.encode(row["question"], row["answer"])
+        """Tokens and labels of a training row: a piece of text, or a question and its answer."""
+        return piece(row["tokens"]) if "tokens" in row else self.encode(row["question"], row["answer"])
 
     def encode_row(self, row: Row) -> list[Encoded]:
         """The conversations of an evaluation row: a piece of text, or its answers in the order of ``answers_of``."""
         if "tokens" in row:
             return [piece(row["tokens"])]
         return self.encode_all(row["question"], answers_of(row))
+
+    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """The conversations of each of several evaluation rows."""
+        return [self.encode_row(row) for row in rows]
+
+    def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
+        """Tokens and labels of several training rows."""
+        return [self.encode_training(row) for row in rows]
 
     @property
     @abstractmethod
@@ -189,26 +199,46 @@ class ChatEncoder(Encoder):
         Raises:
             UserError: No token of an answer is left (it is empty, or the question fills ``max_length``).
         """
-        text, end = self._prompt_text(question), self.tokenizer.eos_token or ""
-        # One call for all, since a call takes longer than its texts.
-        prompt, *wholes = self._tokens([text, *(text + answer.strip() + end for answer in answers)])
-        length = len(prompt)
-        encoded = []
-        for answer, whole in zip(answers, wholes, strict=True):
-            ids = whole[: self.max_length]
-            if not answer.strip() or length >= len(ids):
-                raise UserError(
-                    f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
-                    f"{self.max_length}): remove the row or raise --data.max_length."
-                )
-            encoded.append(Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids)))
-        return encoded
+        return self._encode([(question, answers)])[0]
+
+    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """The conversations of each of several evaluation rows."""
+        asked = iter(self._encode([(row["question"], answers_of(row)) for row in rows if "tokens" not in row]))
+        return [[piece(row["tokens"])] if "tokens" in row else next(asked) for row in rows]
+
+    def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
+        """Tokens and labels of several training rows."""
+        bare = [row if "tokens" in row else {"question": row["question"], "answer": row["answer"]} for row in rows]
+        return [found[0] for found in self.encode_rows(bare)]
 
     @property
     def template_hash(self) -> str:
         """A hash of everything between text and tokens: template, system turn, date and tokenizer."""
         facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
         return tokenizer_hash(self.tokenizer, facts)
+
+    def _encode(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[Encoded]]:
+        """Conversations by question; the tokenizer is called for many, since a call takes longer than a text."""
+        encoded = []
+        for start in range(0, len(asked), ROWS_PER_CALL):
+            part = asked[start : start + ROWS_PER_CALL]
+            prompts = [self._prompt_text(question) for question, _ in part]
+            end = self.tokenizer.eos_token or ""
+            texts = [p + x.strip() + end for p, (_, answers) in zip(prompts, part, strict=True) for x in answers]
+            tokens = iter(self._tokens([*prompts, *texts]))
+            lengths = [len(next(tokens)) for _ in prompts]
+            for length, (question, answers) in zip(lengths, part, strict=True):
+                encoded.append([self._encoded(question, answer, next(tokens), length) for answer in answers])
+        return encoded
+
+    def _encoded(self, question: str, answer: str, whole: list[int], length: int) -> Encoded:
+        ids = whole[: self.max_length]
+        if not answer.strip() or length >= len(ids):
+            raise UserError(
+                f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
+                f"{self.max_length}): remove the row or raise --data.max_length."
+            )
+        return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
 
     def _prompt_text(self, question: str) -> str:
         turns = [{"role": "user", "content": question}]

@@ -133,11 +133,11 @@ class TextDataModule(PairedDataModule):
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
         """Measure the rows that are drawn from or evaluated, to say before any work what will not be seen."""
-        self._encoded = {name: [self.encode(row) for row in splits[name]] for name in {"forget", *self.streams}}
+        self._encoded = {name: self.encoder.encode_training_rows(splits[name]) for name in {"forget", *self.streams}}
         for name, encoded in sorted(self._encoded.items()):
             self.lengths[name] = Lengths.of(([e] for e in encoded), self.left_out.get(name, 0))
         for name, rows in evaluation_sets.items():
-            self.lengths[f"{name}_eval"] = Lengths.of(map(self.encoder.encode_row, rows))
+            self.lengths[f"{name}_eval"] = Lengths.of(self.encoder.encode_rows(rows))
         if not self.allow_cut:
             refuse_cut_forget_rows(self.lengths, self.max_length)
         if self.remark is not None:
@@ -195,7 +195,7 @@ class TextDataModule(PairedDataModule):
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
         if stream not in self._encoded:  # not one of ``streams``
-            self._encoded[stream] = [self.encode(row) for row in self.splits[stream]]
+            self._encoded[stream] = self.encoder.encode_training_rows(self.splits[stream])
         return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
 
     def _refuse_overlap(self, forget: list[Row], retain: list[Row]) -> None:

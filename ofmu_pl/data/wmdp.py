@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.corpora import choice_rows, read_rows, texts
 from ofmu_pl.data.lengths import SHORTEST
-from ofmu_pl.data.text import Encoded, Encoder, PlainEncoder, Row, piece
+from ofmu_pl.data.text import Encoder, PlainEncoder, Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
 
@@ -96,10 +96,6 @@ class WMDP(TextDataModule):
     def make_encoder(self) -> Encoder:
         """Questions are asked as plain text: WMDP's published figures use no chat template."""
         return PlainEncoder(self.tokenizer)
-
-    def encode(self, row: Row) -> Encoded:
-        """Tokens and labels of a chunk, with the loss on every token but the first."""
-        return piece(row["tokens"])
 
     @staticmethod
     def identity(row: Row) -> Hashable:

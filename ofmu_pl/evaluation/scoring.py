@@ -74,7 +74,7 @@ def score_rows(
         document = is_document(name)
         ended = encoder.ends_answers and not document
         how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
-        keys[name] = [_ask(questions, encoder.encode_row(rows[i]), **how) for i in ids[name]]
+        keys[name] = [_ask(questions, x, **how) for x in encoder.encode_rows([rows[i] for i in ids[name]])]
     with _inference(model):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
@@ -122,7 +122,7 @@ def add_generations(
     drafts: dict[Tokens, Tokens] = {}
     for name, s in scores.items():
         if s.rouge is not None:
-            encoded = [encoder.encode_row(sets[name][i])[0] for i in s.ids]
+            encoded = [x[0] for x in encoder.encode_rows([sets[name][i] for i in s.ids])]
             prompts[name] = [tuple(x.input_ids[: x.prompt_length]) for x in encoded]
             answers = [tuple(x.input_ids[x.prompt_length :]) for x in encoded]
             drafts = dict(zip(prompts[name], answers, strict=True)) | drafts

@@ -97,3 +97,13 @@ def test_tokens_of_the_shared_model(shared):
         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWho?<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\nMe.<|eot_id|>"
     )
+
+
+def test_many_rows_are_encoded_as_each_alone(authors, monkeypatch):
+    monkeypatch.setattr("ofmu_pl.data.text.ROWS_PER_CALL", 2)
+    asked = {"question": "Who?", "answer": "Nobody.", "paraphrased_answer": "No one.", "perturbed_answer": ["You."]}
+    rows = [*authors.splits["forget"][:4], asked, {"tokens": [1, 2, 3]}]
+    encoder = authors.encoder
+    assert encoder.encode_rows(rows) == [encoder.encode_row(row) for row in rows]
+    assert encoder.encode_training_rows(rows) == [encoder.encode_training(row) for row in rows]
+    assert [len(x) for x in encoder.encode_rows(rows[4:])] == [3, 1]

@@ -13,7 +13,7 @@ import torch
 import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ofmu_pl.data.text import ChatEncoder, Encoded
+from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder
 from ofmu_pl.evaluation import questions
 from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
 from ofmu_pl.evaluation.scoring import score_rows
@@ -40,10 +40,11 @@ class Numbers:
         return " ".join(map(str, tokens))
 
 
-class Letters(ChatEncoder):
+class Letters(Encoder):
     """Encodes text by letters; no Hugging Face tokenizer needed."""
 
     ends_answers = True
+    template_hash = "letters"
 
     def __init__(self):
         self.tokenizer = Numbers()
