@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ofmu_pl.data.images import ImageDataModule as ImageDataModule
     from ofmu_pl.data.knowundo import KnowUnDo as KnowUnDo
     from ofmu_pl.data.lume import LUME as LUME
+    from ofmu_pl.data.muse import MUSE as MUSE
     from ofmu_pl.data.row_encoder import RowEncoder as RowEncoder
     from ofmu_pl.data.text import ChatEncoder as ChatEncoder
     from ofmu_pl.data.text import PlainEncoder as PlainEncoder

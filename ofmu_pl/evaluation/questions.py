@@ -55,13 +55,13 @@ class Question:
         answers: Given answers.
         detailed: Those of them that are looked at token by token.
         draft: The given answer that the model's own is compared with; ``None``: the model says nothing.
-        generation: What the model says.
+        said: What the model says.
     """
 
     answers: dict[Tokens, Answer] = field(default_factory=dict)
     detailed: set[Tokens] = field(default_factory=set)
     draft: Tokens | None = None
-    generation: str = ""
+    said: list[int] = field(default_factory=list)
 
     def detail(self, answer: Tokens) -> Detail:
         """What must be looked at of an answer."""
@@ -102,8 +102,8 @@ def answer_questions(
         bar.update(len(order[part]))
     if sayings is not None:
         sayings.finish()
-        for prompt, text in sayings.texts.items():
-            questions[prompt].generation = text
+        for prompt, said in sayings.said.items():
+            questions[prompt].said = said
     bar.close()
 
 

@@ -23,13 +23,16 @@ class Sayings:
         model: A Hugging Face causal language model.
         tokenizer: Its tokenizer.
         max_new_tokens: Length of what is said.
+
+    Attributes:
+        said: Tokens of what has been said so far, by the tokens of its prompt.
     """
 
     def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int) -> None:
-        self.model, self.tokenizer, self.max_new_tokens = model, tokenizer, max_new_tokens
+        self.model, self.max_new_tokens = model, max_new_tokens
         self.stops = stops_of(model, tokenizer)
         self.rows = ROWS.get(model.device.type, 64)
-        self.texts: dict[Tokens, str] = {}
+        self.said: dict[Tokens, list[int]] = {}
         self._waiting: list[tuple[list[Tokens], list[list[int]], Prompts]] = []
 
     def begin(self, prompt: Tokens, answer: Tokens, likely: Sequence[int]) -> list[int] | None:
@@ -82,5 +85,4 @@ class Sayings:
         self._say(prompts, continue_greedily(self.model, read, self.stops, self.max_new_tokens))
 
     def _say(self, prompts: Sequence[Tokens], said: Sequence[list[int]]) -> None:
-        for prompt, tokens in zip(prompts, said, strict=True):
-            self.texts[prompt] = self.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+        self.said |= zip(prompts, said, strict=True)

@@ -16,7 +16,8 @@ from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
 from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
-from ofmu_pl.metrics import Scores, SetScores, rouge_l_recall
+from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.metrics.functional import rouge_l_f1, rouge_l_recall
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_document, prefix_of
@@ -77,7 +78,7 @@ def score_rows(
         keys[name] = [_ask(questions, x, **how) for x in encoder.encode_rows([rows[i] for i in ids[name]])]
     with _inference(model):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
+    decode = _decoder(encoder)
     scores = {
         name: _collect(questions, keys[name], x, [sets[name][i] for i in x], name in detailed, name in asked, decode)
         for name, x in ids.items()
@@ -129,7 +130,8 @@ def add_generations(
     questions = {p: Question({drafts[p]: Answer()}, draft=drafts[p]) for p in list(drafts)[rank::world]}
     with _inference(model):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    said = {prompt: question.generation for prompt, question in questions.items()}
+    decode = _decoder(encoder)
+    said = {prompt: decode(question.said).strip() for prompt, question in questions.items()}
     if world > 1:
         shares: list[Any] = [None] * world
         dist.all_gather_object(shares, said)
@@ -176,13 +178,14 @@ def _collect(
     )
     firsts = [row[0] for row in keys]
     if generated:
-        texts = [questions[prompt].generation for prompt, _ in firsts]
+        said = [questions[prompt].said for prompt, _ in firsts]
+        answers, texts = [row["answer"] for row in rows], [decode(tokens).strip() for tokens in said]
         scores.generations = np.array(texts, dtype=object)
-        scores.rouge = rouge_l_recall([row["answer"] for row in rows], texts)
-        pairs = zip(rows, texts, strict=True)
-        scores.exact = np.array(
-            [row["answer"].strip().lower() == text.strip().lower() for row, text in pairs], dtype=np.float64
-        )
+        scores.rouge = rouge_l_recall(answers, texts)
+        if rows and "counts" in rows[0]:
+            scores.rouge_f1 = rouge_l_f1(answers, [_counted(decode, *pair) for pair in zip(said, rows, strict=True)])
+        pairs = zip(answers, texts, strict=True)
+        scores.exact = np.array([answer.strip().lower() == text.lower() for answer, text in pairs], dtype=np.float64)
     if detailed and rows:
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
@@ -190,6 +193,18 @@ def _collect(
         texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in rows]
         scores.zlib_bytes = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
     return scores
+
+
+def _counted(decode: Callable[[list[int]], str], said: list[int], row: Row) -> str:
+    """What of a generation counts, where the row says so: its first tokens, up to certain texts."""
+    text = decode(said[: row["counts"]["tokens"]])
+    for end in row["counts"]["before"]:
+        text = text.split(end)[0]
+    return text
+
+
+def _decoder(encoder: Encoder) -> Callable[[list[int]], str]:
+    return partial(encoder.tokenizer.decode, skip_special_tokens=True)
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ofmu_pl.metrics import MetricResult, Scores, tofu_metrics
 from ofmu_pl.metrics.choice import choice_metrics
 from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.metrics.lume import lume_metrics
+from ofmu_pl.metrics.muse import STORED_AUC, muse_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 
 Suite = Callable[..., dict[str, MetricResult]]
@@ -26,5 +28,7 @@ SUITES: dict[str, Suite] = {
     "documents": documents_and_choices,
     "rows": own_rows_metrics,
     "lume": lume_metrics,
+    "muse": muse_metrics,
+    **{f"muse_{corpus}": partial(muse_metrics, stored_auc=auc) for corpus, auc in STORED_AUC.items()},
 }
 """Suites by the ``suite`` of a ``TextDataModule``."""

@@ -25,6 +25,7 @@ __all__ = [
     "normalised_probability",
     "overall_score",
     "probability",
+    "rouge_l_f1",
     "rouge_l_recall",
     "true_better",
     "truth_probability",
@@ -136,6 +137,19 @@ def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Arr
     scorer = _rouge_scorer()
     pairs = zip(references, generations, strict=True)
     return np.array([scorer.score(r, g)["rougeL"].recall for r, g in pairs], dtype=np.float64)
+
+
+def rouge_l_f1(references: Sequence[str], generations: Sequence[str]) -> Array:
+    """ROUGE-L's F1 without stemming, as MUSE takes it, by Google's rouge-score.
+
+    >>> rouge_l_f1(["the cat sat"], ["a cat sat down"]).round(3).tolist()
+    [0.571]
+    """
+    from rouge_score import rouge_scorer  # takes a second: sklearn
+
+    scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
+    pairs = zip(references, generations, strict=True)
+    return np.array([scorer.score(r, g)["rougeL"].fmeasure for r, g in pairs], dtype=np.float64)
 
 
 @cache

@@ -1,0 +1,160 @@
+"""MUSE (Shi et al. 2024): running texts, passages to continue, and questions after ten answered ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Literal
+
+from ofmu_pl.data.own_rows import identity
+from ofmu_pl.data.row_encoder import RowEncoder, first_tokens
+from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.text_files import windows
+from ofmu_pl.support.errors import NotAtHand, UserError
+from ofmu_pl.support.files import below, read_json
+from ofmu_pl.support.hub import load_hub_rows
+from ofmu_pl.support.sets import HOLDOUT, PROBE
+
+PASSAGE = {"tokens": 128, "before": ()}
+"""What of a generation counts as the continuation of a passage."""
+REPLY = {"tokens": 32, "before": ("\n\n", "\nQuestion", "Question:")}
+"""What of a generation counts as the reply to a question: so many tokens, up to where the model asks the next."""
+
+
+class MUSE(TextDataModule):
+    r"""MUSE's texts to forget and to keep, and its three measurements of each.
+
+    Texts are cut into pieces of ``max_length`` tokens that lose none. The evaluation sets are ``forget_doc``,
+    ``retain_doc`` and ``holdout_doc``, the texts of its membership attack, of which what is beyond ``max_length`` is
+    not read; ``probe_verbmem_forget``, beginnings of passages to be continued; ``probe_knowmem_forget`` and
+    ``probe_knowmem_retain``, questions that come after ten others with their answers, as ``Question: ...\nAnswer: ``.
+
+    Args:
+        data: Folder of a corpus as MUSE's ``load_data.py`` writes it (``raw``, ``verbmem``, ``knowmem``, ``privleak``,
+            for instance muse_bench/data/news), or its hub id, ``muse-bench/MUSE-News``. Nothing of it is shipped here:
+            its texts are copyrighted. Texts of your own in the same form will do.
+        corpus: The published corpus that this is, for which MUSE stored what its attack achieves on its own retrained
+            model (``privleak_released``); ``null``: another.
+        forget: Texts to forget: ``raw/forget``; ``scal/forget_1`` to ``scal/forget_4``, of growing number; or one of
+            the requests ``sust/forget_1`` to ``sust/forget_4``.
+        retain: Texts to keep (the published runs: ``raw/retain1``).
+        batch_size: Pieces a batch (paper: 32).
+        max_length: Longest piece, in tokens.
+        kwargs: See ``TextDataModule``.
+
+    Raises:
+        UserError: A file is missing, or has another form.
+
+    Example:
+        >>> data = MUSE("muse_bench/data/news", corpus="news", tokenizer="meta-llama/Llama-2-7b-hf")
+        >>> data.setup()  # doctest: +SKIP
+        >>> sorted(data.evaluation_sets)[-2:]  # doctest: +SKIP
+        ['probe_verbmem_forget', 'retain_doc']
+        >>> data.suite
+        'muse_news'
+    """
+
+    name = "muse"
+    suite = "muse"
+
+    def __init__(
+        self,
+        data: str,
+        corpus: Literal["news", "books"] | None = None,
+        forget: str = "raw/forget",
+        retain: str = "raw/retain1",
+        batch_size: int = 32,
+        max_length: int | None = 2048,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size, max_length=max_length, **kwargs)
+        self.data, self.corpus, self.forget, self.retain = data, corpus, forget, retain
+        if corpus is not None:
+            self.suite = f"muse_{corpus}"  # type: ignore[misc]  # of this corpus alone
+
+    def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Read the texts and cut them, read passages and questions."""
+        tokenizer = self.make_tokenizer()
+        sides = {"forget": self.forget, "retain": self.retain}
+        splits = {side: self._pieces(tokenizer, self._texts(part)) for side, part in sides.items()}
+        sets = {
+            f"{side}_doc": [self._pieces(tokenizer, [text])[0] for text in self._texts(f"privleak/{side}")]
+            for side in ("forget", "retain", HOLDOUT)
+        }
+        passages = self._rows("verbmem/forget", "prompt", "gt")
+        sets[f"{PROBE}verbmem_forget"] = [_passage(tokenizer, opening, rest) for opening, rest in passages]
+        for side in ("forget", "retain"):
+            shown, asked = (self._rows(f"knowmem/{side}_qa{end}", "question", "answer") for end in ("_icl", ""))
+            before = "".join(f"Question: {q}\nAnswer: {a}\n\n" for q, a in shown)
+            sets[f"{PROBE}knowmem_{side}"] = [
+                {"question": f"{before}Question: {q}\nAnswer: ", "answer": a, "raw": True, "counts": REPLY}
+                for q, a in asked
+            ]
+        return splits | {"full": splits["forget"] + splits["retain"], HOLDOUT: sets[f"{HOLDOUT}_doc"]}, sets
+
+    def make_encoder(self) -> Encoder:
+        """Pieces, passages and questions stand as they are; only texts are cut."""
+        return RowEncoder(self.tokenizer, max_length=None)
+
+    @staticmethod
+    def identity(row: Row) -> Hashable:
+        """A piece's tokens."""
+        return identity(row)
+
+    def _pieces(self, tokenizer: Any, texts: list[str]) -> list[Row]:
+        """Pieces of texts, each after the tokenizer's first token."""
+        first = first_tokens(tokenizer)
+        found: list[Row] = []
+        for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]:
+            size = len(ids) if self.max_length is None else self.max_length - len(first)
+            found += [{"tokens": first + tokens} for tokens in windows(ids, size)]
+        return found
+
+    def _texts(self, part: str) -> list[str]:
+        """The texts of a part, such as ``raw/forget``."""
+        found = [row["text"] if isinstance(row, dict) else row for row in self._read(part, "text")]
+        if not found or not all(isinstance(text, str) and text.strip() for text in found):
+            raise UserError(f"'{part}' of '{self.data}' is no list of texts: give it as MUSE's load_data.py writes it.")
+        return found
+
+    def _rows(self, part: str, *names: str) -> list[tuple[str, str]]:
+        """Pairs of texts of a part."""
+        pairs: list[tuple[str, str]] = []
+        for number, row in enumerate(self._read(part, *names), start=1):
+            texts: list[Any] = [row.get(name) for name in names] if isinstance(row, dict) else [None]
+            if not all(isinstance(text, str) and text.strip() for text in texts):
+                raise UserError(
+                    f"Row {number} of '{part}' of '{self.data}' has no texts {' and '.join(names)}: give them to it."
+                )
+            pairs.append((texts[0], texts[1]))
+        return pairs
+
+    def _read(self, part: str, *names: str) -> list[Any]:
+        """The list in a part's file, or its rows on the hub."""
+        config, split = part.split("/", 1) if "/" in part else ("raw", part)
+        folder = Path(self.data).expanduser()
+        if folder.is_dir():
+            path = below(folder, f"{config}/{split}.json", "A part of --data.data")
+            if not path.is_file():
+                raise UserError(f"'{path}' is missing: give the folder that MUSE's load_data.py writes as --data.data.")
+            try:
+                found = read_json(path)
+            except ValueError as error:
+                raise UserError(f"'{path}' is no JSON ({error}): write it anew by MUSE's load_data.py.") from error
+            return found if isinstance(found, list) else [found]
+        try:
+            return [{name: row[name] for name in names} for row in load_hub_rows(self.data, config, split)]
+        except (OSError, ValueError, KeyError) as error:
+            raise NotAtHand(
+                f"'{self.data}' is no folder, and its part '{part}' cannot be loaded from the hub: give the folder "
+                "that MUSE's load_data.py writes (muse_bench/data/news) as --data.data."
+            ) from error
+
+
+def _passage(tokenizer: Any, opening: str, rest: str) -> Row:
+    """A passage to be continued, with as much of its rest as is generated."""
+    tokens = tokenizer(rest)["input_ids"][: PASSAGE["tokens"]]
+    answer = tokenizer.decode(tokens, skip_special_tokens=True)
+    space = "" if opening[-1].isspace() or answer[0].isspace() else " "
+    return {"question": opening, "answer": space + answer, "raw": True, "counts": PASSAGE}

@@ -1,0 +1,76 @@
+"""MUSE's metrics: passages that are continued, questions that are answered, and what its attack still finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.membership import privacy_leakage
+from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.result import Metric, MetricResult, by_name
+from ofmu_pl.metrics.scores import Scores
+from ofmu_pl.support.sets import PROBE, is_probe
+
+STORED_AUC = {"news": 0.4772, "books": 0.5393}
+"""Share of pairs in which MUSE's attack took the never-seen text for the known one, on MUSE's own retrained models."""
+VERBATIM = Metric(
+    "verbmem_forget",
+    higher_is_better=False,
+    group="muse",
+    column=1,
+    says="Given the beginning of {rows}, the model goes on as the text does by {value}, where 1 is word for word.",
+)
+KNOWN = Metric(
+    "knowmem_forget",
+    higher_is_better=False,
+    group="muse",
+    column=1,
+    says="Asked about {rows}, the model answers as it should by {value}, where 1 is word for word.",
+)
+KEPT = replace(KNOWN, name="knowmem_retain", higher_is_better=True)
+RELEASED = Metric("privleak_released", higher_is_better=True, unit="%", group="muse")
+ASKED = {f"{PROBE}{metric.name}": metric for metric in (VERBATIM, KNOWN, KEPT)}
+
+
+def muse_metrics(
+    scores: Scores,
+    reference: Scores | None = None,
+    definition: str = "exact",
+    reference_values: Mapping[str, float] | None = None,
+    intervals: bool = False,
+    stored_auc: float | None = None,
+) -> dict[str, MetricResult]:
+    """VerbMem, KnowMem and PrivLeak (MUSE's C1 to C4), and the metrics of documents of one's own.
+
+    ``verbmem_forget``, ``knowmem_forget`` and ``knowmem_retain`` are means of ROUGE-L's F1 without stemming, from 0 to
+    1 (the paper prints a hundred times as much). ``privleak`` compares the Min-40 % attack's AUC with the retrained
+    model's. ``privleak_released`` compares it, as the released program does for every model, with the AUC that was
+    stored for MUSE's own retrained Llama.
+
+    Args:
+        scores: By evaluation set: ``forget_doc``, ``retain_doc``, ``holdout_doc`` and the probes of ``MUSE``.
+        reference: Scores of the retrained model on the same rows, which give the goals.
+        definition: A key of ``DEFINITIONS``.
+        reference_values: The goals by metric, where they are known.
+        intervals: Compute bootstrap intervals over rows.
+        stored_auc: What MUSE stored; ``None``: nothing, for texts that are not MUSE's.
+    """
+    ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
+    results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
+    known = dict(reference_values or {})
+    for name, metric in ASKED.items():
+        values = scores[name].rouge_f1 if name in scores else None
+        if values is None:
+            continue
+        wanted = (reference or {}).get(name)
+        goal = float(wanted.rouge_f1.mean()) if wanted is not None and wanted.rouge_f1 is not None else None
+        goal = known.get(metric.name) if goal is None else goal
+        goal = None if metric.higher_is_better else goal
+        ends = interval([values]) if intervals else None
+        results |= by_name(metric.result(float(values.mean()), len(values), goal, definition, ends))
+    if stored_auc is not None and "mia_min_k" in results:
+        found = results["mia_min_k"]
+        leak = privacy_leakage(found.value, 1 - stored_auc)
+        results |= by_name(RELEASED.result(leak, found.n, 0.0, definition))
+    return results
