@@ -229,7 +229,7 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         title="Runs",
         kind="table",
         paper=[],
-        note="Ordinary runs, found by their folders: what they share is not known.",
+        note="Ordinary runs, found by their folders: what they share is not known." if len(runs) > 1 else "",
         metrics=default_metrics([r.results for r in runs if r.results]),
         ours="ofmu" if "ofmu" in methods else next(iter(is_ofmu), None),
         gradients=None,

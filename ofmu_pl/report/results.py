@@ -45,8 +45,9 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
     searched = any(c is not None for c in choices.values())
     gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
     over = "draws" if len(scenarios) > 1 else "seeds"
-    title = f"{experiment.title}, {name}: mean ± standard deviation [95 % bootstrap interval] over {over}"
-    extra = [*(["overall ↑"] if scores else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
+    title = f"{experiment.title}, {name}"
+    title += f": mean ± standard deviation [95 % bootstrap interval] over {over}" if experiment.replicated else ""
+    extra = [*(["overall ↑"] if len(scores) > 1 else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
     extra += ["mean rank ↓"] if placed else []
     back = {m: most[1] for m in experiment.methods if (most := worst(experiment, scenarios, m))}
     extra += [HEAD] if back else []
@@ -84,6 +85,8 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
                 e = plain(placed.get(method))
                 e.best = method in placed and placed[method] == min(placed.values()) < max(placed.values())
             line.append(e)
+        for e in line if len(experiment.methods) == 1 else []:
+            e.best = False  # of one method
         found = experiment.of(scenarios, method).values() if known else []
         for cost, digits in (("gradient_evaluations", 0), ("training_seconds", 1)):
             mean = spread([c for r in found if (c := r.cost(cost)) is not None]).mean
@@ -91,7 +94,8 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
         table.ours |= {len(table.rows)} if method == experiment.ours else set()
         table.lines |= {len(table.rows)} if method == RETRAINED else set()
         table.rows.append(line)
-    table.notes = _notes(experiment, scenarios, columns, extra, comparisons, bool(rows and rows[0] == BEFORE))
+    has_before, rivals = bool(rows and rows[0] == BEFORE), len(experiment.methods) > 1
+    table.notes = _notes(experiment, scenarios, columns, extra, comparisons, has_before, rivals)
     _foreign_rows(experiment, columns, table, len(extra))
     return table
 
@@ -130,10 +134,11 @@ def _notes(
     extra: list[str],
     comparisons: dict[str, list[Comparison]],
     has_before: bool,
+    rivals: bool,
 ) -> list[str]:
     """What one must know to read the table."""
     over = "draws" if len(scenarios) > 1 else "seeds"
-    notes = ["→ nearest to the target is best, ↑ highest, ↓ lowest; the best mean is bold."]
+    notes = ["→ nearest to the target is best, ↑ highest, ↓ lowest" + ("; the best mean is bold." if rivals else ".")]
     if has_before:
         notes[0] += " 'before' is the model that must forget."
     own = []

@@ -111,6 +111,11 @@ class Experiment(ExperimentRecord):
             return {"all draws": list(self.scenarios)}
         return {name: [name] for name in self.scenarios}
 
+    @property
+    def replicated(self) -> bool:
+        """Whether any method has several finished runs of one sample, so that there are means and deviations."""
+        return any(len(self.of(group, m)) > 1 for group in self.groups.values() for m in self.methods)
+
     def of(self, scenarios: list[str], method: str) -> dict[Replicate, Run]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
         found: dict[Replicate, Run] = {}

@@ -132,6 +132,10 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
     (link,) = re.findall(r'href="([^"]*audit.html)"', (folder / "index.html").read_text())
     assert (folder / link).resolve() == signed
     assert {p.stem for p in (folder / "figures").glob("*.png")} >= {"runs-course", "runs-trade-off"}
+    text = Page(folder / "index.html").text
+    assert "One run" in text
+    for what in ("what they share", "over seeds", "the best mean", "overall", "All 1 runs"):
+        assert what not in text, "of one run this says nothing"
     out = capsys.readouterr().out
     assert f"Report: {folder / 'index.html'}" in out
     assert "ofmu" in out

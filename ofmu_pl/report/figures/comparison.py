@@ -107,7 +107,8 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
             _lines(axis, experiment, scenarios, metric)
             _scale(axis, metric, unit, values)
             axis.set_xlabel(label(experiment, metric))
-        figure.suptitle(f"{experiment.title}, {name}: bars are means, whiskers ± 1 std, dots seeds", x=0.01, ha="left")
+        told = ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
+        figure.suptitle(f"{experiment.title}, {name}{told}", x=0.01, ha="left")
         legend_below(figure, axes)
         found[name] = figure
     return found
@@ -163,7 +164,8 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
             )  # fmt: skip
         axis.set(title=name, xlabel=label(experiment, pair[0]), ylabel=label(experiment, pair[1]))
         axis.margins(0.12)
-    figure.suptitle("Trade-off: means over seeds, whiskers ± 1 std; the star is the goal", x=0.01, ha="left")
+    told = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
+    figure.suptitle(f"Trade-off: {told}the star is the goal", x=0.01, ha="left")
     legend = legend_below(figure, axes)
     if legend is not None:
         look.emphasise(legend.get_texts())
