@@ -24,10 +24,8 @@ class DryRunCLI(PlanCLI):
         Raises:
             SystemExit: Something in it is wrong.
         """
-        given = self._get(self.config, "trainer", default={})
-        trainer = given.as_dict() if hasattr(given, "as_dict") else dict(given)
-        made = self._get(self.config_init, "trainer", default={})
-        strategy = made["strategy"]
+        trainer = self.trainer_settings
+        strategy = self._get(self.config_init, "trainer", default={})["strategy"]
         check_devices({"accelerator": "cpu", "strategy": strategy, "precision": trainer["precision"]})
         how = self._get(self.config_init, "original")
         if how is None:

@@ -15,7 +15,13 @@ class PlanCLI(UnlearningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Return the planner, which stands in the trainer's place."""
-        return Planner(self._get(self.config, "trainer", default={}))
+        return Planner(self.trainer_settings)
+
+    @property
+    def trainer_settings(self) -> dict[str, Any]:
+        """The trainer's part of the configuration."""
+        given = self._get(self.config, "trainer", default={})
+        return dict(given.as_dict() if hasattr(given, "as_dict") else given)
 
     def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """The planner's: nothing is trained first, and no folder is made."""
@@ -29,12 +35,12 @@ class Planner:
         config: The trainer's configuration.
     """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
 
     def fit(self, model: Any, datamodule: Any, **_: Any) -> None:
         """Print what the run would take."""
         console = Console()
         with console.status("Going through one iteration without weights"):
-            result = plan(model, datamodule, self.config.as_dict() if hasattr(self.config, "as_dict") else self.config)
+            result = plan(model, datamodule, self.config)
         show(result, console)
