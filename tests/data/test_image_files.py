@@ -419,6 +419,7 @@ def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
         if not (cache / "torchvision/cifar-10-batches-py").exists():
             made.update(torchvision_folder(cache / "torchvision", monkeypatch))
 
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # or nothing would be asked for
     made, times = {}, []
     errors = [urllib.error.URLError("no route"), TimeoutError("no route"), RuntimeError("no route: corrupted")]
     monkeypatch.setattr(CIFAR10, "download", fetch)
