@@ -23,12 +23,13 @@ REPLY = {"tokens": 32, "before": ("\n\n", "\nQuestion", "Question:")}
 
 
 class MUSE(TextDataModule):
-    r"""MUSE's texts to forget and to keep, and its three measurements of each.
+    """MUSE's texts to forget and to keep, and its three measurements of each.
 
     Texts are cut into pieces of ``max_length`` tokens that lose none. The evaluation sets are ``forget_doc``,
     ``retain_doc`` and ``holdout_doc``, the texts of its membership attack, of which what is beyond ``max_length`` is
     not read; ``probe_verbmem_forget``, beginnings of passages to be continued; ``probe_knowmem_forget`` and
-    ``probe_knowmem_retain``, questions that come after ten others with their answers, as ``Question: ...\nAnswer: ``.
+    ``probe_knowmem_retain``, questions that come after ten others with their answers, line by line as ``Question:`` and
+    ``Answer:``.
 
     Args:
         data: Folder of a corpus as MUSE's ``load_data.py`` writes it (``raw``, ``verbmem``, ``knowmem``, ``privleak``,
