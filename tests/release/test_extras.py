@@ -34,6 +34,7 @@ def bare(released, tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_a_run_needs_none_of_them_and_its_scalars_are_in_a_table(bare, tmp_path):
     small = ["--data.authors", "6", "--data.forget_authors", "1", "--evaluation.max_new_tokens", "1"]
     words = ["-m", "ofmu_pl", "fit", "--config", "ofmu_pl:authors_finetune.yaml", *small, "--trainer.max_steps", "2"]
