@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from ofmu_pl.data.text import Encoded, Encoder, Row, answers_of, piece
+from ofmu_pl.data.text import Encoded, Encoder, Row, answers_of, piece, shared
 from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
@@ -110,7 +110,7 @@ class RowEncoder(Encoder):
                     f"last (row that ends with the question '{row['question'][:60]}'): give each turn a row of its "
                     "own, or set `prompt_template`."
                 )
-            first, last = (_shared(self._tokens(text, self.chat), encoded.input_ids) for text in (start, end))
+            first, last = (shared(self._tokens(text, self.chat), encoded.input_ids) for text in (start, end))
             labels[first:last] = encoded.input_ids[first:last]
         return Encoded(encoded.input_ids, labels, encoded.prompt_length, encoded.lost)
 
@@ -137,7 +137,7 @@ class RowEncoder(Encoder):
         raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
         closing = answer if raw else answer.strip() if self.chat else self.space + answer.strip()
         whole = self._tokens(opening + closing + self.end, self.chat and not raw)
-        return whole, max(1, _shared(self._tokens(opening, self.chat and not raw), whole))
+        return whole, max(1, shared(self._tokens(opening, self.chat and not raw), whole))
 
     def _opening(self, row: Row) -> str:
         """Everything before the answer."""
@@ -184,10 +184,3 @@ def first_tokens(tokenizer: Any) -> list[int]:
     """The token that a tokenizer puts before every text (Llama's and Gemma's do, GPT-2's does not), or none."""
     begins = list(tokenizer("")["input_ids"])[:1]
     return begins if begins == [tokenizer.bos_token_id] else []
-
-
-def _shared(one: list[int], other: list[int]) -> int:
-    """How many tokens two lists begin with alike."""
-    if one == other[: len(one)]:
-        return len(one)
-    return next(i for i, (a, b) in enumerate(zip([*one, None], [*other, None, None], strict=False)) if a != b)

@@ -42,6 +42,15 @@ def piece(tokens: list[int]) -> Encoded:
     return Encoded(tokens, [IGNORED, *tokens[1:]], 1)
 
 
+def shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two lists begin with alike.
+
+    >>> shared([1, 2, 3], [1, 2, 4, 5])
+    2
+    """
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def answers_of(row: Row) -> list[str]:
     """The answer, its paraphrase if there is one, and the perturbed answers."""
     paraphrase = row.get("paraphrased_answer")

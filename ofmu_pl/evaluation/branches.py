@@ -13,18 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from ofmu_pl.data.text import shared
 from ofmu_pl.evaluation.prompts import Prompts
 
 Tokens = tuple[int, ...]
-
-
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two lists begin with alike.
-
-    >>> shared([1, 2, 3], [1, 2, 4, 5])
-    2
-    """
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def trunk_of(answers: Sequence[Tokens]) -> Tokens:
@@ -63,7 +55,7 @@ def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: S
     Args:
         prompts: B prompts whose cache holds answers too, since ``score_answers`` has scored them; positions count
             columns.
-        rows: Of n branches, which prompt they take.
+        rows: Numbers of the prompts that the n branches take.
         depths: How many tokens after the prompt's end each takes, all but the last of them the answer's; fewer than 0
             where a branch ends within the prompt.
         last: The last token of each, which need not be the answer's.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.membership import privacy_leakage
 from ofmu_pl.metrics.own_rows import own_rows_metrics
@@ -59,13 +61,9 @@ def muse_metrics(
     ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
     results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
     known = dict(reference_values or {})
-    for name, metric in ASKED.items():
-        values = scores[name].rouge_f1 if name in scores else None
-        if values is None:
-            continue
-        wanted = (reference or {}).get(name)
-        goal = float(wanted.rouge_f1.mean()) if wanted is not None and wanted.rouge_f1 is not None else None
-        goal = known.get(metric.name) if goal is None else goal
+    wanted = _answered(reference or {})
+    for metric, values in _answered(scores).items():
+        goal = float(wanted[metric].mean()) if metric in wanted else known.get(metric.name)
         goal = None if metric.higher_is_better else goal
         ends = interval([values]) if intervals else None
         results |= by_name(metric.result(float(values.mean()), len(values), goal, definition, ends))
@@ -74,3 +72,9 @@ def muse_metrics(
         leak = privacy_leakage(found.value, 1 - stored_auc)
         results |= by_name(RELEASED.result(leak, found.n, 0.0, definition))
     return results
+
+
+def _answered(scores: Scores) -> dict[Metric, np.ndarray]:
+    """F1 row by row, where texts were generated."""
+    found = {metric: scores[name].rouge_f1 for name, metric in ASKED.items() if name in scores}
+    return {metric: values for metric, values in found.items() if values is not None}
