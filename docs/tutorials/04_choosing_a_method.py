@@ -67,23 +67,16 @@ for name, result in results.items():
         markersize=9,
         label=name,
     )
-one = results["OFMU"]
-axis.plot(
-    one.before[x].value,
-    one.before[y].value,
-    "s",
-    color="gray",
-    markersize=9,
-    label="before",
-)
-axis.plot(
-    one.retrained[x].value,
-    one.retrained[y].value,
-    "*",
-    color="black",
-    markersize=16,
-    label="retrained",
-)
+ends = {"before": (result.before, "s"), "retrained": (result.retrained, "*")}
+for name, (metrics, mark) in ends.items():
+    axis.plot(
+        metrics[x].value,
+        metrics[y].value,
+        mark,
+        color="black",
+        markersize=13,
+        label=name,
+    )
 axis.set(
     xscale="log",
     xlabel="probability of forgotten answers (1e-6 and less at the left edge)",

@@ -1,0 +1,1 @@
+"""Makes the pages about single methods and metrics, and the API reference; ``docs/generate.py`` writes them."""

@@ -1,0 +1,88 @@
+"""A page for each method."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ofmu_pl import losses, modules
+from pages.rst import heading, tree
+from pages.stored import stored
+
+ROOT = Path(__file__).parents[2]
+OVERLAYS = ROOT / "configs/methods"
+SHARED = (
+    "ofmu_pl.modules.two_terms",
+    "ofmu_pl.modules.base",
+    "ofmu_pl.modules.lower_level",
+    "ofmu_pl.modules.scrutiny",
+)
+"""Files whose classes are no method."""
+
+
+def method_pages() -> Iterator[tuple[str, str]]:
+    """A page for each method, by the name of its class."""
+    overlays = defaultdict(list)
+    for path in sorted(OVERLAYS.glob("*.yaml")):
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for name in {config["model"].get("class_path"), *rectifiers(config)} - {None}:
+            overlays[name.rpartition(".")[2]].append(path)
+    names = sorted(modules.__all__, key=str.lower)
+    for name in names:  # the overlay of the method's own name first
+        own = sorted(overlays[name], key=lambda path: path.stem != name.lower())
+        yield f"methods/{name}", method_page(name, own)
+    about = (
+        "One page a method, made from its docstring, its overlays and the stored results. "
+        ":doc:`/choosing` compares them in words, :doc:`/results/index` in numbers."
+    )
+    yield "methods/index", tree("Methods, one by one", about, names)
+
+
+def rectifiers(config: Mapping[str, Any]) -> set[str]:
+    """What an overlay rectifies a method's steps with."""
+    rectify = config["model"].get("init_args", {}).get("rectify")
+    return {rectify["class_path"]} if isinstance(rectify, dict) else {rectify} if rectify else set()
+
+
+def method_page(name: str, overlays: list[Path]) -> str:
+    """The page of one method."""
+    cls = getattr(modules, name)
+    text = heading(name, "=")
+    if words := getattr(cls, "in_words", ""):
+        text += f"*In plain words:* {words}\n\n"
+    if name in ("OFMU", "BLUR", "GRU"):  # whose formula stands where the file begins
+        text += f".. automodule:: {cls.__module__}\n   :no-members:\n   :no-index:\n\n"
+    text += f".. autoclass:: ofmu_pl.{name}\n   :no-members:\n\n"
+    used = [f for f in vars(losses).values() if inspect.isfunction(f) and f.__name__ in names_in(cls)]
+    used = [f for f in used if f.__module__ == losses.__name__ and not f.__name__.startswith("_")]
+    if used:
+        text += heading("Its loss")
+        text += "".join(f".. autofunction:: ofmu_pl.losses.{f.__name__}\n   :no-index:\n\n" for f in used)
+    if overlays:
+        text += heading("Overlays, and where their values come from")
+        kind = "digits" if getattr(cls, "modality", None) == "images" else "tofu"
+        for path in overlays:
+            place = path.relative_to(ROOT)
+            text += f"``{place}``:\n\n.. literalinclude:: /../{place}\n   :language: yaml\n\n"
+        text += (
+            ".. code-block:: bash\n\n"
+            f"   python -m ofmu_pl fit --config configs/{kind}.yaml -c {overlays[0].relative_to(ROOT)} ...\n\n"
+        )
+    if found := stored({name.lower(), *(path.stem for path in overlays)}):
+        text += heading("How it did here") + found
+    return text
+
+
+def names_in(cls: type) -> set[str]:
+    """Names that the code of a class and of its own bases in the package's method files uses."""
+    names: set[str] = set()
+    for base in cls.__mro__:
+        if base.__module__.startswith("ofmu_pl.modules") and base.__module__ not in SHARED:
+            for function in vars(base).values():
+                names |= set(getattr(getattr(function, "__code__", None), "co_names", ()))
+    return names

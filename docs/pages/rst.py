@@ -1,0 +1,22 @@
+"""Pieces of reStructuredText."""
+
+from __future__ import annotations
+
+
+def heading(text: str, line: str = "-") -> str:
+    """A heading of reStructuredText."""
+    return f"{text}\n{line * len(text)}\n\n"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table of reStructuredText; cells are Markdown's neither."""
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in [header, *rows]:
+        lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
+    return "\n".join(lines) + "\n\n"
+
+
+def tree(title: str, about: str, names: list[str]) -> str:
+    """A page that lists others."""
+    pages = "\n".join(f"   {name}" for name in names)
+    return f"{heading(title, '=')}{about}\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}\n"
