@@ -33,7 +33,7 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
     _histogram(left, values, "probability of the true answer (per token)")
     ratios = {name: log_truth_ratio(s, DEFINITIONS[definition]) for name, s in scores.items()}
     found = {name: r / np.log(10) for name, r in ratios.items() if r is not None}
-    title = "Truth ratios"
+    title = f"Truth ratios ({definition})"
     judged = "after" if "after" in found else "model"
     if "retrained" in found and judged in found:
         p, distance = forget_quality(found[judged], found["retrained"])
@@ -41,9 +41,8 @@ def draw_histograms(path: Path, scores: dict[str, SetScores], definition: str = 
     if found:
         _histogram(right, found, "truth ratio (wrong over right answers)")
         right.axvline(0, color="0.3", linewidth=0.8, linestyle=":")
-    left.set_title("Forget rows")
+    left.set_title("Forget rows", fontsize=10)
     right.set_title(title, fontsize=10)
-    right.text(0.01, 0.97, f"definition {definition}", transform=right.transAxes, va="top", fontsize=7, color="0.4")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=150, format="png")
     plt.close(figure)

@@ -19,6 +19,8 @@ ROWS = {
     "kept": "rows that must stay",
 }
 """What sentences call the rows of a group."""
+SETS = {"ra_": "questions about real authors", "wf_": "questions about world facts"}
+"""What they call those of one evaluation set, by the beginning of its metrics' names."""
 HEADINGS = {
     "attacks": "Can an attacker tell what is forgotten from what was never seen?",
     "forgotten": "What does the model still know of it?",
@@ -138,7 +140,8 @@ def _number(x: float, r: MetricResult | Metric) -> str:
 def _statement(name: str, r: MetricResult, after: Metrics, before: Metrics, retrained: Metrics) -> Statement:
     interval = ends(r)
     value = shown(r.value, r) + (f" ({interval})" if interval else "")
-    text = str(r.metric.says).format(value=value, rows=ROWS.get(r.group, "these rows"))
+    rows = SETS.get(name[:3], ROWS.get(r.group, "these rows"))
+    text = str(r.metric.says).format(value=value, rows=rows)
     was = before.get(name)
     found = verdict(r)
     return Statement(

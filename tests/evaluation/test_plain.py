@@ -9,7 +9,7 @@ from ofmu_pl.metrics.choice import UTILITY
 from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.tofu import ATTACKS, MODEL_UTILITY
-from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY
+from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY, of_set
 from ofmu_pl.metrics.vision import MIA, UA
 
 
@@ -99,6 +99,17 @@ def test_each_test_says_number_interval_goal_and_whose(told):
     (kept,) = found["What did it cost?"]
     assert kept.text.startswith("On rows that must stay,")
     assert (kept.goal, kept.meaning) == (None, "It is worse than before.")
+
+
+def test_sentences_tell_evaluation_sets_apart():
+    sets = ("retain", "real_authors", "world_facts")
+    after = by_name(*(of_set(KEPT_PROBABILITY, name).result(0.9, 30) for name in sets))
+    (found,) = statements(after, {}, {}).values()
+    assert [statement.text.partition(", the model")[0] for statement in found] == [
+        "On rows that must stay",
+        "On questions about real authors",
+        "On questions about world facts",
+    ]
 
 
 def test_with_a_retrained_model_the_goal_is_its_value(told):

@@ -162,8 +162,9 @@ def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
     bench.experiment("e", "ablation", {("a", "ofmu", 0): folders.results(values, values, values, curves=sparse)})
     (experiment,) = collect(bench.folder).experiments
     with styled():
-        axes = telemetry(experiment, LOOK).axes
-    for axis, expected in zip(axes, (2.0, 1.0, 2.0, 2.0, 1.0, 100.0), strict=True):
+        figure = telemetry(experiment, LOOK)
+    assert "mean" not in figure.get_suptitle(), "it is one run"
+    for axis, expected in zip(figure.axes, (2.0, 1.0, 2.0, 2.0, 1.0, 100.0), strict=True):
         np.testing.assert_allclose(axis.lines[0].get_ydata(), expected, err_msg=axis.get_ylabel())
 
 

@@ -82,7 +82,7 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
         if experiment.kind not in ("table", "ablation", "probes"):
             return
         for name, title, draw, caption in (
-            ("course", "The way of each run", comparison.course, "A point an interim measurement."),
+            ("course", "The way of each run", comparison.course, "Each point is an interim measurement."),
             ("trade-off", "Trade-off", comparison.trade_off, "What is forgotten against what is kept."),
             ("overall", "Overall score", comparison.overall_scores, "Each metric over the best method's. " + ASTERISK),
             ("alignment", *STUDIES["alignment"]),

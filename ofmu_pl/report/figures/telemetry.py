@@ -64,7 +64,8 @@ def telemetry(experiment: Experiment, look: Look) -> Figure | None:
     for axis in axes[-1]:
         axis.set(xlabel="share of the run (%)", xlim=(0, 100))
     axes.flat[list(PANELS).index(CURVATURE)].set_ylim(0, 100)
-    figure.suptitle("What OFMU saw: means over seeds and scenarios, in tenths of the run", x=0.01, ha="left")
+    several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
+    figure.suptitle(f"What OFMU saw{several}, in tenths of the run", x=0.01, ha="left")
     legend_below(figure, axes)
     return figure
 
