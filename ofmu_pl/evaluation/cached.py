@@ -88,13 +88,22 @@ def _more(data: Any) -> list[str]:
 
 
 def _read(path: Path | None) -> Scores | None:
-    """Read stored scores; what the first rank finds holds for all, so that all ranks score or none does."""
-    scores = None
+    """Read stored scores."""
+    stored = read_shared(path)
+    return stored and {name: SetScores.from_dict(s) for name, s in stored.items()}
+
+
+def read_shared(path: Path | None) -> Any:
+    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does.
+
+    Args:
+        path: Where it would be; ``None``: nothing is kept.
+    """
+    stored = None
     if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
         stored = read_kept(path)
-        scores = stored and {name: SetScores.from_dict(s) for name, s in stored.items()}
     if dist.is_initialized():
-        shared = [scores]
+        shared = [stored]
         dist.broadcast_object_list(shared)
-        scores = shared[0]
-    return scores
+        stored = shared[0]
+    return stored

@@ -1,24 +1,36 @@
-"""What else a language model can still do: tasks of lm-eval, published ones or one's own, before and after a run."""
+"""What else a language model can still do: tasks of lm-eval, published ones or one's own, before and after a run.
+
+What a task says of a model is kept by content, as scores are, so that a target is asked once for all runs on it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
 
+from ofmu_pl.evaluation.cached import read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.kept import cache_folder, content_path, keep
+from ofmu_pl.support.provenance import weights_hash
 
 BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
 SHARES = ("acc", "exact_match", "f1")
 """What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
+SAMPLE = "A question: 7 of the 12 are right, aren't they?"
+"""What a tokenizer is known by, beside its length."""
 PREFIX = "task_"
 """What the names of their metrics begin with here, so that they are never a suite's."""
 
@@ -42,10 +54,11 @@ class Tasks:
                 "'ofmu_pl[tasks]', or leave the option out."
             )
         self.names, self.rows = list(names), rows
-        self.manager = _manager(self.names, folder)
+        self.folder = None if folder is None else Path(folder).expanduser()
+        self.manager = _manager(self.names, self.folder)
 
     def __call__(self, model: Any, tokenizer: Any) -> Metrics:
-        """Measure a model; random numbers, mode and gradients are afterwards as they were.
+        """Measure a model, or read what was measured before; random numbers and mode are afterwards as they were.
 
         Args:
             model: A Hugging Face causal language model.
@@ -60,23 +73,54 @@ class Tasks:
         training = model.training
         try:
             with isolate_rng():
-                _load(self.manager, self.names)
+                path = self._path(_load(self.manager, self.names), model, tokenizer)
+                stored = read_shared(path)
+                if stored is not None:
+                    return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
                 judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
                 found = lm_eval.simple_evaluate(
                     judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
                 )
         finally:
             model.train(training)
-        return {} if found is None else by_name(*read_results(found, self.names))  # of several ranks the first one's
+        if found is None:  # of several ranks the first one has it
+            return {}
+        results = by_name(*read_results(found, self.names))
+        if path is not None:
+            keep(path, {name: result.as_dict() for name, result in results.items()})
+        return results
+
+    def _path(self, tasks: dict[str, Any], model: Any, tokenizer: Any) -> Path | None:
+        """Where what these tasks say of a model is kept."""
+        folder = cache_folder()
+        if folder is None:
+            return None
+        own = sorted(x for x in self.folder.rglob("*") if x.suffix in (".py", ".yaml")) if self.folder else []
+        facts = {
+            "weights": weights_hash(model),
+            "dtype": str(model.dtype),
+            "device": model.device.type,
+            "tokenizer": [len(tokenizer), *tokenizer.encode(SAMPLE)],
+            "tasks": {name: [task.dump_config(), _hash_of(task, self.rows)] for name, task in tasks.items()},
+            "files": [hashlib.sha256(path.read_bytes()).hexdigest() for path in own],
+            "rows": self.rows,
+            "versions": [version(name) for name in ("torch", "transformers", "lm_eval")],
+        }
+        return content_path(folder, "tasks", json.loads(json.dumps(facts, default=str)))
 
 
-def _manager(names: Sequence[str], folder: str | None) -> Any:
+def _hash_of(task: Any, rows: int | None) -> str:
+    """Hash of what a task asks."""
+    asked = [json.dumps(row, sort_keys=True, default=str) for row in islice(task.eval_docs, rows)]
+    return hashlib.sha256("\n".join(asked).encode()).hexdigest()
+
+
+def _manager(names: Sequence[str], path: Path | None) -> Any:
     """What finds tasks: in the folder alone if it has them all, since to read all of lm-eval's takes half a minute."""
     from lm_eval.tasks import TaskManager
 
-    path = None if folder is None else Path(folder).expanduser()
     if path is not None and not path.is_dir():
-        raise UserError(f"`tasks_folder` '{folder}' is no folder: give the one that holds your tasks' YAML files.")
+        raise UserError(f"`tasks_folder` '{path}' is no folder: give the one that holds your tasks' YAML files.")
     known: list[str] = []
     for defaults in (False, True) if path else (True,):
         manager = TaskManager(include_path=path, include_defaults=defaults)
@@ -91,20 +135,24 @@ def _manager(names: Sequence[str], folder: str | None) -> Any:
     )
 
 
-def _load(manager: Any, names: list[str]) -> None:
+def _load(manager: Any, names: list[str]) -> dict[str, Any]:
     """Load the tasks once before they are run, since what is wrong with one, or with its data, is raised as any error.
+
+    Returns:
+        The tasks by name, those of groups too.
 
     Raises:
         UserError: A task cannot be loaded.
     """
     try:
-        manager.load(names)
+        tasks: dict[str, Any] = manager.load(names)["tasks"]
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise UserError(
             f"lm-eval cannot load the tasks {', '.join(names)} ({type(error).__name__}: {reason}): mend the YAML file, "
             "or fetch the data into the hub's cache where there is a network."
         ) from error
+    return tasks
 
 
 def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[MetricResult]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -101,6 +102,30 @@ def test_groups_and_the_first_rows(trained, folder):
     assert {name: r.n for name, r in found.items()} == {"task_both_acc": 12}
     found = Tasks(["apart"], str(folder), rows=4)(*trained)
     assert {name: r.n for name, r in found.items()} == {"task_early_acc": 4, "task_late_acc": 4}
+
+
+def test_a_model_is_asked_once_and_another_anew(trained, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
+    model, tokenizer = trained
+    first = Tasks(["late"], str(folder))(model, tokenizer)
+    asked = []
+    monkeypatch.setattr("lm_eval.simple_evaluate", lambda *args, **options: asked.append(options["limit"]))
+    again = Tasks(["late"], str(folder))(model, tokenizer)
+    assert not asked
+    assert {name: r.as_dict() for name, r in again.items()} == {name: r.as_dict() for name, r in first.items()}
+    assert Tasks(["late"], str(folder), rows=4)(model, tokenizer) == {}, "fewer rows are another measurement"
+    other = deepcopy(model)
+    next(other.parameters()).data += 0.1
+    assert Tasks(["late"], str(folder))(other, tokenizer) == {}
+    rows = folder / "late.jsonl"
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "hub"))
+    kept = rows.read_text()
+    try:
+        rows.write_text("".join(line + "\n" for line in kept.splitlines()[1:]))
+        assert Tasks(["late"], str(folder))(model, tokenizer) == {}, "other rows in the same file"
+    finally:
+        rows.write_text(kept)
+    assert asked == [4, None, None]
 
 
 def test_what_is_wrong_is_said_in_one_sentence(trained, folder, monkeypatch, tmp_path):
