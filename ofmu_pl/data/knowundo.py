@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder, Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.sets import PROBE
 
@@ -30,6 +31,8 @@ class KnowUnDo(TextDataModule):
     Args:
         data: Folder with the four files (github.com/zjunlp/unlearn, dataset/KnowUnDo/privacy), JSON lists of rows with
             ``text``, the question, and ``labels``, the answer.
+        eval_rows: Most rows of retention_train that are evaluated, evenly spaced, so that a search of settings may look
+            at the others; ``null``: all.
         batch_size: Rows a batch.
         kwargs: See ``TextDataModule``.
 
@@ -46,9 +49,10 @@ class KnowUnDo(TextDataModule):
     name = "knowundo"
     suite = "rows"
 
-    def __init__(self, data: str, batch_size: int = 32, **kwargs: Any) -> None:
+    def __init__(self, data: str, eval_rows: int | None = None, batch_size: int = 32, **kwargs: Any) -> None:
         super().__init__(batch_size, **kwargs)
-        self.data = data
+        check_range(1, eval_rows=eval_rows)
+        self.data, self.eval_rows = data, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the four files."""
@@ -56,7 +60,9 @@ class KnowUnDo(TextDataModule):
         for side, part in PARTS.items():
             splits[side] = sets[side] = _rows(folder / f"{part}_train.json")
             sets[f"{PROBE}validation_{side}"] = _rows(folder / f"{part}_val.json")
-        return splits | {"full": [row for rows in sets.values() for row in rows]}, sets
+        full = [row for rows in sets.values() for row in rows]
+        sets["retain"] = list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))
+        return splits | {"full": full}, sets
 
     def make_encoder(self) -> Encoder:
         """Questions go through the tokenizer's chat template, or a plain one where it has none."""

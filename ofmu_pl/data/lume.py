@@ -8,9 +8,10 @@ from typing import Any
 
 from ofmu_pl.data.corpora import read_rows
 from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder, Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT, PROBE
 
 KINDS = {"sc": "regurgitation", "qa": "knowledge"}
@@ -30,6 +31,8 @@ class LUME(TextDataModule):
         tasks: Tasks whose rows are used, such as ``[Task1, Task2]`` (Task 3 is about real people); ``null``: all.
         holdout: JSON-lines file of rows that no model has seen, of the same form, for membership attacks (the
             organisers' own are not public); ``null``: none.
+        eval_rows: Most retain rows that are evaluated, evenly spaced, so that a search of settings may look at the
+            others; ``null``: all.
         batch_size: Rows a batch.
         kwargs: See ``TextDataModule``.
 
@@ -51,11 +54,13 @@ class LUME(TextDataModule):
         data: str,
         tasks: list[str] | None = None,
         holdout: str | None = None,
+        eval_rows: int | None = None,
         batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
-        self.data, self.tasks, self.holdout = data, tasks, holdout
+        check_range(1, eval_rows=eval_rows)
+        self.data, self.tasks, self.holdout, self.eval_rows = data, tasks, holdout, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read both files, and sort their rows by task and kind."""
@@ -66,9 +71,9 @@ class LUME(TextDataModule):
                 "and retain.jsonl."
             )
         splits = {side: self._chosen(folder / f"{side}.jsonl") for side in ("forget", "retain")}
-        sets = dict(splits)
-        for side, rows in splits.items():
-            for row in rows:
+        sets = splits | {"retain": list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))}
+        for side in splits:
+            for row in sets[side]:
                 sets.setdefault(f"{PROBE}{row['task']}_{row['kind']}_{side}", []).append(row)
         if self.holdout is not None:
             sets[HOLDOUT] = _rows(Path(self.holdout).expanduser(), "holdout")

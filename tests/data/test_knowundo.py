@@ -29,6 +29,8 @@ def test_methods_draw_the_training_rows_and_the_others_are_probes(folder):
         "probe_validation_retain": {"retention_val"},
     }
     assert {name: len(rows) for name, rows in data.splits.items()} == {"forget": 2, "retain": 2, "full": 8}
+    splits, sets = KnowUnDo(str(folder), eval_rows=1, tokenizer="gpt2").load()
+    assert [len(splits["retain"]), *map(len, sets.values())] == [2, 2, 2, 1, 2]
 
 
 @pytest.mark.parametrize(
