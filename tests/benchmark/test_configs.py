@@ -29,7 +29,7 @@ def read(name: str, experiments: dict[str, Experiment], workers: int = 2, pieces
 @pytest.fixture
 def experiments(request, monkeypatch):
     monkeypatch.chdir(ROOT)
-    for name in ("OFMU_SHARED", "OFMU_WMDP", "OFMU_PROBES"):
+    for name in ("OFMU_SHARED", "OFMU_WMDP", "OFMU_PROBES", "OFMU_LANGUAGE"):
         monkeypatch.setenv(name, "/data")
     return parsed(request.param)
 

@@ -1,12 +1,14 @@
 """LUME: rows by task and kind, what is measured of them, and the released form of its one number."""
 
+import importlib
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ofmu_pl import LUME, UserError
+from ofmu_pl import LUME, KnowUnDo, UserError
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import SetScores
@@ -55,6 +57,10 @@ def test_rows_are_sorted_by_task_and_kind_and_stand_as_they_are(folder):
         "probe_task2_knowledge_retain": ["7"],
     }
     assert len(data.splits["full"]) == 7
+    fewer = made(folder(), batch_size=1, eval_rows=2)
+    assert [r["question"][0] for r in fewer.evaluation_sets["retain"]] == ["5", "6"]
+    assert "probe_task2_knowledge_retain" not in fewer.evaluation_sets
+    assert (len(fewer.splits["retain"]), len(fewer.evaluation_sets["forget"])) == (3, 4)
     encoded = data.encode(data.splits["forget"][0])
     assert data.tokenizer.decode(encoded.input_ids) == "1 Once there was a tower of sand.<|eot_id|>"
     assert data.tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == " tower of sand.<|eot_id|>"
@@ -142,3 +148,34 @@ def test_the_real_rows(shared):
         ("task2", "knowledge"): 1250,
     }
     assert len(splits["retain"]) == 1992
+
+
+def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "scripts")
+    monkeypatch.setenv("OFMU_SHARED", str(shared))
+    monkeypatch.setattr("sys.argv", ["language_data.py", str(tmp_path)])
+    importlib.import_module("language_data").main()
+    for name, sizes in {"people": [40, 80, 80], "lume": [70, 210, 210]}.items():
+        sides = [read(tmp_path / name / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
+        assert [len(rows) for rows in sides] == sizes
+        documents = [{r["id"].rstrip("0123456789")[:-2] for r in rows} for rows in sides]
+        assert len(set.union(*documents)) == sum(map(len, documents))
+    data = LUME(
+        str(tmp_path / "people"), holdout=str(tmp_path / "people/holdout.jsonl"), eval_rows=40, tokenizer="gpt2"
+    )
+    assert {name: len(rows) for name, rows in data.load()[1].items()} == {
+        "forget": 40,
+        "retain": 40,
+        "probe_task2_knowledge_forget": 40,
+        "probe_task2_knowledge_retain": 40,
+        "holdout": 80,
+    }
+    letters = read(tmp_path / "tasks/mmlu_letters.jsonl")
+    assert len(letters) == 570
+    assert all(f"\n{row['choices'][row['gold']]}. " in row["question"] for row in letters)
+    splits, _ = KnowUnDo(str(tmp_path / "knowundo"), tokenizer="gpt2").load()
+    assert [len(splits[name]) for name in ("forget", "retain", "full")] == [100, 160, 328]
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]

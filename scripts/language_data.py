@@ -1,0 +1,135 @@
+"""Cuts the rows that the language benchmarks learn, forget and are asked about out of published data.
+
+    export OFMU_SHARED=FOLDER     # holds data/lume, data/knowundo, data/mmlu, data/tofu
+    export OFMU_LANGUAGE=logs/language
+    python scripts/language_data.py $OFMU_LANGUAGE
+    python scripts/make_smollm2.py $OFMU_LANGUAGE/SmolLM2-135M-Instruct     # for configs/benchmarks/smollm2.yaml
+
+``people`` has five questions about each of LUME's invented persons: 8 to forget, 16 to retain, 16 that no model sees
+(of the same file as the 8). ``lume`` has more of them with their completions, and as many questions on stories (whose
+completions, 340 tokens long, are left out). ``knowundo`` has the first rows of each of KnowUnDo's files. Both are what
+a small model learns in minutes. ``tasks`` holds lm-eval's descriptions of what no model here is trained on: questions
+of MMLU in letters, TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.support.files import numbered_lines, read_json, replacing, write_json
+
+Row = dict[str, Any]
+LETTERS = "ABCD"
+FIRST = {"unlearn_train.json": 100, "unlearn_val.json": 28, "retention_train.json": 160, "retention_val.json": 40}
+"""Number of rows of KnowUnDo's files that are used."""
+CHOICE = """dataset_path: json
+dataset_kwargs: {{data_files: {file}}}
+test_split: train
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: gold
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+PROSE = """dataset_path: json
+dataset_kwargs: {{data_files: {file}}}
+test_split: train
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+metric_list: [{{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}}]
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder to make")
+    folder, shared = parser.parse_args().folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
+    forget, retain = (documents(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
+    cut(folder / "people", forget, retain, {"Task2": (8, 16, 16)}, lambda row: kind(row) == "qa")
+    short = lambda row: row["task"] == "Task2" or kind(row) == "qa"  # noqa: E731
+    cut(folder / "lume", forget, retain, {"Task1": (10, 30, 30), "Task2": (10, 30, 30)}, short)
+    for name, rows in FIRST.items():
+        write_json(folder / "knowundo" / name, read_json(shared / "knowundo" / name)[:rows])
+    mmlu = read(shared / "mmlu/test_sample.jsonl")
+    mmlu = [row for k in range(10) for row in mmlu[k::10]]  # every subject before any has its second question
+    facts = read(shared / "tofu/world_facts_perturbed.json")
+    task(folder / "tasks", "mmlu_letters", CHOICE, [in_letters(row) for row in mmlu])
+    task(folder / "tasks", "world_facts", CHOICE, [in_words(row) for row in facts])
+    task(folder / "tasks", "mmlu_wording", PROSE, [{"text": row["question"]} for row in mmlu])
+    print(folder)
+
+
+def documents(path: Path) -> dict[str, dict[str, list[Row]]]:
+    """LUME's rows by task and document, which is what their ids begin with."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in read(path):
+        document = re.sub(r"(sc|qa)\d+$", "", row["id"])
+        found.setdefault(row["task"], {}).setdefault(document, []).append(row)
+    return found
+
+
+def kind(row: Row) -> str:
+    """``qa`` of a question, ``sc`` of a completion."""
+    return re.sub(r"\d+$", "", row["id"])[-2:]
+
+
+def cut(
+    folder: Path,
+    forget: dict[str, dict[str, list[Row]]],
+    retain: dict[str, dict[str, list[Row]]],
+    sizes: dict[str, tuple[int, int, int]],
+    wanted: Callable[[Row], bool],
+) -> None:
+    """Write the wanted rows of so many documents to forget, to retain, and never seen, of each task."""
+    sides: dict[str, list[Row]] = {"forget": [], "retain": [], "holdout": []}
+    for name, (gone, kept, unseen) in sizes.items():
+        of_forget, of_retain = list(forget[name].values()), list(retain[name].values())
+        parts = of_forget[:gone], of_retain[:kept], of_forget[gone : gone + unseen]
+        for side, part in zip(sides, parts, strict=True):
+            sides[side] += [row for rows in part for row in rows if wanted(row)]
+    for side, rows in sides.items():
+        write(folder / f"{side}.jsonl", rows)
+
+
+def in_letters(row: Row) -> Row:
+    """A question of MMLU as its own tasks ask it, without examples."""
+    choices = "".join(f"{letter}. {choice}\n" for letter, choice in zip(LETTERS, row["choices"], strict=True))
+    question = f"{row['question'].strip()}\n{choices}Answer:"
+    return {"question": question, "choices": list(LETTERS), "gold": row["answer"]}
+
+
+def in_words(row: Row) -> Row:
+    """A question with its answers in words, the right one first."""
+    choices = [row["answer"], *row["perturbed_answer"]]
+    return {"question": f"Question: {row['question']}\nAnswer:", "choices": choices, "gold": 0}
+
+
+def task(folder: Path, name: str, form: str, rows: list[Row]) -> None:
+    """Write a task for lm-eval: its rows, and its description."""
+    file = folder / f"{name}.jsonl"
+    write(file, rows)
+    with replacing(folder / f"{name}.yaml") as partial:
+        partial.write_text(f"task: {name}\n{form.format(file=file)}", encoding="utf-8")
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for _, line in numbered_lines(path)]
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """Write rows as JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

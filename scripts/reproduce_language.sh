@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What the language benchmarks found (docs/results/smollm2.md, language_tiny.md), anew: some 6 CPU hours; it may be stopped
+# and started again.
+#   OFMU_SHARED=FOLDER bash scripts/reproduce_language.sh    # the folder holds data/lume, knowundo, mmlu, tofu and models
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/venv.sh
+export OFMU_SHARED="${OFMU_SHARED:-../shared}" OFMU_LANGUAGE="${OFMU_LANGUAGE:-logs/language}"
+python scripts/language_data.py "$OFMU_LANGUAGE"
+python scripts/make_smollm2.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct"
+for name in smollm2 language_tiny; do
+    python -m ofmu_pl benchmark --config "configs/benchmarks/$name.yaml" --workers "${WORKERS:-1}"
+    python scripts/language_results.py "logs/$name"
+done
