@@ -160,7 +160,8 @@ def test_what_came_back():
 @pytest.mark.parametrize("path", sorted((ROOT / "configs/requests").glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_list_plans(path, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("OFMU_SHARED", "/data")
+    for name in ("OFMU_SHARED", "OFMU_MUSE", "OFMU_MUSE_TARGET"):
+        monkeypatch.setenv(name, "/data")
     found = {}
     monkeypatch.setitem(MANY_RUNS, "requests", _recorded(MANY_RUNS["requests"], found))
     configured("requests", ["--config", str(path)], "")
