@@ -23,6 +23,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["tutorials", "_build"]  # the gallery's sources; its pages are in generated/
+highlight_language = "none"  # of what says no language of its own: formulas
 html_theme = "furo"
 html_title = f"ofmu_pl {release}"
 html_static_path = ["_static"]

@@ -1,7 +1,7 @@
 r"""OFMU (paper, Algorithm 1): T ascent steps on Phi, then one penalised descent step on the retain loss.
 
-    inner    theta <- theta + eta_in clip(grad Phi), or Adam's step     T times, a fresh (B_f, B_r) each
-    outer    theta <- optimizer(theta, g_r + clip(2 rho_k Hess(Phi) grad Phi))         fresh (B_f', B_r')
+    inner    theta <- theta + eta_in clip(grad Phi), or Adam's step      T times, fresh (B_f, B_r) each
+    outer    theta <- optimizer(theta, g_r + clip(2 rho_k Hess(Phi) grad Phi))     fresh (B_f', B_r')
     rho_{k+1} = min(gamma rho_k, rho_max)
 
 Run as printed the algorithm diverges (``configs/methods/ofmu_literal.yaml``): with plain steps of 1e-3 on a memorised
