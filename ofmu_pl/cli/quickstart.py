@@ -32,6 +32,7 @@ def quickstart(seed: int, logs: Path) -> None:
         "ofmu": [
             *("--config", "ofmu_pl:authors.yaml", "--model.network.path", models["target"]),
             *("--evaluation.reference", models["retrained"]),
+            *("--data.holdout_authors", "5"),  # whom no model has seen: can attackers tell them from the forgotten?
             *("--evaluation.samples", "full"),  # these people are invented: see what is said of them
         ],
     }
