@@ -21,22 +21,27 @@ def blocks(language: str) -> list[tuple[str, str]]:
 def commands() -> list[tuple[str, list[str]]]:
     """Every command of the pages as words, with the name of its page.
 
-    A line of options alone goes on with the page's first command; dots stand for more of the same, and brackets around
-    options say that one may leave them out.
+    A line of options alone goes on with the page's first command, whose forget and retain rows a file of all rows
+    replaces; brackets around options say that one may leave them out. Dots stand for more of the same, and are kept.
     """
-    found = []
+    found: list[tuple[str, list[str]]] = []
     for page, body in blocks("bash"):
-        first: list[str] = []
         for line in re.sub(r"\\\n\s*", " ", body).splitlines():
             words = shlex.split(re.sub(r"\[(--[^]]*)\]", r"\1", line), comments=True)
-            words = [word for word in words if word != "..."]
             words = words[: words.index(">")] if ">" in words else words
             if words and words[0].startswith("--"):
-                words = (first or next(other for name, other in found if name == page)) + words
+                words = next(other for name, other in found if name == page) + words
+            if "--data.full" in words:
+                words = without(words, "--data.forget", "--data.retain")
             if words:
-                first = first or words
                 found.append((page, words))
     return found
+
+
+def without(words: list[str], *options: str) -> list[str]:
+    """The words without options and their values."""
+    gone = {place + i for option in options if option in words for place in [words.index(option)] for i in (0, 1)}
+    return [word for place, word in enumerate(words) if place not in gone]
 
 
 def ours(words: list[str]) -> list[str] | None:

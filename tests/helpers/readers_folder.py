@@ -1,0 +1,137 @@
+"""A reader's folder: all that the pages' commands and Python name and that is the reader's own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from tests.data.test_muse import parts, written
+from tests.helpers.citizens import SIDES, asked, learnt
+from tests.helpers.printed import blocks
+
+NETS = """
+from torch import nn
+
+class SmallCNN(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(64, 2))
+"""
+BEFORE_THE_BLOCKS = """
+import ofmu_pl
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def images(start, n):
+    return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
+
+model, tokenizer = AutoModelForCausalLM.from_pretrained("my-model"), AutoTokenizer.from_pretrained("my-model")
+classifier = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+forget_images, retain_images, test_images = images(0, 6), images(20, 30), images(100, 20)
+train, test = retain_images, test_images
+"""
+"""What a reader has made before the pages' blocks."""
+
+
+def lines(path: Path, rows: list[dict]) -> None:
+    """Write JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def table(path: Path, rows: list[dict]) -> None:
+    """Write a CSV file."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def model_and_rows(folder: Path) -> None:
+    """A model that has learnt some rows, and the rows."""
+    for part in learnt():
+        part.save_pretrained(folder / "my-model")
+    lines(folder / "rows.jsonl", [row for side in SIDES.values() for row in side])
+
+
+def fill(folder: Path, site: Path, shared: Path) -> None:
+    """Fill a folder, whose parent gets the link ``shared``.
+
+    Args:
+        folder: The folder.
+        site: Where the wheel is installed, whose configurations and shapes of models are taken.
+        shared: The folder with real data and models.
+    """
+    shutil.copytree(site / "ofmu_pl/configs", folder / "configs")
+    (folder / "configs/benchmarks/NAME.yaml").write_text(yaml.safe_dump(_benchmark(folder)))
+    for name, place in {
+        "../shared": shared,
+        "logs/NAME": Path("quickstart"),
+        "FOLDER_WITH_TOFU_FILES": shared / "data/tofu",
+        "MODEL": shared / "models/tofu-tiny-full",
+        "BASE": shared / "models/tofu-tiny-full",
+        "TARGET_MODEL": shared / "models/tofu-tiny-full",
+        "RETRAINED_MODEL": shared / "models/tofu-tiny-retain90",
+        "LLAMA_2_7B": site / "ofmu_pl/networks/shapes/llama-2-7b",
+        "FOLDER/TOFU_SUMMARY.json": shared / "reference/open-unlearning-tiny/full/TOFU_SUMMARY.json",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).symlink_to(place)
+    for name in ("forget.jsonl", "retain.jsonl"):  # LUME, cut: a run looks at every forget row before it begins
+        rows = (shared / "data/lume" / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / "FOLDER" / name).write_text("".join(rows[::50]), encoding="utf-8")
+    model_and_rows(folder)
+    _texts(folder)
+    _images(folder)
+
+
+def _benchmark(folder: Path) -> dict:
+    """One of two methods on the digits, with one seed: what stands for the reader's choice."""
+    whole = yaml.safe_load((folder / "configs/benchmarks/digits.yaml").read_text())
+    experiment = whole["experiments"]["images"]
+    experiment |= {"seeds": [0], "gradients": 8, "scenarios": {"classwise": experiment["scenarios"]["classwise"]}}
+    experiment["methods"] = {name: experiment["methods"][name] for name in ("ofmu", "finetune")}
+    return whole | {"name": "mine"}
+
+
+def _texts(folder: Path) -> None:
+    """Rows of the reader's own in every form that a page names, and a task."""
+    for name, side in {"forget": "forget", "retain": "retain", "unseen": "holdout"}.items():
+        lines(folder / f"{name}.jsonl", SIDES[side])
+    table(
+        folder / "rows.csv",
+        [row | {"author": "Falbro" if i < 4 else "Kesh"} for i, row in enumerate(asked(range(30, 60)))],
+    )
+    table(folder / "retain.csv", SIDES["retain"])
+    (folder / "numbers.txt").write_text("0\n3\n")
+    (task,) = (text for page, text in blocks("yaml") if page == "docs/own-data.md")
+    (folder / "my_tasks").mkdir()
+    (folder / "my_tasks/trades.yaml").write_text(task)
+    choices = {"choices": ["a baker", "a sailor"], "gold": 0}
+    lines(folder / "my_tasks/trades.jsonl", [{"question": row["question"]} | choices for row in SIDES["retain"]])
+    for name in ("two_hops", "de"):
+        rows = [{"side": side, **row} for side in ("forget", "retain") for row in SIDES[side]]
+        lines(folder / f"{name}.jsonl", rows)
+    (folder / "muse_bench/data/news").mkdir(parents=True)
+    written(folder / "muse_bench/data/news", parts())
+
+
+def _images(folder: Path) -> None:
+    """Images of two classes, a network's file and its weights."""
+    import torch
+
+    draw = np.random.default_rng(0)
+    for part in ("forget", "retain", "test"):
+        for kind in ("cat", "dog"):
+            place = folder / "photos" / part / kind
+            place.mkdir(parents=True)
+            for i in range(8):
+                Image.fromarray(draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(place / f"{i}.png")
+    (folder / "my_nets.py").write_text(NETS)
+    space: dict = {"__name__": "my_nets"}
+    exec(NETS, space)
+    torch.save(space["SmallCNN"]().state_dict(), folder / "weights.pth")
