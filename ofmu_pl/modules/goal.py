@@ -50,6 +50,8 @@ LOWEST = 2.0
 """Smallest bound of a token's loss, in nats: nearer to 0 the corner would bend what is known, too."""
 WIDTH = 0.25
 """Distance in log-odds below which a row's pull fades."""
+CORNER = 0.05
+"""The same of a ceiling. At it half of the push is left, so that rows go on: by a nat and more, were it as wide."""
 ROWS = 16
 """Rows scored at a time."""
 
@@ -113,10 +115,15 @@ class Goal:
         self.old = torch.full((m,), math.nan, dtype=torch.float64)
         self.old[sorted(drawn)] = self._score("retain", sorted(drawn))
 
-    def rows(self, batch: Batch) -> Tensor:
-        """(b,) minus the distances of a forget batch's rows from their levels, in log-odds: largest, 0, at the goal."""
-        nll, targets = self.tokens(batch)
-        return -self._far(sample_mean(ceiling(nll, self.token_level), targets), batch["ids"])
+    def rows(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        """Minus the distances of forget rows from their levels, in log-odds: largest, 0, at the goal.
+
+        Args:
+            nll: Losses of their tokens, (b, S).
+            targets: The tokens, (b, S).
+            ids: Numbers of the rows, (b,).
+        """
+        return -self._far(sample_mean(ceiling(nll, self.token_level), targets), ids)
 
     def _far(self, losses: Tensor, ids: Tensor) -> Tensor:
         """Distances, (b,), smooth as Phi has derivatives; if two-sided, they call rows back that went too far."""
@@ -125,7 +132,7 @@ class Goal:
         if self.one_sided:
             left = 1 - min(1.0, self.way / self.length)
             goal = goal + left * (log_odds(self.start[ids]).to(losses) - goal)
-            return WIDTH * F.softplus((goal - z) / WIDTH)
+            return CORNER * F.softplus((goal - z) / CORNER)
         return ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
 
     def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
-from ofmu_pl.losses import ceiling, sample_mean
+from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.method import Method
+from ofmu_pl.modules.ngram import Guess
 from ofmu_pl.modules.question_noise import with_noise
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch
@@ -29,12 +31,15 @@ class LowerLevel:
         by: What is bent, each ``sample``'s mean loss or each ``token``'s loss.
         noise: Probability with which a token of a question is replaced by a random one.
         objective: A first-order method whose forget term, with its sign turned, takes the place of the loss.
+        ngram_weight: How much of ``KL(q || p)`` of each token of an answer is taken off, where q is what someone would
+            answer who knows the retain rows alone (``modules.ngram``).
         seeks_goal: Whether rows are to end at never-seen rows' losses; unless ``bound`` is ``holdout``, rows beyond
             are called back.
 
     Attributes:
         level: The bound in nats.
         goal: Where forget rows are to end, once the run has begun; ``None``: nowhere.
+        guess: The n-gram model's guesses, once the run has begun; ``None``: there is no pull towards it.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class LowerLevel:
         by: Literal["sample", "token"],
         noise: float,
         objective: TwoTerms | None,
+        ngram_weight: float,
         *,
         seeks_goal: bool,
     ) -> None:
@@ -50,6 +56,7 @@ class LowerLevel:
         seeks_goal = seeks_goal or bound == "holdout"
         check_range(0, above=True, forget_ceiling=level)
         check_range(0, 1, question_noise=noise)
+        check_range(0, ngram_weight=ngram_weight)
         if bound == "holdout" and by == "token":
             raise UserError("forget_ceiling=holdout is a bound of rows' mean losses: set --model.ceiling_by sample.")
         if objective is not None and seeks_goal:
@@ -62,9 +69,13 @@ class LowerLevel:
                 f"{type(objective).__name__} forgets by other answers, which an ascent has none of: choose another "
                 "--model.objective, such as NPO."
             )
+        if objective is not None and ngram_weight:
+            raise UserError("Another method's forget term takes no pull beside it: leave out --model.ngram_weight.")
         self.bound, self.by, self.noise, self.objective, self.seeks_goal = bound, by, noise, objective, seeks_goal
+        self.ngram_weight = ngram_weight
         self.level: float | None = level
         self.goal: Goal | None = None
+        self.guess: Guess | None = None
         self._kept: dict[str, Any] = {}
 
     def begin(self, method: Method, outer_batches: range) -> None:
@@ -82,6 +93,8 @@ class LowerLevel:
             raise UserError("Images come without a question: set --model.question_noise 0.")
         if self.objective is not None:
             self._share_network(self.objective)
+        if self.ngram_weight:
+            self._fit_guess()
         if self.seeks_goal and method.device.type != "meta":  # a plan has no losses
             run, one_sided = method.run, self.bound == "holdout"
             self.goal = Goal(run.data, self._token_losses, run.steps, guess, one_sided=one_sided)
@@ -96,18 +109,15 @@ class LowerLevel:
         method, objective = self.method, self.objective
         if objective is not None:
             return method.mean(batch, lambda part: -objective.forget_losses(part))
-        if self.goal is not None:
-            return method.mean(batch, self.goal.rows)
-        if self.by == "token":
-            return method.mean(batch, self._bent_tokens)
+        if self.goal is not None or self.ngram_weight or self.by == "token":
+            return method.mean(batch, self._rows)
         return method.loss(batch, lambda losses: ceiling(losses, self.level))
 
     def noised(self, batches: list[Batch], step: int) -> list[Batch]:
         """An iteration's forget batches with noise on their questions, if there is to be any; alike on every rank."""
         if not self.noise:
             return batches
-        data, recipe = self.method.run.data, self.method.recipe
-        vocabulary = round(math.exp(recipe.uniform_loss(self.method.trained)))
+        data, vocabulary = self.method.run.data, self._vocabulary
         spared = data.tokenizer.all_special_ids
         first = step * len(batches)
         return [with_noise(b, self.noise, vocabulary, spared, (data.seed, first + t)) for t, b in enumerate(batches)]
@@ -148,11 +158,53 @@ class LowerLevel:
         objective.to(method.device)
         objective.take_reference(frozen=objective.frozen_in_forget_term)
 
-    def _bent_tokens(self, batch: Batch) -> Tensor:
-        nll, targets = self._token_losses(batch)
-        return sample_mean(ceiling(nll, self.level), targets)
+    def _fit_guess(self) -> None:
+        """Make the n-gram model, unless the run is only planned.
+
+        Raises:
+            UserError: The data are images, or there are no never-seen rows.
+        """
+        method = self.method
+        data = method.run.data
+        if data.modality != "text":
+            raise UserError("Images are not answered word by word: set --model.ngram_weight 0.")
+        if method.device.type == "meta":
+            return
+        if data.never_seen is None:
+            raise UserError(
+                f"{data.why_no_never_seen}, and ngram_weight fits its guess to such rows: give some, or set "
+                "--model.ngram_weight 0."
+            )
+        self.guess = Guess(data, self._vocabulary)
+
+    def _rows(self, batch: Batch) -> Tensor:
+        """(b,) values of a micro-batch's samples, whose mean is L_f."""
+        logits, targets = self._logits(batch)
+        nll = token_nll(logits, targets)
+        if self.goal is not None:
+            values = self.goal.rows(nll, targets, batch["ids"])
+        elif self.by == "token":
+            values = sample_mean(ceiling(nll, self.level), targets)
+        else:
+            values = ceiling(sample_mean(nll, targets), self.level)
+        if self.ngram_weight:
+            if self.guess is None:  # the run is only planned
+                guess = torch.empty_like(logits)
+            else:
+                guess = self.guess.log_probabilities(batch["ids"], targets)
+            values = values - self.ngram_weight * kl(logits, targets, guess)
+        return values
 
     def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits, targets = self._logits(batch)
+        return token_nll(logits, targets), targets
+
+    def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         method = self.method
         with method.run.forward_context():
-            return method.recipe.token_losses(method.trained, {name: x.to(method.device) for name, x in batch.items()})
+            return method.recipe.logits(method.trained, {name: x.to(method.device) for name, x in batch.items()})
+
+    @property
+    def _vocabulary(self) -> int:
+        """Number of tokens that the network tells apart."""
+        return round(math.exp(self.method.recipe.uniform_loss(self.method.trained)))

@@ -43,6 +43,9 @@ INNER_BETAS = (0.9, 0.99)
 
 BETA_IN_WORDS = "The first step is turned to where it does least harm to rows that must stay."
 RHO_IN_WORDS = "A penalty keeps the second step from undoing the first."
+NGRAM_IN_WORDS = (
+    "In the place of the forgotten answers the model learned to guess as someone who knows the other rows alone would."
+)
 
 
 class OFMU(UnlearningModule):
@@ -101,6 +104,9 @@ class OFMU(UnlearningModule):
             ascent; ``null``: the gradient at theta, the paper's.
         question_noise: Probability with which each token of a forget question is replaced by a random one, so that an
             answer is forgotten however it is asked for (docs/methods.md says what this costs).
+        ngram_weight: How much of ``KL(q || p)`` of each token of an answer Phi loses, where q is what someone would
+            answer who knows the retain rows alone, an n-gram model of these (``modules.ngram``), so that the ascent
+            makes right and wrong answers alike likely. It needs never-seen rows; 0: no pull.
         objective: Makes the first-order method whose forget term takes the place of the loss in Phi, with its sign
             turned, such as NPO or PDU; ``null``: the loss, the paper's.
         price: The retain loss's weight as the price of keeping it below a bound (``core.price``); ``null``: 1.
@@ -161,12 +167,15 @@ class OFMU(UnlearningModule):
         stop_at: Literal["holdout"] | None = None,
         sam_rho: float | None = None,
         question_noise: float = 0.0,
+        ngram_weight: float = 0.0,
         objective: Callable[[Network], TwoTerms] | None = None,
         price: Price | None = None,
         **kwargs: Any,
     ) -> None:
         if rates not in (None, "auto") or stop_at not in (None, "holdout"):
             raise UserError(f"rates={rates} and stop_at={stop_at}: rates can be auto, stop_at can be holdout, or null.")
+        if rates == "auto" and ngram_weight:
+            raise UserError("rates=auto steps by the distance to the goal alone: set --model.ngram_weight 0.")
         if rates == "auto":
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             inner_lr, inner_clip = 1.0, None
@@ -197,8 +206,13 @@ class OFMU(UnlearningModule):
         other = objective and objective(network)
         seeks_goal = rates is not None or stop_at is not None
         bound = None if rates else forget_ceiling
-        self.lower = LowerLevel(bound, ceiling_by, question_noise, other, seeks_goal=seeks_goal)
-        parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, SAM_IN_WORDS: sam_rho}
+        self.lower = LowerLevel(bound, ceiling_by, question_noise, other, ngram_weight, seeks_goal=seeks_goal)
+        parts = {
+            BETA_IN_WORDS: beta,
+            RHO_IN_WORDS: rho_0,
+            SAM_IN_WORDS: sam_rho,
+            NGRAM_IN_WORDS: ngram_weight,
+        }
         self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None
         self.scrutiny = Scrutiny(beta, self.norm_floor, audit=audit)

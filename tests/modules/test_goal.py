@@ -68,7 +68,7 @@ def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sid
     slopes = []
     for beyond in (-0.5, 0.0, 0.5):
         sides.loss["forget"] = (goal.levels + beyond).clamp(max=goal.token_level - 0.5).requires_grad_()
-        rows = goal.rows(batch)
+        rows = goal.rows(*sides.tokens(batch), batch["ids"])
         (slope,) = torch.autograd.grad(rows.sum(), sides.loss["forget"])
         low = goal.levels < goal.token_level - 2  # else the tokens are bent
         assert low.any()
@@ -91,7 +91,7 @@ def test_as_a_ceiling_the_goal_rises_along_the_path_and_calls_no_row_back(sides)
         for beyond in (-1.0, 1.0):
             losses = (aim + beyond).exp().log1p()  # the inverse of log_odds
             sides.loss["forget"] = losses.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(goal.rows(batch).sum(), sides.loss["forget"])
+            (slope,) = torch.autograd.grad(goal.rows(*sides.tokens(batch), batch["ids"]).sum(), sides.loss["forget"])
             odds = losses.exp() / losses.expm1()  # of what the distance counts in
             assert (slope / odds)[low].min().item() == pytest.approx(float(beyond < 0), abs=0.03)
 
@@ -100,7 +100,8 @@ def test_rows_move_also_where_never_seen_ones_are_easily_guessed(sides):
     sides.loss["holdout"] = torch.linspace(0.02, 0.4, H, dtype=torch.float64)
     goal = begun(sides)
     sides.loss["forget"] = torch.full((N,), 0.001, dtype=torch.float64).requires_grad_()
-    (slope,) = torch.autograd.grad(goal.rows(sides.collate("forget", range(N), 0)).sum(), sides.loss["forget"])
+    batch = sides.collate("forget", range(N), 0)
+    (slope,) = torch.autograd.grad(goal.rows(*sides.tokens(batch), batch["ids"]).sum(), sides.loss["forget"])
     assert (slope > 0).all()
 
 

@@ -1,0 +1,127 @@
+"""The n-gram guess: its distribution by hand, its weights by their likelihood, and the pull towards it."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from ofmu_pl.data import Authors
+from ofmu_pl.modules.ngram import Answer, Guess, NGram, answers
+from ofmu_pl.support.errors import UserError
+from tests.helpers.training import train, weights
+from tests.modules.test_lower_level import lower
+
+V = 10
+KNOWN = [Answer([1, 5, 6, 7], 1, [1, 2, 3]), Answer([1, 5, 6, 8], 1, [1, 2, 3]), Answer([2, 9, 6, 7], 1, [1, 2, 3])]
+
+
+def test_without_held_answers_the_parts_are_averaged():
+    """Before the third place: contexts (), (6), (5, 6), (1, 5, 6); the question 1 4 5 holds each of its tokens once."""
+    predicted = NGram(KNOWN, held=[], vocabulary=V).predict(Answer([1, 4, 5, 5, 6, 9], 3, [5]))
+    parts = torch.zeros(5, V)
+    parts[0] = 1 / V
+    parts[1, [5, 6, 7, 8, 9]] = torch.tensor([2, 3, 2, 1, 1]) / 9
+    parts[2, [7, 8]] = torch.tensor([2, 1]) / 3  # after 6
+    parts[3, [7, 8]] = 1 / 2  # after 5 6; nothing is known after 5 5 6
+    parts[4, [1, 4, 5]] = 1 / 3
+    torch.testing.assert_close(predicted, parts.mean(0, keepdim=True))
+
+
+def test_what_follows_in_the_question_is_a_part():
+    model = NGram(KNOWN, held=[], vocabulary=V)
+    copied = model.predict(Answer([4, 3, 4, 4, 0], 3, [4]))[0]
+    parts = torch.stack([torch.full((V,), 1 / V), *torch.zeros(3, V)])
+    parts[1, [5, 6, 7, 8, 9]] = torch.tensor([2, 3, 2, 1, 1]) / 9
+    parts[2, [3, 4]] = torch.tensor([1, 2]) / 3
+    parts[3, 3] = 1.0  # 4 is followed by 3 in the question
+    torch.testing.assert_close(copied, parts.mean(0))
+
+
+def test_weights_are_those_of_the_largest_likelihood():
+    """Of one kind of place with two parts that matter the best weight has a closed form.
+
+    Held answers come from the one known token in h of n cases and else from tokens that only the uniform part has. The
+    question's part, of a token that never comes, gets nothing. lambda / V of the uniform part explains all others:
+    h (1 - 1 / V) ln's maximum is where lambda_0 (1 - 1 / V) = 1 - h / n.
+    """
+    known = [Answer([0, 1], 1, [1])] * 3
+    held = [Answer([2, token], 1, [1]) for token in [1] * 600 + [3, 4, 5] * 100]
+    model = NGram(known, held, vocabulary=V)
+    (found,) = model.weights.values()
+    uniform = (1 - 600 / 900) / (1 - 2 / V)  # neither 1 nor 2, whose parts have weights, is among the others
+    likelihood = model.predict(Answer([2, 1], 1, [1]))[0]
+    assert likelihood[1].item() == pytest.approx(600 / 900, abs=0.01)
+    assert found[0] == pytest.approx(uniform, abs=0.05)
+    assert found.sum() == pytest.approx(1)
+
+
+@pytest.fixture(scope="module")
+def data():
+    data = Authors(authors=8, forget_authors=1, holdout_authors=2, batch_size=4, streams=("forget", "retain"))
+    data.setup()
+    return data
+
+
+def nats(model, found):
+    losses = [-model.predict(a)[range(len(a.places)), [a.tokens[i] for i in a.places]].log().mean() for a in found]
+    return torch.stack(losses).mean().item()
+
+
+def test_it_guesses_answers_that_it_has_never_seen(data):
+    """Two thirds of a blind guess's loss at most, more than of answers that it has seen; and it sums to one."""
+    model = Guess(data, len(data.tokenizer)).model
+    forget = list(answers(data, "forget", range(8)))
+    torch.testing.assert_close(model.predict(forget[0]).sum(1), torch.ones(len(forget[0].places)))
+    assert nats(model, answers(data, "retain", range(8))) < nats(model, forget) < math.log(len(data.tokenizer)) * 2 / 3
+
+
+def test_answers_are_where_the_loss_is(data):
+    (answer,) = answers(data, "forget", [3])
+    encoded = data.encode(data.splits["forget"][3])
+    assert answer.tokens == encoded.input_ids
+    assert answer.question == encoded.prompt_length
+    assert [answer.tokens[i] for i in answer.places] == [x for x in encoded.labels if x >= 0]
+
+
+def test_phi_loses_the_divergence_of_every_token_from_the_guess():
+    """Bent at 0.01 nats the loss is constant, so that what is left of a row's value is the mean divergence."""
+    module = lower(forget_ceiling=0.01, ngram_weight=0.5, lr=0.0, inner_lr=0.0)
+    data = train(module, steps=1, holdout_authors=2).datamodule
+    with torch.no_grad():
+        (value,) = module.lower._rows(data.collate("forget", [2], 0))
+        (answer,) = answers(data, "forget", [2])
+        scores = module.network(input_ids=torch.tensor([answer.tokens])).logits[0]
+    p, q = (
+        scores.double().log_softmax(1)[[i - 1 for i in answer.places]],
+        module.lower.guess.model.predict(answer).double(),
+    )
+    assert value.item() == pytest.approx(0.01 - 0.5 * (q * (q.log() - p)).sum(1).mean().item(), rel=1e-5)
+
+
+def test_noise_leaves_the_guess_as_it_is():
+    module = lower(ngram_weight=1.0, lr=0.0, inner_lr=0.0)
+    trainer = train(module, steps=1, holdout_authors=2)
+    batch = trainer.datamodule.collate("forget", [0, 1], 0)
+    _, targets = module.lower._token_losses(batch)
+    guessed = module.lower.guess.log_probabilities(batch["ids"], targets)
+    for row, (i, places) in zip(guessed, enumerate(targets >= 0), strict=True):
+        (answer,) = answers(trainer.datamodule, "forget", [i])
+        torch.testing.assert_close(row[places].exp(), module.lower.guess.model.predict(answer))
+
+
+def test_two_micro_batches_are_one_batch():
+    whole, parts = lower(ngram_weight=0.5, forget_ceiling="holdout"), None
+    parts = lower(ngram_weight=0.5, forget_ceiling="holdout", micro_batch_size=2)
+    for module in (whole, parts):
+        train(module, steps=2, holdout_authors=2)
+    torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-4, atol=1e-6)
+
+
+def test_what_it_lacks_is_said():
+    with pytest.raises(UserError, match=re.escape("set --model.ngram_weight 0")):
+        train(lower(ngram_weight=0.3), steps=1)
+    with pytest.raises(UserError, match="rates=auto steps by the distance"):
+        lower(rates="auto", ngram_weight=0.3)
+    with pytest.raises(UserError, match="below 0|ngram_weight"):
+        lower(ngram_weight=-1.0)
