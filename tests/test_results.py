@@ -8,7 +8,12 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 RESULTS = SCRIPTS.parent / "docs/results"
-WRITTEN_BY = {"requests": "one_after_another", "own-data": "own_data", "finite-differences": "bench_finite_differences"}
+WRITTEN_BY = {
+    "requests": "one_after_another",
+    "own-data": "own_data",
+    "finite-differences": "bench_finite_differences",
+    "quickstart": "quickstart_results",
+}
 WRITTEN_BY |= dict.fromkeys(("smollm2", "language_tiny"), "language_results")
 NAMED = {"attack_results", "benchmark_results", "language_results"}
 """Scripts that write several pages, each of which names its values."""

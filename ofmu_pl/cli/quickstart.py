@@ -30,7 +30,8 @@ def quickstart(seed: int, logs: Path) -> None:
         "target": ["--config", "ofmu_pl:authors_finetune.yaml"],
         "retrained": ["--config", "ofmu_pl:authors_finetune.yaml", "--model.split", "retain"],
         "ofmu": [
-            *("--config", "ofmu_pl:authors.yaml", "--model.network.path", models["target"]),
+            *("--config", "ofmu_pl:authors.yaml", "-c", "ofmu_pl:methods/ofmu_holdout.yaml"),
+            *("--data.holdout_authors", "5", "--model.network.path", models["target"]),
             *("--evaluation.reference", models["retrained"]),
             *("--data.holdout_authors", "5"),  # whom no model has seen: can attackers tell them from the forgotten?
             *("--evaluation.samples", "full"),  # these people are invented: see what is said of them
