@@ -8,7 +8,7 @@ length of the longest x_k that the retain rows have and for questions with and w
 text at hand is a cache (Kuhn and De Mori, 1990).
 
 An ascent that makes the true answer unlikely makes answers like it unlikely, too, and so leaves a trace: wrong answers
-become less surprising than the right one. A pull towards q leaves none of the two ahead (docs/ofmu.md).
+become less surprising than the right one. A pull towards q leaves neither ahead (docs/methods.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ofmu_pl.losses import IGNORED
 LONGEST = 3
 """Tokens of the longest context."""
 ROUNDS = 15
-"""Rounds of expectation maximisation; from there on the weights move in the third digit."""
+"""Rounds of expectation maximisation; the weights of rare kinds of place are still on their way from equal ones."""
 READ = 10_000
 """Rows of a split that are read at most: a table of all contexts of a large corpus would need its size many times."""
 PRIOR = 0.1
