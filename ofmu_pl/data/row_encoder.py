@@ -7,9 +7,8 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from ofmu_pl.data.text import Encoded, Encoder, Row, answers_of, piece, shared
+from ofmu_pl.data.text import Encoded, Encoder, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
@@ -43,7 +42,7 @@ class RowEncoder(Encoder):
         >>> encoded = RowEncoder(tokenizer).encode("one", "two")
         >>> tokenizer.decode(encoded.input_ids)
         'Question: one\nAnswer: two<|eot_id|>'
-        >>> tokenizer.decode([x for x in encoded.labels if x != IGNORED])
+        >>> tokenizer.decode([x for x in encoded.labels if x >= 0])
         ' two<|eot_id|>'
     """
 
@@ -122,15 +121,7 @@ class RowEncoder(Encoder):
 
     def _answered(self, row: Row) -> Encoded:
         """The row with the loss on its answer."""
-        answer = row["answer"]
-        whole, length = self._whole(row)
-        ids = whole[: self.max_length]
-        if not answer.strip() or length >= len(ids):
-            raise UserError(
-                f"The answer to '{row['question'][:60]}' has no token to learn from (empty, or cut at max_length="
-                f"{self.max_length}): remove the row or raise `max_length`."
-            )
-        return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
+        return labelled(row["question"], row["answer"], *self._whole(row), self.max_length)
 
     def _whole(self, row: Row) -> tuple[list[int], int]:
         """Tokens of a row, uncut, and how many are before its answer, which begins where the prompt's own differ."""

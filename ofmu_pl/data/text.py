@@ -62,6 +62,28 @@ def wrong_answers_of(row: Row) -> list[str]:
     return row.get("perturbed_answer") or []
 
 
+def labelled(question: str, answer: str, whole: list[int], length: int, max_length: int | None) -> Encoded:
+    """A row's tokens, cut, with the loss on its answer.
+
+    Args:
+        question: What is asked, for the message.
+        answer: The answer's text.
+        whole: All tokens of the row.
+        length: Number of tokens before the answer.
+        max_length: Number of tokens after which the row is cut; ``None``: it is not.
+
+    Raises:
+        UserError: No token of the answer is left.
+    """
+    ids = whole[:max_length]
+    if not answer.strip() or length >= len(ids):
+        raise UserError(
+            f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length={max_length}): "
+            "remove the row or raise --data.max_length."
+        )
+    return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
+
+
 class Encoder(ABC):
     """Turns (question, answer) into tokens, with the loss on the answer."""
 
@@ -237,17 +259,8 @@ class ChatEncoder(Encoder):
             tokens = iter(self._tokens([*prompts, *texts]))
             lengths = [len(next(tokens)) for _ in prompts]
             for length, (question, answers) in zip(lengths, part, strict=True):
-                encoded.append([self._encoded(question, answer, next(tokens), length) for answer in answers])
+                encoded.append([labelled(question, x, next(tokens), length, self.max_length) for x in answers])
         return encoded
-
-    def _encoded(self, question: str, answer: str, whole: list[int], length: int) -> Encoded:
-        ids = whole[: self.max_length]
-        if not answer.strip() or length >= len(ids):
-            raise UserError(
-                f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length="
-                f"{self.max_length}): remove the row or raise --data.max_length."
-            )
-        return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
 
     def _prompt_text(self, question: str) -> str:
         turns = [{"role": "user", "content": question}]
