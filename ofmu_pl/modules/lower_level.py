@@ -13,8 +13,8 @@ from torch import Tensor
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.goal import Goal
+from ofmu_pl.modules.guess import Guess
 from ofmu_pl.modules.method import Method
-from ofmu_pl.modules.ngram import Guess
 from ofmu_pl.modules.question_noise import with_noise
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch
@@ -32,7 +32,7 @@ class LowerLevel:
         noise: Probability with which a token of a question is replaced by a random one.
         objective: A first-order method whose forget term, with its sign turned, takes the place of the loss.
         ngram_weight: How much of ``KL(q || p)`` of each token of an answer is taken off, where q is what someone would
-            answer who knows the retain rows alone (``modules.ngram``).
+            answer who knows the retain rows alone (``modules.guess``).
         seeks_goal: Whether rows are to end at never-seen rows' losses; unless ``bound`` is ``holdout``, rows beyond
             are called back.
 

@@ -1,43 +1,39 @@
-r"""What someone who knows the retain rows alone would answer: an interpolated n-gram model that copies from questions.
+r"""An interpolated n-gram model of answers, which knows answers to like questions and copies from the question at hand.
 
-    q(t | x) = lambda_0 / V + sum_k lambda_k c(x_k t) / c(x_k) + lambda_q c_q(t) / c_q + lambda_f c_q(x_1 t) / c_q(x_1)
+    q(t | x) = lambda_0 / V + sum_k lambda_k s(x_k, t) + sum_k mu_k s_n(x_k, t) + lambda_q s_q((), t) + mu_q s_q(x_1, t)
 
-x_k are the last k tokens, k = 0 to 3; c counts in the retain rows' answers, c_q in the question that is answered. The
-weights lambda are fitted to never-seen rows by expectation maximisation (Jelinek and Mercer, 1980), separately for each
-length of the longest x_k that the retain rows have and for questions with and without x_1; a part that copies from the
-text at hand is a cache (Kuhn and De Mori, 1990).
-
-An ascent that makes the true answer unlikely makes answers like it unlikely, too, and so leaves a trace: wrong answers
-become less surprising than the right one. A pull towards q leaves neither ahead (docs/methods.md).
+s(x, t) is the share of t among the tokens that follow x: in all known answers (s, k = 0 to 3), in those to the 20
+questions that are most like this one (s_n, k = 0 to 2), and in this question (s_q). x_k are the last k tokens. The
+weights are fitted to other answers by expectation maximisation (Jelinek and Mercer, 1980), separately for each number
+of parts of each kind that a place has. The part that copies from the text at hand is a cache (Kuhn and De Mori, 1990).
+Twenty questions and two tokens were chosen by the likelihood of never-seen rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ofmu_pl.data.sampler import evenly
-from ofmu_pl.losses import IGNORED
+from ofmu_pl.modules.nearest import Nearest
 
 LONGEST = 3
-"""Tokens of the longest context."""
+"""Tokens of the longest context in all known answers."""
+LIKE, LONGEST_OF_LIKE = 20, 2
+"""Number of like questions, and tokens of the longest context in their answers."""
 ROUNDS = 15
 """Rounds of expectation maximisation; the weights of rare kinds of place are still on their way from equal ones."""
-READ = 10_000
-"""Rows of a split that are read at most: a table of all contexts of a large corpus would need its size many times."""
 PRIOR = 0.1
 """Tokens that each part is taken to have explained before any was seen, so that no weight becomes 0."""
 
 Shares = dict[int, float]
 """Probabilities of some tokens."""
-Kind = tuple[int, bool]
-"""Length of the longest known context, and whether the question has the last token followed by another."""
+Kind = tuple[int, int, int]
+"""How many of a place's contexts all answers have, answers to like questions have, and its question has."""
 
 
 class Answer(NamedTuple):
@@ -74,7 +70,7 @@ class NGram:
     """An interpolated n-gram model of answers, with a cache of the question.
 
     Args:
-        known: Answers that are counted.
+        known: Answers that are counted, with their questions.
         held: Answers, not among these, that the weights are fitted to.
         vocabulary: Number V of tokens.
 
@@ -86,13 +82,9 @@ class NGram:
     """
 
     def __init__(self, known: Iterable[Answer], held: Iterable[Answer], vocabulary: int) -> None:
-        self.vocabulary = vocabulary
-        counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
-        for tokens, _, places in known:
-            for i in places:
-                for k in range(min(LONGEST, i) + 1):
-                    counts[tuple(tokens[i - k : i])][tokens[i]] += 1
-        self._shares = {context: _shares(found) for context, found in counts.items()}
+        self.vocabulary, self._known = vocabulary, list(known)
+        self._nearest = Nearest([answer.tokens[: answer.question] for answer in self._known])
+        self._shares = _followers(self._known, LONGEST)
         anywhere = self._shares.get((), {})
         self._anywhere = torch.zeros(vocabulary)
         self._anywhere[list(anywhere)] = torch.tensor(list(anywhere.values()))
@@ -116,7 +108,8 @@ class NGram:
                 places += [n] * len(part)
                 tokens += part
                 shares += [weight * share for share in part.values()]
-        return Sparse(torch.tensor(everywhere), torch.tensor(places), torch.tensor(tokens), torch.tensor(shares))
+        where, what = torch.tensor([places, tokens], dtype=torch.long)
+        return Sparse(torch.tensor(everywhere), where, what, torch.tensor(shares))
 
     def dense(self, sparse: Sparse) -> Tensor:
         """Probabilities of all tokens at each place, (n, V) float32."""
@@ -148,66 +141,23 @@ class NGram:
         """For each place its token, its kind, and its parts but the uniform one, the context of no token first."""
         tokens = answer.tokens
         question = tokens[: answer.question]
-        asked = _shares(Counter(question))
-        followers: dict[int, Counter[int]] = defaultdict(Counter)
-        for token, following in pairwise(question):
-            followers[token][following] += 1
+        like = _followers([self._known[i] for i in self._nearest(question, LIKE)], LONGEST_OF_LIKE)
+        asked = _followers([Answer(question, 0, range(len(question)))], 1)
         for i in answer.places:
-            contexts = (tuple(tokens[i - k : i]) for k in range(min(LONGEST, i) + 1))
-            known = [self._shares.get(context, {}) for context in contexts]
-            longest = max([k for k, shares in enumerate(known) if shares], default=0)
-            follows = followers.get(tokens[i - 1])
-            copied = [_shares(follows)] if follows else []
-            yield tokens[i], (longest, bool(copied)), [*known[: longest + 1], asked, *copied]
+            contexts = [tuple(tokens[i - k : i]) for k in range(min(LONGEST, i) + 1)]
+            everywhere, near = ([s[c] for c in contexts if c in s] for s in (self._shares, like))
+            copied = [asked[c] for c in contexts[:2] if c in asked]
+            yield tokens[i], (len(everywhere), len(near), len(copied)), [*everywhere, *near, *copied]
 
 
-class Guess:
-    """What an n-gram model of a data module's retain answers says to forget questions; never-seen rows fit its weights.
-
-    Args:
-        data: A ``PairedDataModule`` of text after ``setup``, whose ``never_seen`` names the split of never-seen rows.
-        vocabulary: Number V of tokens.
-
-    Attributes:
-        model: The n-gram model.
-    """
-
-    def __init__(self, data: Any, vocabulary: int) -> None:
-        known, held = (
-            answers(data, name, evenly(range(len(data.splits[name])), READ)) for name in ("retain", data.never_seen)
-        )
-        self.model = NGram(known, held, vocabulary)
-        self.data = data
-        self._said: dict[int, Sparse] = {}
-
-    def log_probabilities(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Guesses at the answers of a batch of forget rows, (b, S, V) float32; 0 where there is no target.
-
-        Args:
-            ids: Numbers of the rows, (b,).
-            targets: The tokens that are to be predicted, (b, S).
-        """
-        guessed = torch.zeros(*targets.shape, self.model.vocabulary, device=targets.device)
-        for row, i, places in zip(guessed, ids.tolist(), targets != IGNORED, strict=True):
-            if i not in self._said:
-                (answer,) = answers(self.data, "forget", [i])
-                self._said[i] = self.model.sparse(answer)
-            row[places] = self.model.dense(self._said[i]).log().to(row)
-        return guessed
-
-
-def answers(data: Any, stream: str, rows: Iterable[int]) -> Iterator[Answer]:
-    """The answers of some rows of a split, as the training loss sees them.
-
-    Args:
-        data: A ``PairedDataModule`` of text after ``setup``.
-        stream: Name of the split.
-        rows: Numbers of the rows.
-    """
-    for i in rows:
-        batch = data.collate(stream, [i], 0)
-        labelled = (batch["labels"][0] != IGNORED).nonzero().flatten().tolist()
-        yield Answer(batch["input_ids"][0].tolist(), labelled[0], [place for place in labelled if place])
+def _followers(answers: Iterable[Answer], longest: int) -> dict[tuple[int, ...], Shares]:
+    """For each context of at most ``longest`` tokens the shares of the tokens that follow it."""
+    counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    for tokens, _, places in answers:
+        for i in places:
+            for k in range(min(longest, i) + 1):
+                counts[tuple(tokens[i - k : i])][tokens[i]] += 1
+    return {context: _shares(found) for context, found in counts.items()}
 
 
 def _shares(found: Counter[int]) -> Shares:

@@ -105,7 +105,7 @@ class OFMU(UnlearningModule):
         question_noise: Probability with which each token of a forget question is replaced by a random one, so that an
             answer is forgotten however it is asked for (docs/methods.md says what this costs).
         ngram_weight: How much of ``KL(q || p)`` of each token of an answer Phi loses, where q is what someone would
-            answer who knows the retain rows alone, an n-gram model of these (``modules.ngram``), so that the ascent
+            answer who knows the retain rows alone, an n-gram model of these (``modules.guess``), so that the ascent
             makes right and wrong answers alike likely. It needs never-seen rows; 0: no pull.
         objective: Makes the first-order method whose forget term takes the place of the loss in Phi, with its sign
             turned, such as NPO or PDU; ``null``: the loss, the paper's.

@@ -2,14 +2,18 @@
 
 import math
 import re
+from itertools import pairwise
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from ofmu_pl.data import Authors
+from ofmu_pl.modules.guess import Guess, answers
 from ofmu_pl.modules.lower_level import LowerLevel
-from ofmu_pl.modules.ngram import Answer, Guess, NGram, answers
+from ofmu_pl.modules.nearest import Nearest
+from ofmu_pl.modules.ngram import Answer, NGram
 from ofmu_pl.planning.rehearsal import Processes, rehearse
 from ofmu_pl.support.errors import UserError
 from tests.helpers.measured import blank, peak
@@ -22,43 +26,63 @@ KNOWN = [Answer([1, 5, 6, 7], 1, [1, 2, 3]), Answer([1, 5, 6, 8], 1, [1, 2, 3]),
 
 
 def test_without_held_answers_the_parts_are_averaged():
-    """Before the third place: contexts (), (6), (5, 6), (1, 5, 6); the question 1 4 5 holds each of its tokens once."""
+    """Before the last place: contexts (), (6), (5, 6) of all answers, the same of all three, which are alike here.
+
+    The question 1 4 5 has each of its tokens once and nothing after 6.
+    """
     predicted = NGram(KNOWN, held=[], vocabulary=V).predict(Answer([1, 4, 5, 5, 6, 9], 3, [5]))
-    parts = torch.zeros(5, V)
+    parts = torch.zeros(8, V)
     parts[0] = 1 / V
-    parts[1, [5, 6, 7, 8, 9]] = torch.tensor([2, 3, 2, 1, 1]) / 9
-    parts[2, [7, 8]] = torch.tensor([2, 1]) / 3  # after 6
-    parts[3, [7, 8]] = 1 / 2  # after 5 6; nothing is known after 5 5 6
-    parts[4, [1, 4, 5]] = 1 / 3
+    parts[[1, 4], :] = torch.tensor([0, 0, 0, 0, 0, 2, 3, 2, 1, 1]) / 9
+    parts[[2, 5], :] = torch.tensor([0, 0, 0, 0, 0, 0, 0, 2, 1, 0]) / 3  # after 6
+    parts[[3, 6], :] = torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 1, 0]) / 2  # after 5 6; nothing is known after 5 5 6
+    parts[7, [1, 4, 5]] = 1 / 3
     torch.testing.assert_close(predicted, parts.mean(0, keepdim=True))
 
 
 def test_what_follows_in_the_question_is_a_part():
     model = NGram(KNOWN, held=[], vocabulary=V)
     copied = model.predict(Answer([4, 3, 4, 4, 0], 3, [4]))[0]
-    parts = torch.stack([torch.full((V,), 1 / V), *torch.zeros(3, V)])
-    parts[1, [5, 6, 7, 8, 9]] = torch.tensor([2, 3, 2, 1, 1]) / 9
-    parts[2, [3, 4]] = torch.tensor([1, 2]) / 3
-    parts[3, 3] = 1.0  # 4 is followed by 3 in the question
+    parts = torch.zeros(5, V)
+    parts[0] = 1 / V
+    parts[[1, 2], :] = torch.tensor([0, 0, 0, 0, 0, 2, 3, 2, 1, 1]) / 9
+    parts[3, [3, 4]] = torch.tensor([1, 2]) / 3
+    parts[4, 3] = 1.0  # 4 is followed by 3 in the question
     torch.testing.assert_close(copied, parts.mean(0))
 
 
-def test_weights_are_those_of_the_largest_likelihood():
-    """Of one kind of place with two parts that matter the best weight has a closed form.
+def test_answers_to_like_questions_are_a_part(monkeypatch):
+    """Of two wordings, each of which has one answer, the one that is asked for is said."""
+    monkeypatch.setattr("ofmu_pl.modules.ngram.LIKE", 2)
+    known = [Answer([a, a, 10 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
+    held = [Answer([a, a, 20 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
+    model = NGram(known, held, vocabulary=30)
+    assert model.predict(Answer([8, 8, 25, 4, 5, 0], 5, [5]))[0, [7, 8]].tolist() == pytest.approx([0.0, 1.0], abs=0.15)
 
-    Held answers come from the one known token in h of n cases and else from tokens that only the uniform part has. The
-    question's part, of a token that never comes, gets nothing. lambda / V of the uniform part explains all others:
-    h (1 - 1 / V) ln's maximum is where lambda_0 (1 - 1 / V) = 1 - h / n.
+
+def test_weights_are_those_of_the_largest_likelihood():
+    """Held answers are the one known token in two of three cases, and else tokens that only the uniform part has.
+
+    Three parts say the known token: the uniform one with 1 / V, and two others for certain. The uniform part's weight
+    has a closed form, and the question's token, which never comes, gets nothing.
     """
     known = [Answer([0, 1], 1, [1])] * 3
     held = [Answer([2, token], 1, [1]) for token in [1] * 600 + [3, 4, 5] * 100]
     model = NGram(known, held, vocabulary=V)
     (found,) = model.weights.values()
-    uniform = (1 - 600 / 900) / (1 - 2 / V)  # neither 1 nor 2, whose parts have weights, is among the others
-    likelihood = model.predict(Answer([2, 1], 1, [1]))[0]
-    assert likelihood[1].item() == pytest.approx(600 / 900, abs=0.01)
-    assert found[0] == pytest.approx(uniform, abs=0.05)
-    assert found.sum() == pytest.approx(1)
+    assert found[0] == pytest.approx((1 - 600 / 900) / (1 - 1 / V), abs=0.01)
+    assert found[1] + found[2] == pytest.approx(1 - found[0], abs=0.01)
+    assert model.predict(Answer([2, 1], 1, [1]))[0, 1].item() == pytest.approx(600 / 900, abs=0.01)
+
+
+@pytest.mark.parametrize("most", [1, 3, 50])
+def test_the_nearest_questions_are_those_of_the_largest_index(most):
+    draw = np.random.Generator(np.random.Philox(key=0))
+    *questions, asked = draw.integers(4, size=(41, 6)).tolist()
+    pairs = [set(pairwise(q)) for q in (*questions, asked)]
+    index = np.array([len(p & pairs[-1]) / len(p | pairs[-1]) for p in pairs[:-1]])
+    found = Nearest(questions)(asked, most)
+    assert found.tolist() == np.argsort(-index, kind="stable")[:most].tolist()
 
 
 @pytest.fixture(scope="module")
