@@ -32,6 +32,8 @@ MORE_EQUAL = [
     ("ofmu-auto-lm", "fsdp2", 1e-9),
     ("ofmu-shared-lm", "ddp", 1e-12),
     ("ofmu-shared-lm", "fsdp2", 1e-12),
+    ("ofmu-ngram-lm", "ddp", 1e-12),
+    ("ofmu-ngram-lm", "fsdp2", 1e-12),
     ("ofmu-undial-lm", "fsdp2", 1e-12),
     ("kl-lm", "ddp", 1e-12),
     ("kl-lm", "fsdp2", 1e-12),
@@ -44,6 +46,8 @@ RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
 MORE_RESUMED = [
     ("ofmu-auto-lm", "one", "fsdp2"),
     ("ofmu-auto-lm", "fsdp2", "one"),
+    ("ofmu-ngram-lm", "one", "fsdp2"),
+    ("ofmu-ngram-lm", "fsdp2", "one"),
     ("ofmu-undial-lm", "one", "fsdp2"),
     ("ofmu-undial-lm", "fsdp2", "one"),
     ("kl-lm", "one", "fsdp2"),

@@ -65,6 +65,7 @@ def make(method):
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
         "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0, inner_steps=2),
         "ofmu-shared-lm": lambda: OFMU(lm, ceiling_by="token", forget_ceiling=4.0, **shared),
+        "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
         "ofmu-undial-lm": lambda: OFMU(lm, objective=UNDIAL, price=Price(bound=1.0, first=2.0, step=1.0), **shared),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
@@ -97,7 +98,7 @@ def one(method, strategy, file, checkpoint=None):
     module = make(method)
     options = {"streams": module.streams, "num_batches": module.num_batches}
     if not method.endswith("cnn"):
-        data = Authors(authors=4, forget_authors=1, batch_size=4, **options)
+        data = Authors(authors=4, forget_authors=1, holdout_authors=2, batch_size=4, **options)
     else:
         data = Digits(forget_classes=[0], train_items=300, batch_size=8, **options)
     fsdp2 = partial(ModelParallelStrategy, data_parallel_size=2, tensor_parallel_size=1, process_group_backend="gloo")
