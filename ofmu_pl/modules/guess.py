@@ -7,7 +7,7 @@ place (docs/methods.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -16,13 +16,22 @@ from torch import Tensor
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.ngram import Answer, NGram, Sparse
+from ofmu_pl.networks.base import Batch
 
 READ = 10_000
 """Rows of a split that are read at most: a table of all contexts of a large corpus would need its size many times."""
+LOOKED_AT = 32
+"""Never-seen rows that the temperature is found on."""
+LOWEST, HALVINGS = 0.05, 12
+"""The lowest temperature, and how often the range from it to 1 is halved."""
 
 
 class Guess:
     """What an n-gram model of a data module's retain answers says to forget questions; never-seen rows fit its weights.
+
+    A network that was trained for long is sure of what it says also where it only guesses; were it less sure of
+    forgotten rows alone, these would stand out. So the guess is sharpened, ``q^(1 / temperature)``, until it is as sure
+    at never-seen rows as the network is.
 
     Args:
         data: A ``PairedDataModule`` of text after ``setup``, whose ``never_seen`` names the split of never-seen rows.
@@ -30,6 +39,7 @@ class Guess:
 
     Attributes:
         model: The n-gram model.
+        temperature: Temperature of the guesses, 1 until ``sharpen`` has found another.
     """
 
     def __init__(self, data: Any, vocabulary: int) -> None:
@@ -37,8 +47,26 @@ class Guess:
             answers(data, name, evenly(range(len(data.splits[name])), READ)) for name in ("retain", data.never_seen)
         )
         self.model = NGram(known, held, vocabulary)
-        self.data = data
+        self.data, self.temperature = data, 1.0
         self._said: dict[int, Sparse] = {}
+
+    def sharpen(self, logits: Callable[[Batch], tuple[Tensor, Tensor]]) -> None:
+        """Find the temperature at which the mean entropy at never-seen rows' answers is the network's; at most 1.
+
+        Args:
+            logits: Maps a batch to the network's logits, (b, S, V), and the tokens that they predict, (b, S).
+        """
+        data, stream = self.data, self.data.never_seen
+        rows = evenly(range(len(data.splits[stream])), LOOKED_AT)
+        found = [logits(data.collate(stream, [i], 0)) for i in rows]
+        wanted = _entropy([x[targets != IGNORED].float().log_softmax(1) for x, targets in found])
+        said = [self.model.sparse(answer) for answer in answers(data, stream, rows)]
+        lowest, highest = LOWEST, 1.0
+        for _ in range(HALVINGS):
+            middle = (lowest + highest) / 2
+            sure = _entropy((self.model.dense(x).log() / middle).log_softmax(1) for x in said) < wanted
+            lowest, highest = (middle, highest) if sure else (lowest, middle)
+        self.temperature = highest
 
     def log_probabilities(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Guesses at the answers of a batch of forget rows, (b, S, V) float32; 0 where there is no target.
@@ -52,8 +80,14 @@ class Guess:
             if i not in self._said:
                 (answer,) = answers(self.data, "forget", [i])
                 self._said[i] = self.model.sparse(answer)
-            row[places] = self.model.dense(self._said[i]).log().to(row)
+            logits = self.model.dense(self._said[i]).log() / self.temperature
+            row[places] = logits.log_softmax(1).to(row)
         return guessed
+
+
+def _entropy(log_probabilities: Iterable[Tensor]) -> float:
+    """Mean entropy in nats of distributions, (n, V) each, over all their rows."""
+    return float(torch.cat([-(x.exp() * x).sum(1) for x in log_probabilities]).mean())
 
 
 def answers(data: Any, stream: str, rows: Iterable[int]) -> Iterator[Answer]:

@@ -139,7 +139,9 @@ class LowerLevel:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
-        state = {} if self.goal is None else {"goal": self.goal.state_dict()}
+        state: dict[str, Any] = {} if self.goal is None else {"goal": self.goal.state_dict()}
+        if self.guess is not None:
+            state["temperature"] = self.guess.temperature
         return state if self.objective is None else state | {"objective": self.objective.reference_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -147,6 +149,8 @@ class LowerLevel:
         self._kept = state
         if self.goal is not None and "goal" in state:
             self.goal.load_state_dict(state["goal"])
+        if self.guess is not None and "temperature" in state:
+            self.guess.temperature = state["temperature"]
         if self.objective is not None and "objective" in state:
             self.objective.load_reference_state(state["objective"])
 
@@ -176,6 +180,11 @@ class LowerLevel:
                 "--model.ngram_weight 0."
             )
         self.guess = Guess(data, self._vocabulary)
+        if "temperature" in self._kept:
+            self.guess.temperature = self._kept["temperature"]
+        else:
+            with self._scoring(), torch.no_grad():
+                self.guess.sharpen(self._logits)
 
     def _rows(self, batch: Batch) -> Tensor:
         """(b,) values of a micro-batch's samples, whose mean is L_f."""

@@ -131,7 +131,9 @@ def test_never_seen_rows_set_the_ceiling_without_ending_the_run():
 
 
 @pytest.mark.parametrize(
-    "options", [{"objective": TERMS["UNDIAL"]}, {"forget_ceiling": "holdout"}], ids=["term", "goal"]
+    "options",
+    [{"objective": TERMS["UNDIAL"]}, {"forget_ceiling": "holdout", "ngram_weight": 0.3}],
+    ids=["term", "goal"],
 )
 def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, options):
     def make():

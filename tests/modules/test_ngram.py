@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ofmu_pl.data import Authors
+from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.modules.guess import Guess, answers
 from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.modules.nearest import Nearest
@@ -128,6 +129,23 @@ def test_phi_loses_the_divergence_of_every_token_from_the_guess():
     assert value.item() == pytest.approx(0.01 - 0.5 * (q * (q.log() - p)).sum(1).mean().item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("temperature", [0.3, 0.8, 2.0])
+def test_a_guess_is_as_sure_as_the_network(data, temperature):
+    """A network that says what the n-gram model says, sharpened; one that is less sure leaves the guess as it is."""
+    guess = Guess(data, len(data.tokenizer))
+
+    def network(batch):
+        targets = shifted(batch["labels"])
+        logits = torch.zeros(*targets.shape, guess.model.vocabulary)
+        for row, i, places in zip(logits, batch["ids"].tolist(), targets != IGNORED, strict=True):
+            (answer,) = answers(data, "holdout", [i])
+            row[places] = guess.model.predict(answer).log() / temperature
+        return logits, targets
+
+    guess.sharpen(network)
+    assert guess.temperature == pytest.approx(min(temperature, 1.0), abs=1e-3)
+
+
 def test_noise_leaves_the_guess_as_it_is():
     module = lower(ngram_weight=1.0, lr=0.0, inner_lr=0.0)
     trainer = train(module, steps=1, holdout_authors=2)
@@ -136,7 +154,8 @@ def test_noise_leaves_the_guess_as_it_is():
     guessed = module.lower.guess.log_probabilities(batch["ids"], targets)
     for row, (i, places) in zip(guessed, enumerate(targets >= 0), strict=True):
         (answer,) = answers(trainer.datamodule, "forget", [i])
-        torch.testing.assert_close(row[places].exp(), module.lower.guess.model.predict(answer))
+        guess = module.lower.guess.model.predict(answer)
+        torch.testing.assert_close(row[places], (guess.log() / module.lower.guess.temperature).log_softmax(1))
 
 
 def test_two_micro_batches_are_one_batch():
