@@ -31,9 +31,8 @@ def quickstart(seed: int, logs: Path) -> None:
         "retrained": ["--config", "ofmu_pl:authors_finetune.yaml", "--model.split", "retain"],
         "ofmu": [
             *("--config", "ofmu_pl:authors.yaml", "-c", "ofmu_pl:methods/ofmu_holdout.yaml"),
-            *("--data.holdout_authors", "5", "--model.network.path", models["target"]),
-            *("--evaluation.reference", models["retrained"]),
-            *("--data.holdout_authors", "5"),  # whom no model has seen: can attackers tell them from the forgotten?
+            *("--model.network.path", models["target"], "--evaluation.reference", models["retrained"]),
+            *("--data.holdout_authors", "5"),  # whom no model has seen: the forgotten are to end where these are
             *("--evaluation.samples", "full"),  # these people are invented: see what is said of them
         ],
     }
