@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pages.api import api_pages
-from pages.methods import method_pages
-from pages.metrics import metric_pages
+from makers.api import api_pages
+from makers.methods import method_pages
+from makers.metrics import metric_pages
 
 ROOT = Path(__file__).parent.parent
 ABOVE = ("CONTRIBUTING", "CHANGELOG")

@@ -105,7 +105,7 @@ def _as_sphinx_sees_it(monkeypatch):
 
 def test_every_declared_metric_is_on_one_page(monkeypatch):
     """One that metrics.yaml does not know yet is listed with its declaration, and needs no file more."""
-    site_pages = importlib.import_module("pages.metrics")
+    site_pages = importlib.import_module("makers.metrics")
     known = site_pages.declared()
     listed = Counter(name for entry in site_pages.catalogue().values() for name in entry["declared"])
     assert set(listed) <= set(known)

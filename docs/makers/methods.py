@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from makers.rst import heading, tree
+from makers.stored import stored
 from ofmu_pl import losses, modules
-from pages.rst import heading, tree
-from pages.stored import stored
 
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ROOT / "configs/methods"

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+from makers.rst import heading, table, tree
+from makers.stored import stored_metric
 from ofmu_pl import metrics
 from ofmu_pl.metrics import DEFINITIONS, Metric, functional, privacy_leakage
-from pages.rst import heading, table, tree
-from pages.stored import stored_metric
 
 CATALOGUE = Path(__file__).parents[1] / "metrics.yaml"
 KNOWN = {"np": np, "F": functional, "privacy_leakage": privacy_leakage}

@@ -6,9 +6,9 @@ import importlib
 import inspect
 from collections.abc import Iterator
 
+from makers.metrics import catalogue
+from makers.rst import heading, tree
 from ofmu_pl import losses, metrics
-from pages.metrics import catalogue
-from pages.rst import heading, tree
 
 ROOMS = {
     "data": "Data", "networks": "Networks", "attacks": "Attacks", "analysis": "Analyses",

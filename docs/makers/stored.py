@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from statistics import mean, stdev
 
-from pages.rst import heading, table
+from makers.rst import heading, table
 
 DATA = Path(__file__).parents[1] / "results/data"
 STORED = {"attacks": "Fictitious authors", "attacks_tofu": "Real TOFU, forget10", "attacks_images": "Images"}
