@@ -166,6 +166,7 @@ def test_two_micro_batches_are_one_batch():
     torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_its_memory_is_planned(tmp_path, monkeypatch):
     """Rows that stand in have no n-gram model, so one that guesses blindly is put in its place."""
     blind = SimpleNamespace(log_probabilities=lambda ids, targets: torch.zeros(*targets.shape, 1000))

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ofmu_pl.support import extras
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +86,15 @@ ofmu_pl.Classifier(torch.nn.Linear)  # a class of one's own needs none
 """
 
 
+@pytest.mark.parametrize("package", EXTRAS)
+def test_a_package_that_is_not_there_is_named_with_its_extra(package, monkeypatch):
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
+    words = f"This needs {package}, which is not installed: pip install 'ofmu_pl[{EXTRAS[package]}]'."
+    with pytest.raises(UserError, match=re.escape(words)):
+        extras.extra(f"{package}.part", "This")
+
+
+@pytest.mark.slow
 def test_what_needs_one_says_which(bare, tmp_path):
     code, said, error = bare(tmp_path, "-c", ASKING)
     assert code == 0, error
