@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from pages import RESULTS_FOLDER, facts, row, rule, written_by
+from pages import RESULTS_FOLDER, facts, row, rule, write_page, written_by
 
-from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import ACROSS, ATTACKS, RESULTS, AttacksRecord, Results
 
 SHOWN = {
@@ -49,9 +49,7 @@ def main() -> None:
     data = RESULTS_FOLDER / "data" / f"{args.name}.json"
     if not args.only_table:
         write_json(data, summary(args.folder) | {"figures": pictures(args.folder, args.name)})
-    with replacing(RESULTS_FOLDER / f"{args.name}.md") as partial:
-        partial.write_text(page(json.loads(data.read_text()), args.name), encoding="utf-8")
-    print(RESULTS_FOLDER / f"{args.name}.md")
+    write_page(args.name, page(json.loads(data.read_text()), args.name))
 
 
 def pictures(folder: Path, name: str) -> list[str]:

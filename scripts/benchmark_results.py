@@ -16,11 +16,11 @@ from statistics import mean, stdev
 from typing import Any
 
 import matplotlib.pyplot as plt
-from pages import RESULTS_FOLDER, facts, table, written_by
+from pages import RESULTS_FOLDER, facts, table, write_page, written_by
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
-from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.files import write_json
 
 SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
 """Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
@@ -43,9 +43,7 @@ def main() -> None:
         write_json(data, facts() | {"experiments": experiments})
     stored = json.loads(data.read_text())
     draw(stored, name)
-    with replacing(RESULTS_FOLDER / f"{name}.md") as partial:
-        partial.write_text(page(stored, name), encoding="utf-8")
-    print(RESULTS_FOLDER / f"{name}.md")
+    write_page(name, page(stored, name))
 
 
 def summary(e: Experiment) -> dict[str, Any]:

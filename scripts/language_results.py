@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 from benchmark_results import tried
-from pages import RESULTS_FOLDER, facts, table, written_by
+from pages import RESULTS_FOLDER, facts, table, write_page, written_by
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
-from ofmu_pl.support.files import numbered_lines, replacing, write_json
+from ofmu_pl.support.files import numbered_lines, write_json
 
 CONFIGS = RESULTS_FOLDER.parents[1] / "configs/benchmarks"
 TASK = "task_"
@@ -46,9 +46,7 @@ def main() -> None:
         if not experiments:
             raise SystemExit(f"No run of '{args.folder}' has finished: let the benchmark run first.")
         write_json(data, facts() | {"experiments": experiments})
-    with replacing(RESULTS_FOLDER / f"{name}.md") as partial:
-        partial.write_text(page(json.loads(data.read_text(encoding="utf-8")), name), encoding="utf-8")
-    print(RESULTS_FOLDER / f"{name}.md")
+    write_page(name, page(json.loads(data.read_text(encoding="utf-8")), name))
 
 
 def plan(asked: dict[str, Any]) -> dict[str, Any]:

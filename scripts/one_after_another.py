@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pages import facts, row, table
+from pages import facts, row, table, write_page
 
-from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import REQUESTS, RequestsRecord
 
 ROOT = Path(__file__).parents[1]
-DATA, PAGE = ROOT / "docs/results/data/requests.json", ROOT / "docs/results/requests.md"
+DATA = ROOT / "docs/results/data/requests.json"
 ABOUT = """# Requests one after another
 
 Written by `scripts/one_after_another.py` from docs/results/data/requests.json; how they are run and what the words
@@ -54,10 +54,7 @@ def main() -> None:
         note = args.note or stored.get(name, {}).get("note", "")
         stored[name] = summary(RequestsRecord.read(args.logs / name / REQUESTS), path) | {"note": note}
         write_json(DATA, stored)
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(PAGE) as partial:
-        partial.write_text(page(stored), encoding="utf-8")
-    print(PAGE)
+    write_page("requests", page(stored))
 
 
 def summary(record: RequestsRecord, path: Path) -> dict[str, Any]:

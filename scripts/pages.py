@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import transformers
 
+from ofmu_pl.support.files import replacing
+
 RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
 
 
@@ -30,6 +32,13 @@ def written_by(script: str, name: str, stored: dict[str, Any]) -> str:
         f"Written by `scripts/{script}` from docs/results/data/{name}.json ({stored['date']}, {stored['machine']}, "
         f"torch {stored['versions']['torch']}; not run on a GPU)."
     )
+
+
+def write_page(name: str, text: str) -> None:
+    """Write a page of docs/results, whole or not at all, and print where it is."""
+    with replacing(RESULTS_FOLDER / f"{name}.md") as partial:
+        partial.write_text(text, encoding="utf-8")
+    print(RESULTS_FOLDER / f"{name}.md")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:

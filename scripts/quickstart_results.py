@@ -15,7 +15,7 @@ from typing import Any
 
 import pages
 
-from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import RESULTS, Results
 
 NAME = "quickstart"
@@ -26,12 +26,13 @@ COLUMNS = {
     "retain_Q_A_Prob": "p retain",
     "model_utility": "utility",
 }
-"""Metrics that are shown of the target, of the model that forgot, and of the retrained model."""
+"""Metrics that are shown of each of the three models."""
+MODELS = ("target", "OFMU", "retrained")
 ABOUT = """A Llama of about a million parameters learned 50 invented authors and forgot five of them (40 rows), and one
 was retrained without them; five more are never seen by any model. The method's settings were chosen on seeds 1000 and
-1001 ([log](../log/2026-11-22-front.md)), the corpus on seed 0. p is exp(-loss) of the true answer, the mean over rows;
-the AUC is that of telling forgotten from never-seen rows by their loss. Cells show the target, OFMU, and the retrained
-model."""
+1001 ([how](../log/2026-11-22-front.md), [and how the guess came about](../log/2026-11-23-guess.md)), the corpus on
+seed 0. p is exp(-loss) of the true answer, the mean over rows; the AUC is that of telling forgotten from never-seen
+rows by their loss."""
 FOLLOWS = "[More that these models were asked, for an older form of the method](../log/2026-11-21-quickstart.md)."
 
 
@@ -43,9 +44,7 @@ def main() -> None:
     data = pages.RESULTS_FOLDER / "data" / f"{NAME}.json"
     if not args.only_table:
         write_json(data, pages.facts() | {"seeds": [summary(folder / "ofmu/latest") for folder in args.runs]})
-    with replacing(pages.RESULTS_FOLDER / f"{NAME}.md") as partial:
-        partial.write_text(page(json.loads(data.read_text())), encoding="utf-8")
-    print(pages.RESULTS_FOLDER / f"{NAME}.md")
+    pages.write_page(NAME, page(json.loads(data.read_text())))
 
 
 def summary(run: Path) -> dict[str, Any]:
@@ -67,11 +66,10 @@ def page(stored: dict[str, Any]) -> str:
     """The page from the stored values."""
     rows = []
     for run in stored["seeds"]:
-        before, after, _ = run["values"]["model_utility"]
-        cells = [" / ".join(f"{x:.3g}" for x in run["values"][name]) for name in COLUMNS]
-        quality = f"{run['forget_quality']:.2g} ({run['forget_quality_D']:.3g})"
-        rows.append([str(run["seed"]), *cells, f"{after / before:.1%}", quality])
-    head = ["seed", *COLUMNS.values(), "utility kept", "forget quality (D)"]
+        qualities = ["", f"{run['forget_quality']:.2g} ({run['forget_quality_D']:.3g})", "1 (0)"]
+        for model, values, quality in zip(MODELS, zip(*run["values"].values(), strict=True), qualities, strict=True):
+            rows.append([str(run["seed"]), model, *(f"{value:.3f}" for value in values), quality])
+    head = ["seed", "model", *COLUMNS.values(), "forget quality (D)"]
     written = pages.written_by("quickstart_results.py", NAME, stored)
     lines = ["# The quickstart, over three seeds", "", written, ABOUT, "", *pages.table(head, rows), "", FOLLOWS]
     return "\n".join(lines) + "\n"
