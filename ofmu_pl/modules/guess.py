@@ -58,8 +58,8 @@ class Guess:
         """
         data, stream = self.data, self.data.never_seen
         rows = evenly(range(len(data.splits[stream])), LOOKED_AT)
-        found = [logits(data.collate(stream, [i], 0)) for i in rows]
-        wanted = _entropy([x[targets != IGNORED].float().log_softmax(1) for x, targets in found])
+        found = (logits(data.collate(stream, [i], 0)) for i in rows)
+        wanted = _entropy(x[targets != IGNORED].float().log_softmax(1) for x, targets in found)
         said = [self.model.sparse(answer) for answer in answers(data, stream, rows)]
         lowest, highest = LOWEST, 1.0
         for _ in range(HALVINGS):

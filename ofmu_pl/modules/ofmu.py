@@ -104,9 +104,9 @@ class OFMU(UnlearningModule):
             ascent; ``null``: the gradient at theta, the paper's.
         question_noise: Probability with which each token of a forget question is replaced by a random one, so that an
             answer is forgotten however it is asked for (docs/methods.md says what this costs).
-        ngram_weight: How much of ``KL(q || p)`` of each token of an answer Phi loses, where q is what someone would
-            answer who knows the retain rows alone, an n-gram model of these (``modules.guess``), so that the ascent
-            makes right and wrong answers alike likely. It needs never-seen rows; 0: no pull.
+        ngram_weight: Weight of ``KL(q || p)``, the mean over an answer's tokens, which is taken off Phi: q is what
+            someone would answer who knows the retain rows alone, by an n-gram model of these (``modules.guess``), so
+            that forgotten answers become no less likely than a guess. It needs never-seen rows; 0: no pull.
         objective: Makes the first-order method whose forget term takes the place of the loss in Phi, with its sign
             turned, such as NPO or PDU; ``null``: the loss, the paper's.
         price: The retain loss's weight as the price of keeping it below a bound (``core.price``); ``null``: 1.
