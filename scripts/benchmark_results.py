@@ -30,20 +30,34 @@ ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder of a benchmark")
-    parser.add_argument("--only-table", action="store_true", help="write the page from the stored values")
-    args = parser.parse_args()
+    args = asked(__doc__)
     name = args.folder.name
     data = RESULTS_FOLDER / "data" / f"{name}.json"
     if not args.only_table:
-        experiments = [summary(e) for e in collect(args.folder).experiments if e.finished]
-        if not experiments:
-            raise SystemExit(f"No run of '{args.folder}' has finished: let the benchmark run first.")
-        write_json(data, facts() | {"experiments": experiments})
+        write_json(data, facts() | {"experiments": [summary(e) for e in finished(args.folder)]})
     stored = json.loads(data.read_text())
     draw(stored, name)
     write_page(name, page(stored, name))
+
+
+def asked(about: str | None) -> argparse.Namespace:
+    """The words of a script that writes the page of a benchmark."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of a benchmark")
+    parser.add_argument("--only-table", action="store_true", help="write the page from the stored values")
+    return parser.parse_args()
+
+
+def finished(folder: Path) -> list[Experiment]:
+    """The experiments of a benchmark that have finished runs.
+
+    Raises:
+        SystemExit: There is none.
+    """
+    experiments = [e for e in collect(folder).experiments if e.finished]
+    if not experiments:
+        raise SystemExit(f"No run of '{folder}' has finished: let the benchmark run first.")
+    return experiments
 
 
 def summary(e: Experiment) -> dict[str, Any]:

@@ -9,17 +9,15 @@ that has not ended gives the runs that have, and the page says which are missing
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import yaml
-from benchmark_results import tried
+from benchmark_results import asked, finished, tried
 from pages import RESULTS_FOLDER, facts, table, write_page, written_by
 
-from ofmu_pl.report.collect import collect
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
 from ofmu_pl.support.files import numbered_lines, write_json
 
@@ -33,25 +31,20 @@ SHOWN = {"forget": 10, "retain": 5}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder of a benchmark")
-    parser.add_argument("--only-table", action="store_true", help="write the page from the stored values")
-    args = parser.parse_args()
+    args = asked(__doc__)
     name = args.folder.name
     data = RESULTS_FOLDER / "data" / f"{name}.json"
     if not args.only_table:
-        asked = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))["experiments"]
-        found = [e for e in collect(args.folder).experiments if e.finished]
-        experiments = [summary(e, args.folder) | {"asked": plan(asked[e.name])} for e in found]
-        if not experiments:
-            raise SystemExit(f"No run of '{args.folder}' has finished: let the benchmark run first.")
+        wanted = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))["experiments"]
+        found = finished(args.folder)
+        experiments = [summary(e, args.folder) | {"asked": plan(wanted[e.name])} for e in found]
         write_json(data, facts() | {"experiments": experiments})
     write_page(name, page(json.loads(data.read_text(encoding="utf-8")), name))
 
 
-def plan(asked: dict[str, Any]) -> dict[str, Any]:
+def plan(wanted: dict[str, Any]) -> dict[str, Any]:
     """Methods and seeds that the shipped configuration has, of which a benchmark may have run some."""
-    return {"methods": list(asked["methods"]), "seeds": asked["seeds"]}
+    return {"methods": list(wanted["methods"]), "seeds": wanted["seeds"]}
 
 
 def summary(e: Experiment, folder: Path) -> dict[str, Any]:
