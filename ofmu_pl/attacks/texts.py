@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.own_files import read_source
-from ofmu_pl.data.row_encoder import first_tokens
+from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.text import Encoded, collate, piece
-from ofmu_pl.data.text_files import windows
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 
@@ -74,7 +73,5 @@ def texts_of(data: Any, source: str) -> Texts:
     texts = [row["text"] for row in rows.rows if isinstance(row.get("text"), str) and row["text"].strip()]
     if not texts:
         raise UserError(f"'{source}' has no texts: give a .txt file, or rows with `text`.")
-    first = first_tokens(data.tokenizer)
-    encoded = data.tokenizer(texts, add_special_tokens=False)["input_ids"]
-    parts = [first + part for ids in encoded for part in windows(ids, LENGTH - len(first))]
+    parts = [row["tokens"] for rows in pieces(data.tokenizer, texts, LENGTH) for row in rows]
     return Texts([piece(part) for part in parts if len(part) > 1], data.tokenizer.pad_token_id)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ofmu_pl.data.lume import LUME as LUME
     from ofmu_pl.data.muse import MUSE as MUSE
     from ofmu_pl.data.row_encoder import RowEncoder as RowEncoder
+    from ofmu_pl.data.rwku import RWKU as RWKU
     from ofmu_pl.data.text import ChatEncoder as ChatEncoder
     from ofmu_pl.data.text import PlainEncoder as PlainEncoder
     from ofmu_pl.data.text import collate as collate

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.data.json_lists import fields, json_list
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder, Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.sets import PROBE
 
 PARTS = {"forget": "unlearn", "retain": "retention"}
@@ -71,19 +71,10 @@ class KnowUnDo(TextDataModule):
 
 def _rows(path: Path) -> list[Row]:
     """Questions and answers of a file."""
-    if not path.is_file():
-        raise UserError(
-            f"'{path}' is missing: point --data.data at KnowUnDo's folder with unlearn_train.json, unlearn_val.json, "
-            "retention_train.json and retention_val.json."
-        )
-    try:
-        rows = read_json(path)
-    except ValueError as error:
-        raise UserError(f"'{path}' is no JSON ({error}): take the published file.") from error
-    found = []
-    for number, row in enumerate(rows if isinstance(rows, list) else [rows], start=1):
-        texts = [row.get(name) for name in ("text", "labels")] if isinstance(row, dict) else [None]
-        if not all(isinstance(text, str) and text.strip() for text in texts):
-            raise UserError(f"Row {number} of '{path}' has no texts 'text' and 'labels': take the published file.")
-        found.append({"question": texts[0], "answer": texts[1]})
-    return found
+    rows = json_list(
+        path,
+        "point --data.data at KnowUnDo's folder with the published unlearn_train.json, unlearn_val.json, "
+        "retention_train.json and retention_val.json",
+    )
+    pairs = fields(rows, ("text", "labels"), f"'{path}'", "take the published file")
+    return [{"question": question, "answer": answer} for question, answer in pairs]

@@ -6,13 +6,14 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Literal
 
+from ofmu_pl.data.json_lists import fields, json_list
 from ofmu_pl.data.own_rows import identity
-from ofmu_pl.data.row_encoder import RowEncoder, first_tokens
+from ofmu_pl.data.pieces import pieces
+from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder, Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.data.text_files import windows
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import below, read_json
+from ofmu_pl.support.files import below
 from ofmu_pl.support.hub import load_hub_rows
 from ofmu_pl.support.sets import HOLDOUT, PROBE
 
@@ -78,11 +79,12 @@ class MUSE(TextDataModule):
         """Read the texts and cut them, read passages and questions."""
         tokenizer = self.make_tokenizer()
         sides = {"forget": self.forget, "retain": self.retain}
-        splits = {side: self._pieces(tokenizer, self._texts(part)) for side, part in sides.items()}
-        sets = {
-            f"{side}_doc": [self._pieces(tokenizer, [text])[0] for text in self._texts(f"privleak/{side}")]
-            for side in ("forget", "retain", HOLDOUT)
-        }
+
+        def cut(part: str) -> list[list[Row]]:
+            return pieces(tokenizer, self._texts(part), self.max_length)
+
+        splits = {side: [row for rows in cut(part) for row in rows] for side, part in sides.items()}
+        sets = {f"{side}_doc": [rows[0] for rows in cut(f"privleak/{side}")] for side in (*sides, HOLDOUT)}
         passages = self._rows("verbmem/forget", "prompt", "gt")
         sets[f"{PROBE}verbmem_forget"] = [_passage(tokenizer, opening, rest) for opening, rest in passages]
         for side in ("forget", "retain"):
@@ -103,15 +105,6 @@ class MUSE(TextDataModule):
         """A piece's tokens."""
         return identity(row)
 
-    def _pieces(self, tokenizer: Any, texts: list[str]) -> list[Row]:
-        """Pieces of texts, each after the tokenizer's first token."""
-        first = first_tokens(tokenizer)
-        found: list[Row] = []
-        for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]:
-            size = len(ids) if self.max_length is None else self.max_length - len(first)
-            found += [{"tokens": first + tokens} for tokens in windows(ids, size)]
-        return found
-
     def _texts(self, part: str) -> list[str]:
         """The texts of a part, such as ``raw/forget``."""
         found = [row["text"] if isinstance(row, dict) else row for row in self._read(part, "text")]
@@ -119,17 +112,9 @@ class MUSE(TextDataModule):
             raise UserError(f"'{part}' of '{self.data}' is no list of texts: give it as MUSE's load_data.py writes it.")
         return found
 
-    def _rows(self, part: str, *names: str) -> list[tuple[str, str]]:
-        """Pairs of texts of a part."""
-        pairs: list[tuple[str, str]] = []
-        for number, row in enumerate(self._read(part, *names), start=1):
-            texts: list[Any] = [row.get(name) for name in names] if isinstance(row, dict) else [None]
-            if not all(isinstance(text, str) and text.strip() for text in texts):
-                raise UserError(
-                    f"Row {number} of '{part}' of '{self.data}' has no texts {' and '.join(names)}: give them to it."
-                )
-            pairs.append((texts[0], texts[1]))
-        return pairs
+    def _rows(self, part: str, *names: str) -> list[tuple[str, ...]]:
+        """Texts of a part's rows."""
+        return fields(self._read(part, *names), names, f"'{part}' of '{self.data}'", "give them to it")
 
     def _read(self, part: str, *names: str) -> list[Any]:
         """The list in a part's file, or its rows on the hub."""
@@ -137,13 +122,7 @@ class MUSE(TextDataModule):
         folder = Path(self.data).expanduser()
         if folder.is_dir():
             path = below(folder, f"{config}/{split}.json", "A part of --data.data")
-            if not path.is_file():
-                raise UserError(f"'{path}' is missing: give the folder that MUSE's load_data.py writes as --data.data.")
-            try:
-                found = read_json(path)
-            except ValueError as error:
-                raise UserError(f"'{path}' is no JSON ({error}): write it anew by MUSE's load_data.py.") from error
-            return found if isinstance(found, list) else [found]
+            return json_list(path, "give the folder that MUSE's load_data.py writes as --data.data")
         try:
             return [{name: row[name] for name in names} for row in load_hub_rows(self.data, config, split)]
         except (OSError, ValueError, KeyError) as error:

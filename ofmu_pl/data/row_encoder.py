@@ -21,8 +21,9 @@ class RowEncoder(Encoder):
 
     Questions and conversations go through the tokenizer's chat template, as by ``ChatEncoder``. Where there is none, or
     ``prompt_template`` is given, a question is put in by it; the answer follows after a space (none, if the template
-    ends with one), then the tokenizer's end token. A prompt and its completion are taken as they are. The loss covers
-    answers with their end tokens, in training those of all the assistant's turns.
+    ends with one), then the tokenizer's end token. Where a row has a text ``begun``, the reply begins with it, and the
+    answer follows after a space. A prompt and its completion are taken as they are. The loss covers answers with their
+    end tokens, in training those of all the assistant's turns.
 
     Args:
         tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.
@@ -126,7 +127,8 @@ class RowEncoder(Encoder):
     def _whole(self, row: Row) -> tuple[list[int], int]:
         """Tokens of a row, uncut, and how many are before its answer, which begins where the prompt's own differ."""
         raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
-        closing = answer if raw else answer.strip() if self.chat else self.space + answer.strip()
+        space = " " if "begun" in row else "" if self.chat else self.space
+        closing = answer if raw else space + answer.strip()
         whole = self._tokens(opening + closing + self.end, self.chat and not raw)
         return whole, max(1, shared(self._tokens(opening, self.chat and not raw), whole))
 
@@ -135,7 +137,7 @@ class RowEncoder(Encoder):
         if "raw" in row:
             return str(row["question"])
         turns = [*row.get("before", []), {"role": "user", "content": row["question"]}]
-        return self._render(self._with_system(turns), True)
+        return self._render(self._with_system(turns), True) + str(row.get("begun", ""))
 
     def _with_system(self, turns: Turns) -> list[dict[str, str]]:
         own = [] if self.system_prompt is None else [{"role": "system", "content": self.system_prompt}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from ofmu_pl.data.own_rows import (
     sound_rows,
     turns_of,
 )
-from ofmu_pl.data.row_encoder import RowEncoder, first_tokens
+from ofmu_pl.data.pieces import pieces
+from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
@@ -196,30 +197,12 @@ class TextFiles(TextDataModule):
         rows = rows.part(sorted(set(range(len(rows.rows))) - set(blank)))  # between paragraphs of many corpora
         if not rows.rows:
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
-        documents, tokenizer = sound_rows(rows, form), self.make_tokenizer()
-        first = first_tokens(tokenizer)
-        found = []
-        for i, ids in enumerate(tokenizer([row["text"] for row in documents], add_special_tokens=False)["input_ids"]):
-            if len(first) + len(ids) < 2:
+        texts = [row["text"] for row in sound_rows(rows, form)]
+        found = pieces(self.make_tokenizer(), texts, self.max_length, self.stride)
+        for i, own in enumerate(found):
+            if len(own[0]["tokens"]) < 2:
                 raise UserError(
                     f"{upper(rows.place(i))} has one token, of which nothing can be learnt: remove it or join it to "
                     "another."
                 )
-            size = len(ids) if self.max_length is None else self.max_length - len(first)
-            found.append([{"tokens": first + tokens} for tokens in windows(ids, size, self.stride)])
         return rows, found
-
-
-def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[list[int]]:
-    """Cut a document into pieces that hold each of its tokens: all of ``size`` tokens, unless it is shorter.
-
-    Args:
-        ids: The document's tokens.
-        size: Tokens of a piece.
-        stride: Tokens from a piece's beginning to the next; ``None``: ``size``.
-
-    >>> windows(range(7), 3), windows(range(5), 4, stride=2)
-    ([[0, 1, 2], [3, 4, 5], [4, 5, 6]], [[0, 1, 2, 3], [1, 2, 3, 4]])
-    """
-    last = max(len(ids) - size, 0)
-    return [list(ids[i : i + size]) for i in [*range(0, last, min(stride or size, size)), last]]

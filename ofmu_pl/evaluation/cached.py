@@ -84,7 +84,9 @@ def cached_scores(
 def _more(data: Any) -> list[str]:
     """What sets of some kinds are scored for besides, since 0.1.0."""
     documents = any(map(is_document, data.evaluation_sets))
-    return [*(["thorough"] if data.thorough else []), *(["documents' bytes"] if documents else [])]
+    counted = any("counts" in row for rows in data.evaluation_sets.values() for row in rows[:1])
+    found = {"thorough": data.thorough, "documents' bytes": documents, "words that count": counted}
+    return [name for name, there in found.items() if there]
 
 
 def _read(path: Path | None) -> Scores | None:

@@ -17,7 +17,7 @@ from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
 from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
 from ofmu_pl.metrics import Scores, SetScores
-from ofmu_pl.metrics.functional import rouge_l_f1, rouge_l_recall
+from ofmu_pl.metrics.functional import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_document, prefix_of
@@ -181,9 +181,12 @@ def _collect(
         said = [questions[prompt].said for prompt, _ in firsts]
         answers, texts = [row["answer"] for row in rows], [decode(tokens).strip() for tokens in said]
         scores.generations = np.array(texts, dtype=object)
-        scores.rouge = rouge_l_recall(answers, texts)
+        counted = texts
         if rows and "counts" in rows[0]:
-            scores.rouge_f1 = rouge_l_f1(answers, [_counted(decode, *pair) for pair in zip(said, rows, strict=True)])
+            counted = [_counted(decode, *pair) for pair in zip(said, rows, strict=True)]
+            scores.rouge_f1 = rouge_l_f1(answers, counted)
+            scores.rouge_words = rouge_l_recall_of_words(answers, counted)
+        scores.rouge = rouge_l_recall(answers, counted)
         pairs = zip(answers, texts, strict=True)
         scores.exact = np.array([answer.strip().lower() == text.lower() for answer, text in pairs], dtype=np.float64)
     if detailed and rows:

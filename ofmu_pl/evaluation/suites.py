@@ -12,6 +12,7 @@ from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.metrics.lume import lume_metrics
 from ofmu_pl.metrics.muse import STORED_AUC, muse_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.rwku import rwku_metrics
 
 Suite = Callable[..., dict[str, MetricResult]]
 """A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
@@ -29,6 +30,7 @@ SUITES: dict[str, Suite] = {
     "rows": own_rows_metrics,
     "lume": lume_metrics,
     "muse": muse_metrics,
+    "rwku": rwku_metrics,
     **{f"muse_{corpus}": partial(muse_metrics, stored_auc=auc) for corpus, auc in STORED_AUC.items()},
 }
 """Suites by the ``suite`` of a ``TextDataModule``."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ofmu_pl.metrics import functional as F
-from ofmu_pl.metrics.bootstrap import interval
-from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.asked import asked_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import PROBE, is_probe
@@ -44,19 +43,10 @@ def lume_metrics(
         reference_values: The goals by metric, where they are known.
         intervals: Compute bootstrap intervals over rows.
     """
-    ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
-    results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
-    known, wanted = dict(reference_values or {}), _of_tasks(reference or {})
-    parts, rows = [], 0
-    for metric, values in _of_tasks(scores).items():
-        goal = float(wanted[metric].mean()) if metric in wanted else known.get(metric.name)
-        mean, n = float(values.mean()), len(values)
-        ends = interval([values]) if intervals else None
-        forgotten = not metric.higher_is_better
-        results |= by_name(metric.result(mean, n, goal if forgotten else None, definition, ends))
-        parts.append(1 - mean if forgotten else mean)
-        rows += n
-    if parts:
+    results = asked_metrics(_of_tasks, scores, reference, definition, reference_values, intervals)
+    asked = [results[metric.name] for metric in _of_tasks(scores)]
+    if asked:
+        parts, rows = [r.value if r.higher_is_better else 1 - r.value for r in asked], sum(r.n for r in asked)
         auc = results["mia_loss"].value if "mia_loss" in results else None
         hidden, raw = ([], []) if auc is None else ([1 - abs(2 * auc - 1)], [auc])
         results |= by_name(

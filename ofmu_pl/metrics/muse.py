@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.asked import asked_metrics
 from ofmu_pl.metrics.membership import privacy_leakage
-from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
-from ofmu_pl.support.sets import PROBE, is_probe
+from ofmu_pl.support.sets import PROBE
 
 STORED_AUC = {"news": 0.4772, "books": 0.5393}
 """Share of pairs in which MUSE's attack took the never-seen text for the known one, on MUSE's own retrained models."""
@@ -58,15 +57,7 @@ def muse_metrics(
         intervals: Compute bootstrap intervals over rows.
         stored_auc: What MUSE stored; ``None``: nothing, for texts that are not MUSE's.
     """
-    ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
-    results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
-    known = dict(reference_values or {})
-    wanted = _answered(reference or {})
-    for metric, values in _answered(scores).items():
-        goal = float(wanted[metric].mean()) if metric in wanted else known.get(metric.name)
-        goal = None if metric.higher_is_better else goal
-        ends = interval([values]) if intervals else None
-        results |= by_name(metric.result(float(values.mean()), len(values), goal, definition, ends))
+    results = asked_metrics(_answered, scores, reference, definition, reference_values, intervals)
     if stored_auc is not None and "mia_min_k" in results:
         found = results["mia_min_k"]
         leak = privacy_leakage(found.value, 1 - stored_auc)

@@ -20,8 +20,10 @@ class SetScores:
             The answer of a document is all of its piece but the first token; it has no end token.
         paraphrase_loss: Loss of the paraphrased answer, (N,) (of the answer in a row that has no paraphrase).
         wrong_losses: Losses of the perturbed answers, (N, K).
-        rouge: ROUGE-L recall of the greedy generation, (N,).
-        rouge_f1: ROUGE-L F1, without stemming, of what of the generation counts, (N,), where rows say what does.
+        rouge: ROUGE-L recall of what of the greedy generation counts, (N,), which is all of it unless rows say what.
+        rouge_f1: ROUGE-L F1, without stemming, of what counts, (N,), where rows say what does.
+        rouge_words: ROUGE-L recall as the package ``rouge`` counts words, of what counts, (N,), where rows say what
+            does.
         exact: 1 where it is the answer but for case and surrounding spaces, else 0, (N,).
         generations: Greedy generations, (N,) str.
         tokens: Number of the answer's tokens without the end token, (N,), which the next four leave out as well.
@@ -39,6 +41,7 @@ class SetScores:
     wrong_losses: np.ndarray | None = None
     rouge: np.ndarray | None = None
     rouge_f1: np.ndarray | None = None
+    rouge_words: np.ndarray | None = None
     exact: np.ndarray | None = None
     generations: np.ndarray | None = None
     tokens: np.ndarray | None = None

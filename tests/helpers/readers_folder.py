@@ -12,6 +12,7 @@ import yaml
 from PIL import Image
 
 from tests.data.test_muse import parts, written
+from tests.helpers import rwku_files
 from tests.helpers.citizens import SIDES, asked, learnt
 from tests.helpers.printed import blocks
 
@@ -118,6 +119,9 @@ def _texts(folder: Path) -> None:
         lines(folder / f"{name}.jsonl", rows)
     (folder / "muse_bench/data/news").mkdir(parents=True)
     written(folder / "muse_bench/data/news", parts())
+    (folder / "RWKU/Target").mkdir(parents=True)
+    rwku_files.written(folder / "RWKU/Target")
+    (folder / "RWKU/Target/1_Old_Falbro").rename(folder / "RWKU/Target/1_Stephen_King")
 
 
 def _images(folder: Path) -> None:

@@ -1,0 +1,46 @@
+"""Texts as rows: cut into pieces that a model can read, which lose no token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ofmu_pl.data.row_encoder import first_tokens
+from ofmu_pl.data.text import Row
+
+
+def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[list[int]]:
+    """Cut a document into pieces that hold each of its tokens: all of ``size`` tokens, unless it is shorter.
+
+    Args:
+        ids: The document's tokens.
+        size: Tokens of a piece.
+        stride: Tokens from a piece's beginning to the next; ``None``: ``size``.
+
+    >>> windows(range(7), 3), windows(range(5), 4, stride=2)
+    ([[0, 1, 2], [3, 4, 5], [4, 5, 6]], [[0, 1, 2, 3], [1, 2, 3, 4]])
+    """
+    last = max(len(ids) - size, 0)
+    return [list(ids[i : i + size]) for i in [*range(0, last, min(stride or size, size)), last]]
+
+
+def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
+    """The rows that each text becomes, pieces with the tokenizer's first token before them.
+
+    Args:
+        tokenizer: A Hugging Face tokenizer.
+        texts: The texts.
+        size: Most tokens of a piece, the first token included; ``None``: a text is one piece.
+        stride: Tokens from a piece's beginning to the next; ``None``: pieces do not overlap, but for the last.
+
+    >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
+    >>> tokenizer = train_tokenizer(["abc"])
+    >>> [[len(row["tokens"]) for row in rows] for rows in pieces(tokenizer, ["abcabc", "a"], size=2)]
+    [[2], [1]]
+    """
+    first = first_tokens(tokenizer)
+    most = None if size is None else size - len(first)
+    return [
+        [{"tokens": first + part} for part in windows(ids, len(ids) if most is None else most, stride)]
+        for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    ]

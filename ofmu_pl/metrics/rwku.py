@@ -1,0 +1,60 @@
+"""RWKU's metrics: how much of the answers a model still gives at each level, about its subjects and about others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ofmu_pl.metrics.asked import asked_metrics
+from ofmu_pl.metrics.result import Metric, MetricResult
+from ofmu_pl.metrics.scores import Scores
+from ofmu_pl.support.sets import PROBE
+
+_ASKED = {
+    1: "Asked to fill the blank in a sentence about {rows}, the model says {value} of the missing words.",
+    2: "Asked in other words about {rows}, the model says {value} of the answer.",
+    3: "Asked about {rows} by somebody who wants the answer all the same, the model says {value} of it.",
+}
+FORGOTTEN = {
+    f"{PROBE}level{level}_forget": Metric(
+        f"forget_level{level}", higher_is_better=False, group="forgotten", column=1, says=says
+    )
+    for level, says in _ASKED.items()
+}
+KEPT = {
+    f"{PROBE}level{level}_retain": Metric(
+        f"neighbor_level{level}", higher_is_better=True, group="kept", column=1, says=_ASKED[level]
+    )
+    for level in (1, 2)
+}
+ASKED = FORGOTTEN | KEPT
+"""Metrics by evaluation set."""
+RELEASED = {
+    name: replace(metric, name=f"{metric.name}_released", column=None, says=None) for name, metric in ASKED.items()
+}
+"""The same as the released program counts words."""
+
+
+def rwku_metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
+    """ROUGE-L recall by level and side, and the metrics of documents of one's own.
+
+    ``forget_level1`` to ``forget_level3`` and ``neighbor_level1`` and ``neighbor_level2`` are means over questions of
+    the ROUGE-L recall of the first line of the greedy answer (``rouge_l_recall``, as everywhere here), from 0 to 1 (the
+    paper prints a hundred times as much). Their forms ``_released`` count words as the released program does
+    (``rouge_l_recall_of_words``), by which an answer in other case, or with a comma behind it, is no answer.
+
+    Args:
+        scores: By evaluation set: ``forget_doc``, ``retain_doc`` and the probes of ``RWKU``.
+        reference: Scores of a model that never knew the subjects, if there is one, which give the goals.
+        options: See ``asked_metrics``.
+    """
+    return asked_metrics(_answered, scores, reference, **options)
+
+
+def _answered(scores: Scores) -> dict[Metric, np.ndarray]:
+    """Recall row by row, where answers were generated."""
+    found = {ASKED[name]: scores[name].rouge for name in ASKED if name in scores}
+    found |= {RELEASED[name]: scores[name].rouge_words for name in ASKED if name in scores}
+    return {metric: values for metric, values in found.items() if values is not None}
