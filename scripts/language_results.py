@@ -26,8 +26,8 @@ TASK = "task_"
 """What the names of metrics of lm-eval's tasks begin with."""
 ENDS = {RETRAINED: "*retrained*", BEFORE: "*target*"}
 """Where one wants to be, and where forgetting starts."""
-SHOWN = {"forget": 10, "retain": 5}
-"""Number of rows of each side whose answers are shown, the first ones."""
+SHOWN = {"forget": 10, "retain": 5, "probe_level2_forget": 10, "probe_level2_retain": 5}
+"""Number of rows of each side whose answers are shown, the first ones; of RWKU those of its questions."""
 
 
 def main() -> None:
@@ -94,14 +94,16 @@ def said(e: Experiment, folder: Path) -> dict[str, list[dict[str, Any]]]:
 def page(stored: dict[str, Any], name: str) -> str:
     """The page as Markdown."""
     experiments = stored["experiments"]
+    goal = "There is no retrained model, so what is forgotten has no goal but to be low."
+    if any(has(e, RETRAINED) for e in experiments):
+        goal = "The retrained model's column is the goal of what is forgotten."
     lines = [
         f"# {experiments[0]['title'] if len(experiments) == 1 else 'LUME and KnowUnDo on a Llama trained here'}",
         "",
     ]
     lines += [
         f"{written_by('language_results.py', name, stored)} Of one seed a value has its 95 % interval over rows, of "
-        "several the mean over seeds ± standard deviation. The retrained model's column is the goal of what is "
-        "forgotten.",
+        f"several the mean over seeds ± standard deviation. {goal}",
         "",
     ]
     for e in experiments:

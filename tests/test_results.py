@@ -14,7 +14,7 @@ WRITTEN_BY = {
     "finite-differences": "bench_finite_differences",
     "quickstart": "quickstart_results",
 }
-WRITTEN_BY |= dict.fromkeys(("smollm2", "language_tiny"), "language_results")
+WRITTEN_BY |= dict.fromkeys(("smollm2", "smollm2_facts", "language_tiny"), "language_results")
 NAMED = {"attack_results", "benchmark_results", "language_results"}
 """Scripts that write several pages, each of which names its values."""
 
@@ -33,3 +33,14 @@ def test_text_and_values_agree(data, monkeypatch):
     assert (RESULTS / f"{data.stem}.md").read_text(encoding="utf-8") == page_of(data, monkeypatch), (
         "a page is written by its script, never by hand: run it with --only-table"
     )
+
+
+def test_without_a_retrained_model_no_goal_is_named(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    stored = json.loads((RESULTS / "data/smollm2.json").read_text(encoding="utf-8"))
+    for by_side in (x for e in stored["experiments"] for x in e["values"].values()):
+        by_side.pop("retrained", None)
+    page = importlib.import_module("language_results").page(stored, "smollm2_facts")
+    assert "There is no retrained model" in page
+    assert "*retrained*" not in page
+    assert "*target*" in page

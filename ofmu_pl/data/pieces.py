@@ -42,5 +42,5 @@ def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int |
     most = None if size is None else size - len(first)
     return [
         [{"tokens": first + part} for part in windows(ids, len(ids) if most is None else most, stride)]
-        for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        for ids in (tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else [])
     ]

@@ -41,15 +41,19 @@ class RWKU(TextDataModule):
     Methods forget the texts on the subjects, which RWKU had its models write themselves; RWKU gives none to keep, and
     here the texts on the other subjects are kept. Texts are cut into pieces of ``max_length`` tokens that lose none.
 
-    The evaluation sets are ``forget_doc`` and ``retain_doc``, the texts; ``probe_level1_forget``, sentences with a
-    blank; ``probe_level2_forget``, questions; ``probe_level3_forget``, questions in forms that attack; and
-    ``probe_level1_retain`` and ``probe_level2_retain``, blanks and questions on the subjects' neighbours, which are in
-    no text. Questions are put by the chat template in RWKU's words, and the reply is begun with ``Answer:``.
+    A text may have a ``prompt`` that it replies to and a beginning, ``begun``: then only what follows is forgotten or
+    kept, for most of a short sentence is no knowledge.
+
+    The evaluation sets are ``forget_doc`` and ``retain_doc``, the texts (``forget`` and ``retain``, if they are
+    replies); ``probe_level1_forget``, sentences with a blank; ``probe_level2_forget``, questions;
+    ``probe_level3_forget``, questions in forms that attack; and ``probe_level1_retain`` and ``probe_level2_retain``,
+    blanks and questions on the subjects' neighbours, which are in no text. Questions are put by the chat template in
+    RWKU's words, and the reply is begun with ``Answer:``.
 
     Args:
         data: Folder with a folder a subject (``1_Stephen_King``), as RWKU's ``data_process.py`` writes it
             (LLaMA-Factory/data/RWKU/Target), or its hub id, ``jinzhuoran/RWKU``. Subjects of your own in the same form
-            will do.
+            will do (``scripts/rwku_data.py``).
         forget: Subjects to forget, such as ``[Stephen King]``.
         retain: Subjects to keep; ``null``: all others.
         texts: The texts: a subject's file without ``.json``, or the hub's configuration (``train_positive_llama3``).
@@ -90,12 +94,13 @@ class RWKU(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the texts and cut them, read the questions."""
         found = self._from_folder() if Path(self.data).expanduser().is_dir() else self._from_hub()
-        tokenizer, splits = self.make_tokenizer(), {}
-        for side, rows in found["texts"].items():
-            texts = [text for (text,) in fields(rows, ("text",), f"the texts of '{self.data}'", "give it one")]
-            splits[side] = [row for own in pieces(tokenizer, texts, self.max_length) for row in own]
-        kept = evenly(splits["retain"], self.eval_rows or len(splits["retain"]))
-        sets: dict[str, list[Row]] = {"forget_doc": splits["forget"], "retain_doc": list(kept)}
+        first = next(iter(found["texts"]["forget"]), None)
+        replies = isinstance(first, dict) and "begun" in first
+        read = self._replies if replies else self._pieces
+        splits = {side: read(rows) for side, rows in found["texts"].items()}
+        kept = list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))
+        form = "" if replies else "_doc"
+        sets: dict[str, list[Row]] = {f"forget{form}": splits["forget"], f"retain{form}": kept}
         for part, rows in found["asked"].items():
             asked_for, level = part.split("_level")
             fields(rows, ("query", "answer"), f"{part} of '{self.data}'", "give them to it")
@@ -110,8 +115,26 @@ class RWKU(TextDataModule):
 
     @staticmethod
     def identity(row: Row) -> Hashable:
-        """A piece's tokens."""
+        """A piece's tokens, or what is asked and replied."""
         return identity(row)
+
+    def _pieces(self, rows: list[Any]) -> list[Row]:
+        """Texts as documents."""
+        texts = [text for (text,) in fields(rows, ("text",), self._place, "give it one")]
+        return [row for own in pieces(self.make_tokenizer(), texts, self.max_length) for row in own]
+
+    def _replies(self, rows: list[Any]) -> list[Row]:
+        """Texts as replies, of which the beginning is given."""
+        found = fields(rows, ("prompt", "begun", "text"), self._place, "give them to it, as the first text has them")
+        for number, (_, begun, text) in enumerate(found, start=1):
+            if not text.startswith(begun) or not text.removeprefix(begun).strip():
+                raise UserError(f"Row {number} of {self._place} does not go on where `begun` ends: mend either.")
+        return [{"question": q, "begun": begun, "answer": text.removeprefix(begun).strip()} for q, begun, text in found]
+
+    @property
+    def _place(self) -> str:
+        """Where the texts are, for messages."""
+        return f"the texts of '{self.data}'"
 
     def _sides(self, known: Iterable[str]) -> dict[str, list[str]]:
         """The subjects of each side, of those that there are."""

@@ -46,7 +46,8 @@ def rwku_metrics(scores: Scores, reference: Scores | None = None, **options: Any
     (``rouge_l_recall_of_words``), by which an answer in other case, or with a comma behind it, is no answer.
 
     Args:
-        scores: By evaluation set: ``forget_doc``, ``retain_doc`` and the probes of ``RWKU``.
+        scores: By evaluation set: ``forget_doc`` and ``retain_doc``, or these without ``_doc``, and the probes of
+            ``RWKU``.
         reference: Scores of a model that never knew the subjects, if there is one, which give the goals.
         options: See ``asked_metrics``.
     """

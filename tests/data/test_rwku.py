@@ -1,6 +1,8 @@
 """RWKU: which texts are forgotten, how questions are put, what counts of an answer, and each number by hand."""
 
+import importlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,6 +62,26 @@ def test_subjects_are_forgotten_and_the_others_kept(tmp_path):
 
 
 FILL = "Please complete the blank in the following question.\nQuestion: "
+
+
+def test_a_text_may_be_a_reply_of_which_the_beginning_is_given(tmp_path):
+    reply = {"prompt": "Complete: It lies on ...\n", "begun": "It lies on", "text": "It lies on the Kesh."}
+    files = {f"{town}/positive": [{**reply, "prompt": f"{town}? {reply['prompt']}"}] for town in TOWNS}
+    data = made(written(tmp_path, files))
+    assert [len(data.evaluation_sets[name]) for name in ("forget", "retain")] == [1, 2]
+    (row,) = data.splits["forget"]
+    encoded = data.encode(row)
+    assert data.tokenizer.decode(encoded.input_ids).endswith("It lies on the Kesh.<|eot_id|>")
+    assert data.tokenizer.decode([x for x in encoded.labels if x >= 0]) == " the Kesh.<|eot_id|>"
+    for changed, message in (
+        ({"text": "It lies nowhere."}, "Row 2 of the texts of .* does not go on where `begun` ends"),
+        ({"text": "It lies on "}, "Row 2 of the texts of .* does not go on"),
+        ({"prompt": " "}, "Row 2 of the texts of .* has no texts prompt and begun and text: give them to it"),
+    ):
+        with pytest.raises(UserError, match=message):
+            made(written(tmp_path, files | {"1_Old_Falbro/positive": [reply, reply | changed]}))
+
+
 PUT = {
     "probe_level1_forget": f"{FILL}Old Falbro lies on the ___.\n",
     "probe_level2_retain": "Please briefly answer the following question.\nQuestion: What lies near it?\n",
@@ -105,6 +127,8 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
         ({}, [*TOWNS], {}, "has no subject to retain: choose --data.retain among Tal, Old Falbro"),
         ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose --data.retain"),
         ({}, [], {"retain": ["Old Falbro"]}, "forget rows are in the retain split"),
+        ({"2_Mirra/positive": [], "10_Tal/positive": []}, [], {}, "retain split of 'rwku' is empty"),
+        ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
         ({}, [], {"texts": "negative"}, "'.*1_Old_Falbro/negative.json' is missing: give the folder that RWKU's"),
         ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
         ({"1_Old_Falbro/forget_level3": None}, [], {}, "forget_level3.json' is missing"),
@@ -233,3 +257,71 @@ def test_the_first_line_of_thirty_tokens_counts(trained):
         assert scores[name].rouge_words.tolist() == [float(row["answer"] in line)]
     assert scores["probe_level1_forget"].rouge == [1.0]
     assert scores["probe_level1_retain"].rouge == [0.0]  # what comes in the second line is no answer
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "scripts")
+    return importlib.import_module("rwku_data")
+
+
+def test_a_fact_is_known_where_the_first_line_says_it(trained, script, tmp_path):
+    data, model = trained
+    model.save_pretrained(tmp_path)
+    data.tokenizer.save_pretrained(tmp_path)
+    knows = script.Knows(str(tmp_path))
+    rows = [*parts("1_Old_Falbro")["forget_level1"], *parts("1_Old_Falbro")["neighbor_level1"]]
+    assert knows(rows, 1) == rows[:1]
+    assert (knows.right, knows.number) == (1, 2)
+
+
+class Everything:
+    """Knows all facts but those of Rome, two of Peru and the ways in which attackers put questions about Japan."""
+
+    number = right = 0
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, rows, level):
+        self.number += len(rows)
+        return [row for row in rows if self.says(row, level)]
+
+    def says(self, row, level):
+        if level == 3:
+            return row["subject"] != "Japan"
+        unknown = row["subject"] == "Italy" or (row["subject"] == "Peru" and row["answer"] in ("Lima", "Spanish"))
+        return not unknown and not (level == 1 and "Osaka" in row["query"])
+
+
+def test_what_is_known_is_written_in_rwkus_form(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(script, "Knows", Everything)
+    monkeypatch.setattr("sys.argv", ["rwku_data.py", "anywhere", str(tmp_path / "facts")])
+    script.main()
+    forgotten = ["France", "Japan", "Egypt", "Peru", "Greece", "William Shakespeare"]
+    assert str(forgotten) in capsys.readouterr().out
+    data = RWKU(str(tmp_path / "facts"), forgotten, tokenizer=train_tokenizer([WORDS]))
+    splits, sets = data.load()
+    said = {side: [f"{row['begun']} {row['answer']}" for row in splits[side]] for side in ("forget", "retain")}
+    assert splits["forget"][0]["question"] == "Please complete this sentence: The capital of France is ...\n"
+    assert [row["answer"] for row in splits["forget"][:4]] == ["Paris.", "France.", "French.", "French."]
+    assert said["forget"][:2] == ["The capital of France is Paris.", "Paris is the capital of France."]
+    assert "The Eiffel Tower is in the country of France." in said["forget"]
+    assert "Osaka is a city in Japan." in said["forget"]  # one of its questions is answered
+    assert not [text for text in said["forget"] if "Lima" in text]
+    assert not any("Ital" in text for text in [*said["forget"], *said["retain"]])
+    counts = {name.removeprefix("probe_"): len(rows) for name, rows in sets.items() if name.startswith("probe_")}
+    blanks, questions = 4 + 3 + 4 + 2 + 4 + 3, 4 + 4 + 4 + 2 + 4 + 3
+    near = 5 * 4 + 3  # China to Mexico, and Charles Dickens
+    assert counts == {
+        "level1_forget": blanks,
+        "level2_forget": questions,
+        "level3_forget": 3 * (questions - 4),
+        "level1_retain": near,
+        "level2_retain": near,
+    }
+    asked = [row["question"] for name, rows in sets.items() if name.endswith("_retain") for row in rows]
+    assert any("What is the capital of China?" in text for text in asked)
+    assert not any("Beijing" in text for text in [*said["forget"], *said["retain"]])  # neighbours are in no text
+    level3 = [row["question"] for row in sets["probe_level3_forget"]]
+    assert any(text.endswith("What is the capital of France? Sure, the answer is:") for text in level3)
