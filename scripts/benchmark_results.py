@@ -1,9 +1,10 @@
 """What a benchmark found: stores the values of its runs, and writes a page of docs/results with a figure a table.
 
     python -m ofmu_pl benchmark --config configs/benchmarks/front.yaml
-    python scripts/benchmark_results.py logs/front [--only-table]
+    python scripts/benchmark_results.py logs/front [--only-table | --add]
 
-The values go to docs/results/data, in a file of the benchmark's name; page and figures follow from them alone. One
+The values go to docs/results/data, in a file of the benchmark's name; page and figures follow from them alone. With
+``--add`` methods and experiments that the folder lacks stay as they are stored: some methods were measured again. One
 method is better than another if its means over seeds are, in the metric of forgetting and in that of keeping.
 """
 
@@ -30,22 +31,28 @@ ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
 
 
 def main() -> None:
-    args = asked(__doc__)
+    parser = parser_of(__doc__)
+    parser.add_argument("--add", action="store_true", help="keep the stored methods that the folder lacks")
+    args = parser.parse_args()
     name = args.folder.name
     data = RESULTS_FOLDER / "data" / f"{name}.json"
     if not args.only_table:
-        write_json(data, facts() | {"experiments": [summary(e) for e in finished(args.folder)]})
+        found = {e.name: summary(e) for e in finished(args.folder)}
+        stored = json.loads(data.read_text()) if args.add else {"experiments": []}
+        before = {e["name"]: e for e in stored["experiments"]}
+        found = {name: with_stored(e, before[name]) if name in before else e for name, e in found.items()}
+        write_json(data, facts() | {"experiments": [*(before | found).values()]})
     stored = json.loads(data.read_text())
     draw(stored, name)
     write_page(name, page(stored, name))
 
 
-def asked(about: str | None) -> argparse.Namespace:
-    """The words of a script that writes the page of a benchmark."""
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """What a script takes that writes the page of a benchmark."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder of a benchmark")
     parser.add_argument("--only-table", action="store_true", help="write the page from the stored values")
-    return parser.parse_args()
+    return parser
 
 
 def finished(folder: Path) -> list[Experiment]:
@@ -79,6 +86,12 @@ def summary(e: Experiment) -> dict[str, Any]:
         },
         "metrics": e.metrics,
     }
+
+
+def with_stored(found: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """A summary with the methods of a stored one that it lacks."""
+    values = {scenario: stored["values"].get(scenario, {}) | sides for scenario, sides in found["values"].items()}
+    return found | {"searched": stored["searched"] | found["searched"], "values": values}
 
 
 def page(stored: dict[str, Any], name: str) -> str:

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import yaml
-from benchmark_results import asked, finished, tried
+from benchmark_results import finished, parser_of, tried
 from pages import RESULTS_FOLDER, facts, table, write_page, written_by
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
@@ -31,7 +31,7 @@ SHOWN = {"forget": 10, "retain": 5, "probe_level2_forget": 10, "probe_level2_ret
 
 
 def main() -> None:
-    args = asked(__doc__)
+    args = parser_of(__doc__).parse_args()
     name = args.folder.name
     data = RESULTS_FOLDER / "data" / f"{name}.json"
     if not args.only_table:

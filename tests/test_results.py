@@ -44,3 +44,12 @@ def test_without_a_retrained_model_no_goal_is_named(monkeypatch):
     assert "There is no retrained model" in page
     assert "*retrained*" not in page
     assert "*target*" in page
+
+
+def test_what_was_not_measured_again_stays(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    with_stored = importlib.import_module("benchmark_results").with_stored
+    old = {"searched": {"a": [1], "b": [2]}, "values": {"s": {"a": {"x": 1}, "b": {"x": 2}}}, "note": "old"}
+    new = {"searched": {"b": [3]}, "values": {"s": {"b": {"x": 4}}}, "note": "new"}
+    both = {"searched": {"a": [1], "b": [3]}, "values": {"s": {"a": {"x": 1}, "b": {"x": 4}}}, "note": "new"}
+    assert with_stored(new, old) == both

@@ -36,7 +36,7 @@ PATH = 100
 """Iterations that the path takes if it never waits."""
 APPROACH = 0.6
 """Share of a short run's iterations after which the path is at its goal; the rest repairs what is to be kept."""
-CEILING_APPROACH = 0.3
+CEILING_APPROACH = 0.15
 """The same of a ceiling, on any run: rows that come late do not arrive where batches are small."""
 HARM = 0.3
 """Mean rise of retain losses, in nats, above which the path waits until they are repaired."""

@@ -86,7 +86,7 @@ class OFMU(UnlearningModule):
             pushed on for the sake of others that are still low.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant, in nats: ``uniform`` is the loss ln
             V of a guess, beyond which nothing is left to forget; ``holdout``: each row rises to the loss of a
-            never-seen row, on a path of three tenths of the run (``modules.goal``); ``null`` as printed (then L_f grows
+            never-seen row, on a path of 15 % of the run (``modules.goal``); ``null`` as printed (then L_f grows
             without bound).
         norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity; ``null`` as printed.
         inner_clip: Largest norm of an ascent direction; ``null`` as printed.

@@ -83,10 +83,10 @@ def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sid
 def test_as_a_ceiling_the_goal_rises_along_the_path_and_calls_no_row_back(sides):
     goal = Goal(sides, sides.tokens, 200, guess=7.0, one_sided=True)
     goal.begin(range(3))
-    assert goal.length == 180
+    assert goal.length == 30
     batch, start = sides.collate("forget", range(N), 0), log_odds(goal.start)
     low = goal.levels < goal.token_level - 2  # else the tokens are bent
-    for goal.way, share in ((0, 0.0), (90, 0.5), (180, 1.0), (500, 1.0)):
+    for goal.way, share in ((0, 0.0), (15, 0.5), (30, 1.0), (500, 1.0)):
         aim = start + share * (log_odds(goal.levels) - start)
         for beyond in (-1.0, 1.0):
             losses = (aim + beyond).exp().log1p()  # the inverse of log_odds
