@@ -26,6 +26,9 @@ from ofmu_pl.support.files import write_json
 SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
 """Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
 
+NAMED = 3
+"""Methods that are named at most which are better than another."""
+
 ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
 """Where one wants to be, and where forgetting starts."""
 
@@ -131,7 +134,7 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
     (forgets, keeps), points, better = ranked(e, values)
     metrics = [x for x in e["metrics"] if any(values[m][x] for m in points)]
     methods = sorted(points, key=lambda m: (len(better[m]), points[m][0]))
-    rows = [[m, *(spread(values[m][x]) for x in metrics), ", ".join(better[m]) or "nobody"] for m in methods]
+    rows = [[m, *(spread(values[m][x]) for x in metrics), few(better[m])] for m in methods]
     for side in ENDS:
         if any(values[side].values()):
             rows.append([f"*{side}*", *(spread(values[side][x]) for x in metrics), ""])
@@ -141,6 +144,12 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
         "",
         f"Forgetting is compared by {forgets}, keeping by {keeps}. No method is better on both sides than {front}.",
     ]
+
+
+def few(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more if names else "nobody"
 
 
 def tried(e: dict[str, Any]) -> list[str]:
