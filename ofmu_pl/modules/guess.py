@@ -68,8 +68,8 @@ class Guess:
             lowest, highest = (middle, highest) if sure else (lowest, middle)
         self.temperature = highest
 
-    def log_probabilities(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Guesses at the answers of a batch of forget rows, (b, S, V) float32; 0 where there is no target.
+    def logits(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """Guesses at the answers of a batch of forget rows, as logits, (b, S, V) float32; 0 where there is no target.
 
         Args:
             ids: Numbers of the rows, (b,).
@@ -80,8 +80,7 @@ class Guess:
             if i not in self._said:
                 (answer,) = answers(self.data, "forget", [i])
                 self._said[i] = self.model.sparse(answer)
-            logits = self.model.dense(self._said[i]).log() / self.temperature
-            row[places] = logits.log_softmax(1).to(row)
+            row[places] = (self.model.dense(self._said[i]).log() / self.temperature).to(row)
         return guessed
 
 

@@ -197,10 +197,8 @@ class LowerLevel:
         else:
             values = ceiling(sample_mean(nll, targets), self.level)
         if self.ngram_weight:
-            if self.guess is None:  # the run is only planned
-                guess = torch.empty_like(logits)
-            else:
-                guess = self.guess.log_probabilities(batch["ids"], targets)
+            # A run that is only planned has no guess.
+            guess = torch.empty_like(logits) if self.guess is None else self.guess.logits(batch["ids"], targets)
             values = values - self.ngram_weight * kl(logits, targets, guess)
         return values
 
