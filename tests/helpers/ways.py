@@ -54,8 +54,6 @@ RUN: dict[str, tuple[list[str], str | None]] = {
     "completion": ([], None),
 }
 """Words of commands that run; what is added so that they take seconds; and the file that they leave."""
-NOT_PYTHON = {"docs/data.md": "the files are in a folder of the reader's, the module is another study's"}
-"""Pages whose Python is only read, and why."""
 
 
 def way(words: list[str]) -> tuple[str, list[str], str | None]:

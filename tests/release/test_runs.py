@@ -10,11 +10,11 @@ import pytest
 
 from tests.helpers.printed import blocks, commands
 from tests.helpers.readers_folder import BEFORE_THE_BLOCKS, fill
-from tests.helpers.ways import DRY, NOT_PYTHON, NOT_RUN, RUN, TOFU, way
+from tests.helpers.ways import DRY, NOT_RUN, RUN, TOFU, way
 from tests.helpers.workers import made_once
 
 PRINTED = {" ".join(words): way(words) for _, words in commands()}
-PAGES = sorted({page for page, _ in blocks("python")} - NOT_PYTHON.keys())
+PAGES = sorted({page for page, _ in blocks("python")})
 
 
 def printed(how):
@@ -29,7 +29,6 @@ def test_every_command_has_one_way_and_no_way_is_left_over():
     assert way("python -m ofmu_pl fit --config configs/new.yaml".split())[0] == "new"
     words = {word for _, line in commands() for word in line}
     assert {*NOT_RUN, *DRY, *RUN} <= words
-    assert {*NOT_PYTHON} <= {page for page, _ in blocks("python")}
 
 
 @pytest.fixture(scope="module")
