@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.rwku import LEVELS, asked
+from ofmu_pl.data.rwku import LEVELS, PARTS, asked
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.support.files import write_json
+from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.sets import PROBE
 
 TOKENS = 10
@@ -112,16 +112,17 @@ def main() -> None:
     knows = Knows(args.model)
     known = [subjects(relations, facts, knows) for relations, facts, _, _ in KINDS]
     forgotten: list[str] = []
-    for found, (_, _, gone, near) in zip(known, KINDS, strict=True):
-        names = list(found)
-        chosen, neighbours = names[:gone], names[gone : gone + near]
-        for i, name in enumerate(chosen):
-            found[name] |= beside(found, name, neighbours[i::gone])
-            found[name]["forget_level3"] = knows(attacks(found[name]["forget_level2"]), 3)
-        for name in set(names) - set(neighbours):
-            for part, rows in found[name].items():
-                write_json(args.folder / name.replace(" ", "_") / f"{part}.json", rows)
-        forgotten += chosen
+    with replacing(args.folder) as partial:
+        for found, (_, _, gone, near) in zip(known, KINDS, strict=True):
+            names = list(found)
+            chosen, neighbours = names[:gone], names[gone : gone + near]
+            for i, name in enumerate(chosen):
+                found[name] |= beside(found, name, neighbours[i::gone])
+                found[name]["forget_level3"] = knows(attacks(found[name]["forget_level2"]), 3)
+            for name in set(names) - set(neighbours):
+                for part, rows in found[name].items():
+                    write_json(partial / name.replace(" ", "_") / f"{part}.json", rows)
+            forgotten += chosen
     print(f"{args.folder}: {knows.right} of {knows.number} questions are answered; to be forgotten: {forgotten}")
 
 
@@ -173,7 +174,7 @@ def subjects(relations: tuple[Relation, ...], facts: str, knows: Knows) -> dict[
         own = {level: [r for r in rows if r["subject"] == name] for level, rows in right.items()}
         if sum(map(len, own.values())) < LEAST:
             continue
-        files: dict[str, list[Row]] = {f"{side}_level{n}": [] for side, levels in LEVELS.items() for n in levels}
+        files: dict[str, list[Row]] = {part: [] for part in PARTS}
         files |= {f"forget_level{level}": rows for level, rows in own.items()}
         queries = {r["query"] for rows in own.values() for r in rows}
         known = [(q, p) for q, p in told[name] if {sentence(q.blank, p), sentence(q.question, p)} & queries]

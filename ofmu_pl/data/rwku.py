@@ -21,6 +21,8 @@ from ofmu_pl.support.sets import PROBE
 
 LEVELS = {"forget": (1, 2, 3), "neighbor": (1, 2)}
 """Levels of questions about the subjects, and about what is near them: blanks, questions, attacks."""
+PARTS = {f"{about}_level{level}": (about, level) for about, levels in LEVELS.items() for level in levels}
+"""What is asked, by the name that files and configurations have for it: about what, and at which level."""
 SIDES = {"forget": "forget", "neighbor": "retain"}
 BLANK = "Please complete the blank in the following question.\nQuestion: {}\n"
 QUESTION = "Please briefly answer the following question.\nQuestion: {}\n"
@@ -102,9 +104,9 @@ class RWKU(TextDataModule):
         form = "" if replies else "_doc"
         sets: dict[str, list[Row]] = {f"forget{form}": splits["forget"], f"retain{form}": kept}
         for part, rows in found["asked"].items():
-            asked_for, level = part.split("_level")
+            about, level = PARTS[part]
             fields(rows, ("query", "answer"), f"{part} of '{self.data}'", "give them to it")
-            sets[f"{PROBE}level{level}_{SIDES[asked_for]}"] = [asked(row, int(level)) for row in rows]
+            sets[f"{PROBE}level{level}_{SIDES[about]}"] = [asked(row, level) for row in rows]
         splits["full"] = splits["forget"] + splits["retain"]
         return splits, {name: rows for name, rows in sets.items() if rows}
 
@@ -162,14 +164,14 @@ class RWKU(TextDataModule):
 
         return {
             "texts": {side: read(side, self.texts) for side in sides},
-            "asked": {part: read("forget", part) for part in _parts()},
+            "asked": {part: read("forget", part) for part in PARTS},
         }
 
     def _from_hub(self) -> dict[str, dict[str, list[Any]]]:
         """The same rows of the published data set."""
         try:
             texts = load_hub_rows(self.data, self.texts, "train")
-            asked_for = {part: load_hub_rows(self.data, part, "test") for part in _parts()}
+            asked_for = {part: load_hub_rows(self.data, part, "test") for part in PARTS}
         except (OSError, ValueError) as error:
             raise NotAtHand(
                 f"'{self.data}' is no folder, and its configuration '{self.texts}' or its questions cannot be loaded "
@@ -201,11 +203,6 @@ def asked(row: dict[str, Any], level: int) -> Row:
     form, begun = UNUSUAL.get(str(row.get("type")), usual) if level == 3 else usual
     question = form.replace("{}", row["query"])
     return {"question": question, "answer": row["answer"], "counts": REPLY} | ({"begun": BEGUN} if begun else {})
-
-
-def _parts() -> list[str]:
-    """Names of what is asked, as files and configurations have them."""
-    return [f"{side}_level{level}" for side, levels in LEVELS.items() for level in levels]
 
 
 def _plain(subject: str) -> str:
