@@ -4,8 +4,9 @@
     python scripts/benchmark_results.py logs/front [--only-table | --add]
 
 The values go to docs/results/data, in a file of the benchmark's name; page and figures follow from them alone. With
-``--add`` methods and experiments that the folder lacks stay as they are stored: some methods were measured again. One
-method is better than another if its means over seeds are, in the metric of forgetting and in that of keeping.
+``--add`` experiments, methods and seeds that the folder lacks stay as they are stored, and the page names the dates of
+both; seeds of other settings than the search has chosen now do not stay. One method is better than another if its
+means over seeds are, in the metric of forgetting and in that of keeping.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--add", action="store_true", help="keep the stored methods that the folder lacks")
+    parser.add_argument("--add", action="store_true", help="keep what is stored and the folder lacks")
     args = parser.parse_args()
     name = args.folder.name
     data = RESULTS_FOLDER / "data" / f"{name}.json"
@@ -44,7 +45,7 @@ def main() -> None:
         stored = json.loads(data.read_text()) if args.add else {"experiments": []}
         before = {e["name"]: e for e in stored["experiments"]}
         found = {name: with_stored(e, before[name]) if name in before else e for name, e in found.items()}
-        write_json(data, facts() | {"experiments": [*(before | found).values()]})
+        write_json(data, facts(stored if args.add else None) | {"experiments": [*(before | found).values()]})
     stored = json.loads(data.read_text())
     draw(stored, name)
     write_page(name, page(stored, name))
@@ -92,9 +93,16 @@ def summary(e: Experiment) -> dict[str, Any]:
 
 
 def with_stored(found: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """A summary with the methods of a stored one that it lacks."""
-    values = {scenario: stored["values"].get(scenario, {}) | sides for scenario, sides in found["values"].items()}
-    return found | {"searched": stored["searched"] | found["searched"], "values": values}
+    """A summary with the methods of a stored one that it lacks, and with the seeds of the same settings."""
+    chosen = [{m: [s["choice"] for s in e["searched"][m]] for m in e["searched"]} for e in (found, stored)]
+    values = dict(stored["values"])
+    for scenario, sides in found["values"].items():
+        old = values.get(scenario, {})
+        same = [side for side in sides if side in old and chosen[0].get(side) == chosen[1].get(side)]
+        both = {side: {x: old[side].get(x, {}) | by_seed for x, by_seed in sides[side].items()} for side in same}
+        values[scenario] = old | sides | both
+    seeds = sorted({*found["seeds"], *stored["seeds"]})
+    return found | {"seeds": seeds, "searched": stored["searched"] | found["searched"], "values": values}
 
 
 def page(stored: dict[str, Any], name: str) -> str:
@@ -194,11 +202,12 @@ def draw(stored: dict[str, Any], name: str) -> None:
 
 
 def label(sheet: Any, axis: Any, points: dict[str, Any]) -> None:
-    """Write names to the right of points, to the left where another name is in the way, or below that."""
+    """Write names to the right of points, to the left where a name or another point is in the way, or below that."""
     sheet.canvas.draw()  # constrained layout has placed the axes then
-    scale, taken = 72 / sheet.dpi, list[tuple[float, float, float]]()
+    places = {text: axis.transData.transform(point) * 72 / sheet.dpi for text, point in points.items()}
+    taken = [(x - 5, x + 5, y) for x, y in places.values()]
     for text, point in sorted(points.items(), key=lambda item: (-item[1][1], item[1][0])):
-        (x, y), width = axis.transData.transform(point) * scale, 4.6 * len(text)
+        (x, y), width = places[text], 4.6 * len(text)
         for down in range(40):
             free = [
                 (side, left)

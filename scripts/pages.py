@@ -17,21 +17,30 @@ from ofmu_pl.support.files import replacing
 RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
 
 
-def facts() -> dict[str, Any]:
-    """Date, machine and versions, to be stored with numbers."""
-    return {
+def facts(stored: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Date, machine and versions, to be stored with numbers.
+
+    Args:
+        stored: What was stored before and stays beside the new numbers: its facts go to ``earlier``.
+    """
+    today = {
         "date": str(date.today()),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
+    if stored is None or "date" not in stored:
+        return today
+    before = [*stored.get("earlier", []), {key: stored[key] for key in today}]
+    return today | {"earlier": [one for one in before if one != today]}
 
 
 def written_by(script: str, name: str, stored: dict[str, Any]) -> str:
     """First sentence of a page, from the facts that were stored."""
-    return (
-        f"Written by `scripts/{script}` from docs/results/data/{name}.json ({stored['date']}, {stored['machine']}, "
-        f"torch {stored['versions']['torch']}; not run on a GPU)."
+    measured = "; ".join(
+        f"{one['date']}, {one['machine']}, torch {one['versions']['torch']}"
+        for one in [*stored.get("earlier", []), stored]
     )
+    return f"Written by `scripts/{script}` from docs/results/data/{name}.json ({measured}; not run on a GPU)."
 
 
 def write_page(name: str, text: str) -> None:

@@ -49,7 +49,26 @@ def test_without_a_retrained_model_no_goal_is_named(monkeypatch):
 def test_what_was_not_measured_again_stays(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     with_stored = importlib.import_module("benchmark_results").with_stored
-    old = {"searched": {"a": [1], "b": [2]}, "values": {"s": {"a": {"x": 1}, "b": {"x": 2}}}, "note": "old"}
-    new = {"searched": {"b": [3]}, "values": {"s": {"b": {"x": 4}}}, "note": "new"}
-    both = {"searched": {"a": [1], "b": [3]}, "values": {"s": {"a": {"x": 1}, "b": {"x": 4}}}, "note": "new"}
+
+    def summary(seeds, note, **methods):
+        """Each method by its choice and its values by seed."""
+        searched = {m: [{"choice": choice, "scores": {note: 1}}] for m, (choice, _) in methods.items()}
+        values = {m: {"x": by_seed} for m, (_, by_seed) in methods.items()}
+        return {"seeds": seeds, "note": note, "searched": searched, "values": {"s": values}}
+
+    old = summary([0, 1], "old", a=(1, {"0": 1}), b=(2, {"0": 2, "1": 3}), c=(3, {"0": 4}))
+    new = summary([1, 2], "new", b=(2, {"1": 5, "2": 6}), c=(4, {"2": 7}))
+    both = summary([0, 1, 2], "new", a=(1, {"0": 1}), b=(2, {"0": 2, "1": 5, "2": 6}), c=(4, {"2": 7}))
+    both["searched"]["a"] = old["searched"]["a"]
     assert with_stored(new, old) == both
+
+
+def test_a_page_names_the_dates_of_all_that_stays(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    pages = importlib.import_module("pages")
+    today = pages.facts()
+    old = today | {"date": "2025-01-02"}
+    assert pages.facts(today) == today | {"earlier": []}
+    assert "(2025-01-02, " in pages.written_by("s.py", "n", pages.facts(old))
+    assert f"; {today['date']}, " in pages.written_by("s.py", "n", pages.facts(old))
+    assert pages.facts(pages.facts(old))["earlier"] == [old]
