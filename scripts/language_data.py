@@ -26,7 +26,7 @@ from ofmu_pl.support.files import numbered_lines, read_json, replacing, write_js
 
 Row = dict[str, Any]
 LETTERS = "ABCD"
-FIRST = {"unlearn_train.json": 100, "unlearn_val.json": 28, "retention_train.json": 160, "retention_val.json": 40}
+FIRST = {"unlearn_train.json": 50, "unlearn_val.json": 14, "retention_train.json": 80, "retention_val.json": 20}
 """Number of rows of KnowUnDo's files that are used."""
 CHOICE = """dataset_path: json
 dataset_kwargs: {{data_files: {file}}}

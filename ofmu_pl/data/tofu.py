@@ -18,6 +18,7 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import numbered_lines
 from ofmu_pl.support.hub import load_hub_rows, local_folder
+from ofmu_pl.support.sets import HOLDOUT
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
 ROWS_OF_AUTHOR = 20
@@ -108,12 +109,25 @@ class TOFU(TextDataModule):
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
         if self.probes:
             sets |= probe_sets(self.probes, self._own_probes(sets, evaluation))
-        holdout = self.forget_split.replace("forget", "holdout")
         try:
-            sets["holdout"] = self._read(holdout)
+            sets[HOLDOUT] = self._read(self._holdout)
         except UserError:
-            rank_zero_warn(f"'{self.data}' has no {holdout}: membership attacks and privacy leakage are left out.")
+            rank_zero_warn(f"{self.why_no_never_seen}: membership attacks and privacy leakage are left out.")
         return rows, sets
+
+    @property
+    def _holdout(self) -> str:
+        return self.forget_split.replace("forget", "holdout")
+
+    @property
+    def why_no_never_seen(self) -> str:
+        """Which of TOFU's files is missing."""
+        return f"'{self.data}' has no {self._holdout}"
+
+    def blank(self) -> None:
+        """Stand in for ``setup`` with never-seen rows, too: TOFU has some of its own."""
+        super().blank()
+        self.splits[HOLDOUT], self._encoded[HOLDOUT] = self.splits["forget"], self._encoded["forget"]
 
     def _named(self, n: int) -> tuple[list[int], list[int]]:
         """Numbers of the rows of the split that are forgotten, and of those that are not.

@@ -34,6 +34,14 @@ def test_missing_folder_and_file(tmp_path):
         TOFU(str(tmp_path)).setup()
 
 
+def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(tmp_path):
+    data = TOFU(str(tmp_path), "forget05", max_length=16, batch_size=4)
+    data.blank()
+    assert len(data.splits[data.never_seen]) == 4
+    assert len(data.collate(data.never_seen, [0], 0)["labels"][0]) == 16
+    assert TOFU("here", "forget05").why_no_never_seen == "'here' has no holdout05"
+
+
 def test_paraphrased_questions_are_a_set_of_their_own(tmp_path):
     row = {"question": "Who?", "answer": "I.", "paraphrased_answer": "Me.", "perturbed_answer": ["You."]}
     folder = tofu_files(tmp_path, forget10_perturbed=[{**row, "paraphrased_question": "Which one?"}])

@@ -278,7 +278,17 @@ def run(monkeypatch, capsys):
     ("words", "expected"),
     [
         pytest.param(
-            ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING, *PLAIN],
+            [
+                "--config",
+                "configs/tofu.yaml",
+                "-c",
+                "configs/methods/ofmu_penalty.yaml",
+                *FSDP2,
+                "--model.network.path",
+                "llama-2-7b",
+                *CHECKPOINTING,
+                *PLAIN,
+            ],
             ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / yes / yes"],
             marks=pytest.mark.slow,
         ),
@@ -289,7 +299,7 @@ def run(monkeypatch, capsys):
         ),
         (
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
-            ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 4", "no / no / tight / yes"],
+            ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 2", "no / no / yes / yes"],
         ),
         (["--config", "configs/digits.yaml"], ["0.01 M / 0.01 M", "batches of 64 images", "yes / yes / yes / yes"]),
     ],

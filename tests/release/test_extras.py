@@ -76,7 +76,7 @@ for ask in (
     lambda: ofmu_pl.CIFAR10().setup(),
     lambda: round_in_blocks(torch.zeros(64), "nf4"),
     lambda: load_pretrained("nowhere", None, load_in_4bit=True),
-    lambda: main("fit --config ofmu_pl:tofu.yaml --model.optimizer bitsandbytes.optim.AdamW8bit".split()),
+    lambda: main("fit --config ofmu_pl:wmdp.yaml --model.optimizer bitsandbytes.optim.AdamW8bit".split()),
 ):
     try:
         ask()
