@@ -102,6 +102,11 @@ class Authors(TextDataModule):
             evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
         return splits, evaluation
 
+    @property
+    def why_no_never_seen(self) -> str:
+        """Which option makes some."""
+        return "There are no never-seen rows (--data.holdout_authors 5 makes some)"
+
     def _drawn(self) -> set[int]:
         """Numbers of the authors to forget.
 

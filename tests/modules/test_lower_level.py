@@ -130,6 +130,11 @@ def test_never_seen_rows_set_the_ceiling_without_ending_the_run():
     assert train(stopping, steps=11, holdout_authors=2).global_step == 10
 
 
+def test_without_never_seen_rows_there_is_nothing_to_fit_a_guess_to():
+    with pytest.raises(UserError, match=r"holdout_authors 5 makes some\), and ngram_weight fits its guess to such rows"):
+        train(lower(ngram_weight=0.3), steps=1)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"objective": TERMS["UNDIAL"]}, {"forget_ceiling": "holdout", "ngram_weight": 0.3}],
