@@ -156,7 +156,7 @@ class UnlearningModule(pl.LightningModule, Method):
             self.record.add(k, scalars)
             if every and k % every == 0:
                 self.record.log(self.loggers, k, scalars)
-        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "rho", "seconds"}
+        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds"} | ({"rho"} if scalars.get("rho") else set())
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)
