@@ -24,6 +24,11 @@ from ofmu_pl.support.files import numbered_lines, write_json
 CONFIGS = RESULTS_FOLDER.parents[1] / "configs/benchmarks"
 TASK = "task_"
 """What the names of metrics of lm-eval's tasks begin with."""
+TITLES = {
+    "language_tiny": "LUME and KnowUnDo on a Llama trained here",
+    "smollm2": "A real language model forgets",
+}
+"""Of pages with several experiments, by benchmark."""
 ENDS = {RETRAINED: "*retrained*", BEFORE: "*target*"}
 """Where one wants to be, and where forgetting starts."""
 SHOWN = {"forget": 10, "retain": 5, "probe_level2_forget": 10, "probe_level2_retain": 5}
@@ -97,10 +102,7 @@ def page(stored: dict[str, Any], name: str) -> str:
     goal = "There is no retrained model, so what is forgotten has no goal but to be low."
     if any(has(e, RETRAINED) for e in experiments):
         goal = "The retrained model's column is the goal of what is forgotten."
-    lines = [
-        f"# {experiments[0]['title'] if len(experiments) == 1 else 'LUME and KnowUnDo on a Llama trained here'}",
-        "",
-    ]
+    lines = [f"# {experiments[0]['title'] if len(experiments) == 1 else TITLES[name]}", ""]
     lines += [
         f"{written_by('language_results.py', name, stored)} Of one seed a value has its 95 % interval over rows, of "
         f"several the mean over seeds ± standard deviation. {goal}",
