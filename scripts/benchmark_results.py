@@ -30,6 +30,9 @@ SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_P
 NAMED = 3
 """Methods that are named at most which are better than another."""
 
+ALL = "all"
+"""Name of the scenario of an experiment that names none."""
+
 ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
 """Where one wants to be, and where forgetting starts."""
 
@@ -118,7 +121,8 @@ def page(stored: dict[str, Any], name: str) -> str:
         lines += [f"{e['note']} {e['gradients']:.0f} gradients a run; seeds {', '.join(map(str, e['seeds']))}.", ""]
         for scenario, values in e["values"].items():
             if ranked(e, values)[1]:
-                lines += [f"{heading} {scenario}", "", *section(e, values), "", f"![]({figure(name, e, scenario)})", ""]
+                lines += [f"{heading} {scenario}", ""] if scenario != ALL else []
+                lines += [*section(e, values), "", f"![]({figure(name, e, scenario)})", ""]
         lines += [f"{heading} What was tried", "", *tried(e), ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -146,12 +150,12 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
     for side in ENDS:
         if any(values[side].values()):
             rows.append([f"*{side}*", *(spread(values[side][x]) for x in metrics), ""])
+    lines = table(["method", *metrics, "better on both sides"], rows)
+    if len(methods) == 1:
+        return lines
     front = ", ".join(m for m in methods if not better[m])
-    return [
-        *table(["method", *metrics, "better on both sides"], rows),
-        "",
-        f"Forgetting is compared by {forgets}, keeping by {keeps}. No method is better on both sides than {front}.",
-    ]
+    said = f"Forgetting is compared by {forgets}, keeping by {keeps}. No method is better on both sides than {front}."
+    return [*lines, "", said]
 
 
 def few(names: list[str]) -> str:
