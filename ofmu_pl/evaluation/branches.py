@@ -80,7 +80,7 @@ def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: S
 
 
 def merge(parts: Sequence[Prompts]) -> Prompts:
-    """Put prompts into one batch."""
+    """Put prompts into one batch; their own caches are spent, layer by layer, so that none is there twice."""
     width = max(x.mask.shape[1] for x in parts)
     ahead = [width - x.mask.shape[1] for x in parts]
 
@@ -88,10 +88,10 @@ def merge(parts: Sequence[Prompts]) -> Prompts:
         return torch.cat([F.pad(x, (0, 0, n, 0)) for x, n in zip(tensors, ahead, strict=True)])
 
     cache = copy(parts[0].cache)
-    columns = zip(*(x.cache.layers for x in parts), strict=True)
-    cache.layers = [
-        _layer(layers[0], join(x.keys for x in layers), join(x.values for x in layers)) for layers in columns
-    ]
+    cache.layers = []
+    while parts[0].cache.layers:
+        layers = [x.cache.layers.pop(0) for x in parts]
+        cache.layers.append(_layer(layers[0], join(x.keys for x in layers), join(x.values for x in layers)))
     mask = torch.cat([F.pad(x.mask, (n, 0)) for x, n in zip(parts, ahead, strict=True)])
     return Prompts(cache, mask, torch.cat([x.last for x in parts]), torch.cat([x.position for x in parts]))
 

@@ -13,11 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import DynamicCache
 
+from ofmu_pl.evaluation.roomy import filled, make_roomy
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
 
-CHUNK_ELEMENTS = 2**24
-"""Number of logits cast to float32 at a time (64 MiB): half-precision logits of a batch are never copied whole."""
+CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**24}
+"""Logits that are scored at a time, in float32 (4 and 64 MiB): several tensors as large stand beside them."""
 
 
 @dataclass
@@ -124,7 +125,7 @@ def score_answers(
         use_cache=True,
     ).logits
     flat, targets = logits.flatten(0, 1), labels.flatten()
-    step = max(1, CHUNK_ELEMENTS // flat.shape[1])
+    step = max(1, CHUNK_ELEMENTS.get(device.type, 2**24) // flat.shape[1])
     parts = [_score(x, y, detail) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
     return AnswerScores(*(torch.cat(column).view(labels.shape) for column in zip(*parts, strict=True)))
 
@@ -190,6 +191,7 @@ def continue_prompts(
     """
     ends = set(stops)
     ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache
+    make_roomy(cache)
     answers: list[list[int]] = [[] for _ in range(len(ids))] if begun is None else [list(x) for x in begun]
     positions_left = (positions_of(model.config) - 1 - prompts.position).tolist()
     room = [min(max_new_tokens, len(x) + left) for x, left in zip(answers, positions_left, strict=True)]
@@ -202,8 +204,9 @@ def continue_prompts(
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
-        ).logits
-        tokens = choose(logits[:, -1])
+        ).logits[:, -1]
+        order = torch.tensor(running, device=ids.device).argsort()  # a rule that draws does so by the prompts' order
+        tokens = torch.empty_like(order).scatter_(0, order, choose(logits[order]))
         going = []
         for k, (row, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
             if token not in ends:
@@ -213,6 +216,7 @@ def continue_prompts(
         if not going:
             break
         if len(going) < len(running):
+            going = filled(going)
             index = torch.tensor(going, device=ids.device)
             cache.batch_select_indices(index)
             running = [running[k] for k in going]

@@ -26,7 +26,7 @@ from ofmu_pl.metrics import min_k
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 """Tokens per batch: on a CPU a batch that fits the cache is fastest (a fifth faster than 4096), on a GPU a large
 one."""
-PROMPTS_PER_CHUNK = {"cpu": 256, "cuda": 64}
+PROMPTS_PER_CHUNK = {"cpu": 128, "cuda": 64}
 """Most prompts in the cache at a time, from among which answers of like length come together."""
 
 COST_OF_CALL = {"cpu": 32, "cuda": 8192}

@@ -57,7 +57,7 @@ def test_logits_exist_for_answer_tokens_only(model):
 
 
 def test_details_are_moments_and_most_likely_tokens(model, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 7 * VOCABULARY)  # chunks that end inside answers
+    monkeypatch.setitem(module.CHUNK_ELEMENTS, "cpu", 7 * VOCABULARY)  # chunks that end inside answers
     pairs = conversations(6)
     scored = score_answers(model, read_prompts(model, [p for p, _ in pairs]), [a for _, a in pairs], Detail.MOMENTS)
     for b, (prompt, answer) in enumerate(pairs):
