@@ -107,3 +107,19 @@ def test_many_rows_are_encoded_as_each_alone(authors, monkeypatch):
     assert encoder.encode_rows(rows) == [encoder.encode_row(row) for row in rows]
     assert encoder.encode_training_rows(rows) == [encoder.encode_training(row) for row in rows]
     assert [len(x) for x in encoder.encode_rows(rows[4:])] == [3, 1]
+
+
+def test_evaluation_rows_are_encoded_once(authors, monkeypatch):
+    encoder = ChatEncoder(authors.tokenizer)
+    texts, tokens = [], encoder._tokens
+    monkeypatch.setattr(encoder, "_tokens", lambda x: [texts.append(x), tokens(x)][1])
+    rows = authors.evaluation_sets["forget"][:4]
+    first = encoder.encode_rows(rows)
+    assert sum(map(len, texts)) == sum(1 + len(x) for x in first), "a prompt and its answers each"
+    assert encoder.encode_rows([*rows[2:], *rows]) == [*first[2:], *first]
+    assert len(texts) == 1
+    other = {**rows[0], "answer": "Another."}
+    assert encoder.encode_rows([other]) == [encoder.encode_row(other)] != first[:1]
+    monkeypatch.setattr("ofmu_pl.data.text.ROWS_KEPT", 5)
+    assert encoder.encode_rows([{**other, "question": "Who else?"}, *rows])[1:] == first
+    assert len(encoder._kept) == 5
