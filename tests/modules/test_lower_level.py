@@ -131,7 +131,9 @@ def test_never_seen_rows_set_the_ceiling_without_ending_the_run():
 
 
 def test_without_never_seen_rows_there_is_nothing_to_fit_a_guess_to():
-    with pytest.raises(UserError, match=r"holdout_authors 5 makes some\), and ngram_weight fits its guess to such rows"):
+    with pytest.raises(
+        UserError, match=r"holdout_authors 5 makes some\), and ngram_weight fits its guess to such rows"
+    ):
         train(lower(ngram_weight=0.3), steps=1)
 
 
