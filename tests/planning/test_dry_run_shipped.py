@@ -77,6 +77,7 @@ def test_an_overlay_passes(tried, places, name):
     passes(tried("--config", f"configs/{base}.yaml", "-c", f"configs/{name}", *more))
 
 
+@pytest.mark.timeout(3600)  # models of 7B, method by method
 @pytest.mark.parametrize("experiment", yaml.safe_load(FULL.read_text())["experiments"])
 def test_the_cells_of_the_papers_benchmark_pass(tried, monkeypatch, tmp_path, experiment):
     """Those that differ in numbers other than 0 alone take the same way, and one of them is tried."""
