@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.specs import Experiment, files
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import MANIFEST, BenchmarkRecord, CellRecord, ExperimentRecord, MethodRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
@@ -16,7 +18,7 @@ Place = tuple[str, str, str, int]
 
 
 class Manifest:
-    """The state of a benchmark.
+    """The state of a benchmark; of one that is started again, what was known of the runs that are asked for as before.
 
     Args:
         name: Name of the benchmark.
@@ -40,6 +42,27 @@ class Manifest:
             for method in e.methods
             for seed in e.seeds
         }
+        if self.path.is_file():
+            with suppress(UserError):  # a file that cannot be read is written anew
+                self._remember(BenchmarkRecord.read(self.path))
+
+    def _remember(self, before: BenchmarkRecord) -> None:
+        """Take over runs that have finished, so that a report has them while the benchmark makes sure of them."""
+        if before.results_version != RESULTS_VERSION:
+            return
+        for name in self.experiments.keys() & before.experiments.keys():
+            now, then = self._experiment(name, self.experiments[name]), before.experiments[name]
+            if (now.base, now.options, now.gradients) != (then.base, then.options, then.gradients):
+                continue
+            for cell in then.cells:
+                place = (name, cell.scenario, cell.method, cell.seed)
+                methods = [x.methods.get(cell.method, MethodRecord()) for x in (now, then)]
+                scenarios = [x.scenarios.get(cell.scenario) for x in (now, then)]
+                same = scenarios[0] == scenarios[1] and len({(m.overlay, str(m.options)) for m in methods}) == 1
+                if place in self._cells and same and cell.status == "finished":
+                    self._cells[place] = cell
+                    if cell.scenario in methods[1].searched:
+                        self.searched[name, cell.method, cell.scenario] = methods[1].searched[cell.scenario]
 
     def place(self, place: Place, folder: str) -> None:
         """Say where a run is: two places may share one."""

@@ -1,0 +1,61 @@
+"""What a benchmark that is started again knows of its runs before it has looked at them."""
+
+import pytest
+
+from ofmu_pl.benchmark.manifest import Manifest
+from ofmu_pl.benchmark.specs import Experiment, Method
+from ofmu_pl.support.records import BenchmarkRecord
+
+PLACE = ("e", "all", "npo", 0)
+
+
+def experiment(**options):
+    wanted = {"base": "a.yaml", "gradients": 4, "options": {"x": [1, 2.5]}, "seeds": [0], **options}
+    return {"e": Experiment(title="E", methods={"npo": Method(overlay="npo.yaml")}, **wanted)}
+
+
+def finished(folder, **options):
+    """The runs that a manifest calls finished, after one that had ended its only run."""
+    first = Manifest("b", folder, experiment())
+    first.place(PLACE, "shared/place")
+    first.searched[PLACE[0], "npo", "all"] = {"choice": {"lr": 1}, "scores": {}}
+    first.end(PLACE, None)
+    first.write()
+    again = Manifest("b", folder, experiment(**options))
+    again.write()
+    found = BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]
+    return [(c.seed, c.folder) for c in found.cells if c.status == "finished"], found.methods["npo"].searched
+
+
+def test_what_is_asked_for_as_before_stays_known(tmp_path):
+    for options in ({}, {"seeds": [1, 0]}, {"note": "another"}):
+        cells, searched = finished(tmp_path, **options)
+        assert cells == [(0, "shared/place")]
+        assert searched["all"]["choice"] == {"lr": 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gradients": 5},
+        {"options": {"x": [1, 2]}},
+        {"base": "b.yaml"},
+        {"scenarios": {"all": {"y": 1}}},
+        {"seeds": [1]},
+    ],
+)
+def test_what_is_asked_for_otherwise_does_not(tmp_path, options):
+    assert finished(tmp_path, **options) == ([], {})
+
+
+def test_a_run_that_failed_is_tried_again(tmp_path):
+    first = Manifest("b", tmp_path, experiment())
+    first.end(PLACE, "Too bad.")
+    first.write()
+    assert not Manifest("b", tmp_path, experiment()).failures()
+
+
+def test_a_file_that_cannot_be_read_is_written_anew(tmp_path):
+    (tmp_path / "benchmark.json").write_text("{")
+    Manifest("b", tmp_path, experiment()).write()
+    assert BenchmarkRecord.read(tmp_path / "benchmark.json").name == "b"
