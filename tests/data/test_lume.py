@@ -174,7 +174,7 @@ def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypa
     assert len(letters) == 570
     assert all(f"\n{row['choices'][row['gold']]}. " in row["question"] for row in letters)
     splits, _ = KnowUnDo(str(tmp_path / "knowundo"), tokenizer="gpt2").load()
-    assert [len(splits[name]) for name in ("forget", "retain", "full")] == [100, 160, 328]
+    assert [len(splits[name]) for name in ("forget", "retain", "full")] == [50, 80, 164]
 
 
 def read(path):
