@@ -40,7 +40,7 @@ def test_without_a_retrained_model_no_goal_is_named(monkeypatch):
     stored = json.loads((RESULTS / "data/smollm2.json").read_text(encoding="utf-8"))
     for by_side in (x for e in stored["experiments"] for x in e["values"].values()):
         by_side.pop("retrained", None)
-    page = importlib.import_module("language_results").page(stored, "smollm2_facts")
+    page = importlib.import_module("language_results").page(stored, "smollm2")
     assert "There is no retrained model" in page
     assert "*retrained*" not in page
     assert "*target*" in page
