@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ TRADE_OFFS = (
 """What is forgotten against what is kept: the first pair that a group's results hold."""
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LOGARITHMIC = ("avg_gap",)
+LETTERS_ACROSS = 110
+"""Letters of labels that stand side by side in a figure's width."""
 
 
 def label(experiment: Experiment, metric: str) -> str:
@@ -106,7 +109,7 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
             bars(axis, look, values, unit)
             _lines(axis, experiment, scenarios, metric)
             _scale(axis, metric, unit, values)
-            axis.set_xlabel(label(experiment, metric))
+            axis.set_xlabel(textwrap.fill(label(experiment, metric), LETTERS_ACROSS // across))
         told = ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
         figure.suptitle(f"{experiment.title}, {name}{told}", x=0.01, ha="left")
         legend_below(figure, axes)
