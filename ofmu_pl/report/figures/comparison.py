@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,8 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
             bars(axis, look, values, unit)
             _lines(axis, experiment, scenarios, metric)
             _scale(axis, metric, unit, values)
-            axis.set_xlabel(textwrap.fill(label(experiment, metric), LETTERS_ACROSS // across))
+            text = label(experiment, metric)
+            axis.set_xlabel(text if len(text) * across < LETTERS_ACROSS else text.replace(" (", "\n("))
         told = ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
         figure.suptitle(f"{experiment.title}, {name}{told}", x=0.01, ha="left")
         legend_below(figure, axes)
