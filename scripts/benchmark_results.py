@@ -48,7 +48,7 @@ def main() -> None:
         stored = json.loads(data.read_text()) if args.add else {"experiments": []}
         before = {e["name"]: e for e in stored["experiments"]}
         found = {name: with_stored(e, before[name]) if name in before else e for name, e in found.items()}
-        write_json(data, facts(stored if args.add else None) | {"experiments": [*(before | found).values()]})
+        write_json(data, facts(stored) | {"experiments": [*(before | found).values()]})
     stored = json.loads(data.read_text())
     draw(stored, name)
     write_page(name, page(stored, name))

@@ -21,14 +21,14 @@ def facts(stored: dict[str, Any] | None = None) -> dict[str, Any]:
     """Date, machine and versions, to be stored with numbers.
 
     Args:
-        stored: What was stored before and stays beside the new numbers: its facts go to ``earlier``.
+        stored: What was stored before and stays beside the new numbers: its facts, if it has some, go to ``earlier``.
     """
     today = {
         "date": str(date.today()),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
-    if stored is None or "date" not in stored:
+    if not stored or "date" not in stored:
         return today
     before = [*stored.get("earlier", []), {key: stored[key] for key in today}]
     return today | {"earlier": [one for one in before if one != today]}

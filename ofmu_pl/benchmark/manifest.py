@@ -52,17 +52,13 @@ class Manifest:
             return
         for name in self.experiments.keys() & before.experiments.keys():
             now, then = self._experiment(name, self.experiments[name]), before.experiments[name]
-            if (now.base, now.options, now.gradients) != (then.base, then.options, then.gradients):
-                continue
             for cell in then.cells:
                 place = (name, cell.scenario, cell.method, cell.seed)
-                methods = [x.methods.get(cell.method, MethodRecord()) for x in (now, then)]
-                scenarios = [x.scenarios.get(cell.scenario) for x in (now, then)]
-                same = scenarios[0] == scenarios[1] and len({(m.overlay, str(m.options)) for m in methods}) == 1
-                if place in self._cells and same and cell.status == "finished":
+                if place in self._cells and cell.status == "finished" and _asked(now, cell) == _asked(then, cell):
                     self._cells[place] = cell
-                    if cell.scenario in methods[1].searched:
-                        self.searched[name, cell.method, cell.scenario] = methods[1].searched[cell.scenario]
+                    searched = then.methods[cell.method].searched
+                    if cell.scenario in searched:
+                        self.searched[name, cell.method, cell.scenario] = searched[cell.scenario]
 
     def place(self, place: Place, folder: str) -> None:
         """Say where a run is: two places may share one."""
@@ -118,3 +114,10 @@ class Manifest:
             attacks=list(files(e.attacks)),
             cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
         )
+
+
+def _asked(e: ExperimentRecord, cell: CellRecord) -> tuple[Any, ...]:
+    """What an experiment asks of a run."""
+    method = e.methods.get(cell.method)
+    own = None if method is None else (method.overlay, method.options)
+    return e.base, e.options, e.gradients, e.scenarios.get(cell.scenario), own
