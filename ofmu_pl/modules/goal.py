@@ -13,6 +13,9 @@ As a ceiling the goal is one-sided: a row below its place on the path is pushed,
 and a row beyond is left alone. To call it back would be to teach its answer once more: on Authors that brought back
 the order of right and wrong answers, which one-sided pushes had undone (docs/log/2026-11-22-front.md).
 
+Whose loss a row is to end at: that of a never-seen row which is as easy to guess for someone who knows the retain rows
+alone (modules/guess.py), as it would be had the model never seen the row; without a guess, levels are given by lot.
+
 Nothing here is learned from a retrained model. Forgetting further than never-seen rows would be a leak of its own.
 """
 
@@ -20,12 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from lightning.pytorch.utilities import rank_zero_warn
+from scipy.stats import rankdata
 from torch import Tensor
 
 from ofmu_pl.data.sampler import batch_indices, evenly
@@ -68,6 +73,8 @@ class Goal:
         guess: Loss of a uniform guess, in nats; without never-seen rows, forget rows are to end at half of it.
         every: Outer iterations between two checks.
         one_sided: Whether the goal is a ceiling that rises along the path, from beyond which no row is called back.
+        expected: Maps a split's name and numbers of its rows to the losses, (n,), of someone who guesses, by which
+            forget and never-seen rows are matched; without it levels are given by lot.
 
     Attributes:
         token_level: The bound c of a token's loss, in nats.
@@ -86,6 +93,7 @@ class Goal:
         guess: float,
         every: int = 10,
         one_sided: bool = False,
+        expected: Callable[[str, Sequence[int]], Tensor] | None = None,
     ) -> None:
         self.one_sided = one_sided
         self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
@@ -93,8 +101,8 @@ class Goal:
         self.length = PATH if iterations < 0 else max(1.0, longest)
         self.levels = self.start = self.old = torch.empty(0)
         self.token_level, self.way, self.harm = 0.0, 0, 0.0
-        n = len(data.splits["forget"])
-        self._places = np.random.Generator(np.random.Philox(key=data.seed)).permutation(n)
+        self.expected = expected
+        self._lot = np.random.Generator(np.random.Philox(key=data.seed)).permutation(len(data.splits["forget"]))
 
     def begin(self, outer_batches: range) -> None:
         """Score the model that is to forget, once.
@@ -197,21 +205,35 @@ class Goal:
             setattr(self, name, state[name])
 
     def _set_levels(self) -> np.ndarray:
-        """Give forget rows the quantiles of never-seen rows' losses, by lot; returns these, without a bound."""
+        """Give forget rows the quantiles of never-seen rows' losses; returns these, without a bound."""
         if self.data.never_seen is None:
             self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
             bounded = plain
         else:
-            shown = evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
-            found = list(self._tokens(self.data.never_seen, shown))
+            found = list(self._tokens(self.data.never_seen, self._shown))
             tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
             # An image is one token: nothing in it can outweigh the rest, and its loss may be too small to be bent.
             level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
             self.token_level = max(level, LOWEST)
             bounded = torch.cat([sample_mean(ceiling(nll, self.token_level), t) for nll, t in found]).numpy()
             plain = torch.cat([sample_mean(*x) for x in found]).numpy()
-        self.levels = torch.from_numpy(np.quantile(bounded, (self._places + 0.5) / len(self._places)))
+        places = self._lot if self.expected is None else rankdata(bounded[self._alike], "ordinal") - 1
+        self.levels = torch.from_numpy(np.quantile(bounded, (places + 0.5) / len(places)))
         return plain
+
+    @property
+    def _shown(self) -> Sequence[int]:
+        return evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
+
+    @cached_property
+    def _alike(self) -> np.ndarray:
+        """(N,) For each forget row, the place among the shown never-seen rows of one that is as easy to guess."""
+        assert self.expected is not None
+        rows = range(len(self.data.splits["forget"]))
+        ranks = rankdata(self.expected("forget", rows).numpy(), "ordinal") - 0.5
+        strangers = self.expected(self.data.never_seen, self._shown).numpy().argsort()
+        alike: np.ndarray = strangers[(ranks * len(strangers) / len(rows)).astype(int)]
+        return alike
 
     def _score(self, stream: str, rows: Sequence[int], level: float | None = None) -> Tensor:
         """Losses of rows of a split, float64, in their order; their tokens' bent at a level."""

@@ -7,7 +7,7 @@ place (docs/methods.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -67,6 +67,22 @@ class Guess:
             sure = _entropy((self.model.dense(x).log() / middle).log_softmax(1) for x in said) < wanted
             lowest, highest = (middle, highest) if sure else (lowest, middle)
         self.temperature = highest
+
+    def losses(self, stream: str, rows: Sequence[int]) -> Tensor:
+        """Mean losses, in nats, of the n-gram model at rows' true answers, (n,) float64.
+
+        Args:
+            stream: Name of the split.
+            rows: Numbers of the rows.
+        """
+        found = []
+        for i, answer in zip(rows, answers(self.data, stream, rows), strict=True):
+            said = self.model.sparse(answer)
+            if stream == "forget":
+                self._said[i] = said  # it will be drawn
+            true = [answer.tokens[place] for place in answer.places]
+            found.append(-self.model.dense(said)[range(len(true)), true].double().log().mean())
+        return torch.stack(found)
 
     def logits(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Guesses at the answers of a batch of forget rows, as logits, (b, S, V) float32; 0 where there is no target.

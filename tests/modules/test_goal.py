@@ -62,6 +62,21 @@ def test_forget_rows_get_the_quantiles_of_never_seen_rows_in_another_order(sides
     assert not torch.equal(goal.levels, wanted)
 
 
+def test_forget_rows_end_where_never_seen_rows_are_that_are_as_easy_to_guess(sides):
+    """The guess ranks never-seen rows as it likes, and a forget row's rank among its own has their rank's loss."""
+    guess = {"forget": torch.arange(N).flip(0).double(), "holdout": (torch.arange(H) * 7 % H).double()}
+    goal = Goal(sides, sides.tokens, 1000, guess=7.0, expected=lambda stream, rows: guess[stream][list(rows)])
+    goal.begin(range(3))
+    by_lot = begun(sides).levels
+    torch.testing.assert_close(goal.levels.sort().values, by_lot.sort().values)  # the same levels, given otherwise
+    easiest_first = sides.loss["holdout"][guess["holdout"].argsort()]
+    alike = [easiest_first[int((N - 1 - i + 0.5) * H / N)].item() for i in range(N)]
+    unbent = [i for i in range(N) if alike[i] < goal.token_level - 1]
+    assert len(unbent) > N / 4
+    assert goal.levels[unbent].argsort().tolist() == torch.tensor([alike[i] for i in unbent]).argsort().tolist()
+    assert goal.levels.argsort().tolist() != by_lot.argsort().tolist()
+
+
 def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sides):
     goal = begun(sides)
     batch = sides.collate("forget", range(N), 0)

@@ -95,7 +95,7 @@ def data():
 
 def nats(model, found):
     losses = [-model.predict(a)[range(len(a.places)), [a.tokens[i] for i in a.places]].log().mean() for a in found]
-    return torch.stack(losses).mean().item()
+    return torch.stack(losses).mean()
 
 
 def test_it_guesses_answers_that_it_has_never_seen(data):
@@ -127,6 +127,21 @@ def test_phi_loses_the_divergence_of_every_token_from_the_guess():
         module.lower.guess.model.predict(answer).double(),
     )
     assert value.item() == pytest.approx(0.01 - 0.5 * (q * (q.log() - p)).sum(1).mean().item(), rel=1e-5)
+
+
+def test_levels_are_given_by_what_the_guess_finds_easy():
+    module = lower(forget_ceiling="holdout", ngram_weight=0.3, lr=0.0, inner_lr=0.0)
+    data = train(module, steps=1, holdout_authors=1).datamodule
+    lower_level = module.lower
+    guessed = {
+        stream: torch.stack([nats(lower_level.guess.model, [row]) for row in answers(data, stream, range(8))])
+        for stream in ("forget", "holdout")
+    }
+    losses = lower_level.guess.losses("forget", range(8))
+    torch.testing.assert_close(losses, guessed["forget"].double(), rtol=1e-5, atol=0)
+    strangers = lower_level.goal._score("holdout", range(8), lower_level.goal.token_level)
+    alike = strangers[guessed["holdout"].argsort()][guessed["forget"].argsort().argsort()]  # of equal rank
+    assert lower_level.goal.levels.argsort().tolist() == alike.argsort().tolist()
 
 
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 2.0])
