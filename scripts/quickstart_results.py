@@ -30,9 +30,9 @@ COLUMNS = {
 MODELS = ("target", "OFMU", "retrained")
 ABOUT = """A Llama of about a million parameters learned 50 invented authors and forgot five of them (40 rows), and one
 was retrained without them; five more are never seen by any model. The method's settings were chosen on seeds 1000 and
-1001 ([how](../log/2026-11-23-path.md), [and how the guess came about](../log/2026-11-23-guess.md)), the corpus on
-seed 0. p is exp(-loss) of the true answer, the mean over rows; the AUC is that of telling forgotten from never-seen
-rows by their loss."""
+1001 ([the path](../log/2026-11-23-path.md), [the guess](../log/2026-11-23-guess.md), [whose loss a row ends
+at](../log/2026-11-23-alike.md)), the corpus on seed 0. p is exp(-loss) of the true answer, the mean over rows; the AUC
+is that of telling forgotten from never-seen rows by their loss."""
 FOLLOWS = "[More that these models were asked, for an older form of the method](../log/2026-11-21-quickstart.md)."
 
 
