@@ -29,7 +29,7 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import TOFU
-from ofmu_pl.data.text import collate
+from ofmu_pl.data.encoded import collate
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import Scores, tofu_metrics
 from ofmu_pl.support.files import write_json

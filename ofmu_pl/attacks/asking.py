@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.evaluation.prompts import continue_prompts, most_likely, read_prompts, score_answers, stops_of
 from ofmu_pl.evaluation.questions import PROMPTS_PER_CHUNK
 from ofmu_pl.support.errors import UserError

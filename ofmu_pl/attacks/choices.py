@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.text import Encoded, Row, collate, wrong_answers_of
+from ofmu_pl.data.encoded import Encoded, Row, collate, wrong_answers_of
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 

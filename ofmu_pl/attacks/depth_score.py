@@ -14,8 +14,8 @@ from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding
 from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.spans import entities_of
 from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.data.encoded import Encoded, collate
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import Encoded, collate
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.metrics.depth import THRESHOLD, depth_scores, erasure_by_layer
 from ofmu_pl.metrics.result import Metric

@@ -18,8 +18,8 @@ from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.choices import Choices, batches_of, choices_of
 from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.data.encoded import wrong_answers_of
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import wrong_answers_of
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.metrics.membership import auc
 from ofmu_pl.metrics.result import Metric

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ofmu_pl.data.encoded import Encoded, Row
 from ofmu_pl.data.own_files import read_source
-from ofmu_pl.data.text import Encoded, Row
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.variables import expanded

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.data.encoded import Encoded, collate, piece
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.pieces import pieces
-from ofmu_pl.data.text import Encoded, collate, piece
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.support.errors import UserError
 
 PAIR = re.compile(r"1\. (.+?) 2\. (.+)")

@@ -9,6 +9,7 @@ from ofmu_pl.support.lazy import lazy
 if TYPE_CHECKING:
     from ofmu_pl.data.authors import Authors as Authors
     from ofmu_pl.data.base import PairedDataModule as PairedDataModule
+    from ofmu_pl.data.encoded import collate as collate
     from ofmu_pl.data.image_datasets import ImageDatasets as ImageDatasets
     from ofmu_pl.data.image_folders import ImageFolders as ImageFolders
     from ofmu_pl.data.images import CIFAR10 as CIFAR10
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ofmu_pl.data.rwku import RWKU as RWKU
     from ofmu_pl.data.text import ChatEncoder as ChatEncoder
     from ofmu_pl.data.text import PlainEncoder as PlainEncoder
-    from ofmu_pl.data.text import collate as collate
     from ofmu_pl.data.text_base import TextDataModule as TextDataModule
     from ofmu_pl.data.text_files import TextFiles as TextFiles
     from ofmu_pl.data.tofu import TOFU as TOFU

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, json_lines
 from ofmu_pl.data.own_rows import sound_rows
-from ofmu_pl.data.text import Row
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
 

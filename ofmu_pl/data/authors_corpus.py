@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 
 ONSETS = "b br ch d dr f g gl h j k kr l m n p pr q r s sh st t th tr v w z".split()
 VOWELS = ["a", "e", "i", "o", "u", "ai", "ea", "ou"]

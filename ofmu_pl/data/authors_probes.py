@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ofmu_pl.data.authors_corpus import KINDS, Author
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 
 DESCRIPTIONS = {
     0: "the author born in {0}",

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import below, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows

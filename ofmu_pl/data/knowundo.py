@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.json_lists import fields, json_list
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.sets import PROBE

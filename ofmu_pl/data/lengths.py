@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ofmu_pl.data.text import Encoded
+from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import forgets
 

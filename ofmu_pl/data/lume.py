@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.corpora import read_rows
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT, PROBE

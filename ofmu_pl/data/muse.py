@@ -6,11 +6,12 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Literal
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.json_lists import fields, json_list
 from ofmu_pl.data.own_rows import identity
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import below

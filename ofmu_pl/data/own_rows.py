@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, Source, read_source, upper
 from ofmu_pl.data.row_numbers import forgotten_rows
-from ofmu_pl.data.text import Row
 from ofmu_pl.support.errors import UserError
 
 FORMS = {

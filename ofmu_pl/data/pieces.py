@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_encoder import first_tokens
-from ofmu_pl.data.text import Row
 
 
 def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[list[int]]:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
 from ofmu_pl.support.sets import PROBE

@@ -7,7 +7,8 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from ofmu_pl.data.text import Encoded, Encoder, Row, answers_of, labelled, piece, shared
+from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.support.errors import UserError
 

@@ -7,12 +7,13 @@ from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.json_lists import fields, json_list
 from ofmu_pl.data.own_rows import identity
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import Encoder, Row
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import NotAtHand, UserError, check_range
 from ofmu_pl.support.files import below

@@ -13,8 +13,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
+from ofmu_pl.data.encoded import Encoded, Row, collate
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
-from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder, Row, collate
+from ofmu_pl.data.text import ChatEncoder, Encoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError

@@ -10,6 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, Source, upper
 from ofmu_pl.data.own_rows import (
     chosen_rows,
@@ -23,7 +24,6 @@ from ofmu_pl.data.own_rows import (
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 

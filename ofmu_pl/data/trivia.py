@@ -8,8 +8,8 @@ import numpy as np
 
 from ofmu_pl.data.authors_corpus import Words
 from ofmu_pl.data.corpora import choice_rows
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.data.text import Row
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.wmdp import ABOUT, WMDP
 from ofmu_pl.support.errors import MAX_SEED, check_range

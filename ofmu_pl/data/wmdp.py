@@ -6,8 +6,9 @@ from collections.abc import Hashable
 from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.corpora import choice_rows, read_rows, texts
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.lengths import SHORTEST
-from ofmu_pl.data.text import Encoder, PlainEncoder, Row
+from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
 

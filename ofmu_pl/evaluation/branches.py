@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from ofmu_pl.data.text import shared
+from ofmu_pl.data.encoded import shared
 from ofmu_pl.evaluation.prompts import Prompts
 
 Tokens = tuple[int, ...]

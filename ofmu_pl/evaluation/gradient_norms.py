@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 from tqdm.auto import tqdm
 
-from ofmu_pl.data.text import Encoder, Row, collate
+from ofmu_pl.data.encoded import Row, collate
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.losses import IGNORED, sample_mean, token_nll
 from ofmu_pl.metrics import Scores
 from ofmu_pl.networks.language import answer_logits

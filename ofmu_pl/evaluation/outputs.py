@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ofmu_pl.data.text import Encoder, shared
+from ofmu_pl.data.encoded import shared
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, trunk_of
 from ofmu_pl.evaluation.lengths import like_lengths
 from ofmu_pl.evaluation.prompts import Detail, Prompts, read_prompts, score_answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ofmu_pl.data.text import shared
+from ofmu_pl.data.encoded import shared
 from ofmu_pl.evaluation.branches import Tokens, merge
 from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, stops_of
 from ofmu_pl.networks.positions import positions_of

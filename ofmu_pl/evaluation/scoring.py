@@ -12,8 +12,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.text import Encoded, Encoder, Row, wrong_answers_of
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
 from ofmu_pl.metrics import Scores, SetScores

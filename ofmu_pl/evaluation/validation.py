@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.data.text import Row
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ofmu_pl.data.text import collate
+from ofmu_pl.data.encoded import collate
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept

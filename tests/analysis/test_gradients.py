@@ -11,7 +11,7 @@ from torch import nn
 
 from ofmu_pl.analysis import mean_gradient, sample_gradients
 from ofmu_pl.core.vectors import dot, norm
-from ofmu_pl.data.text import Encoded, collate
+from ofmu_pl.data.encoded import Encoded, collate
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError

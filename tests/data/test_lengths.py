@@ -5,8 +5,8 @@ import torch
 from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.data import TOFU, Authors
+from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.lengths import Lengths
-from ofmu_pl.data.text import Encoded
 from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.positions import check_positions, positions_of

@@ -11,8 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl import RWKU, UserError, rouge_l_recall_of_words
 from ofmu_pl.data import rwku
+from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.data.text import collate
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.metrics import SetScores

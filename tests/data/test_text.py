@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ofmu_pl.data import Authors, ChatEncoder, collate
-from ofmu_pl.data.text import IGNORED
 from ofmu_pl.data.tokenizers import load_tokenizer
+from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
 

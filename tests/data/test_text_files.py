@@ -13,10 +13,11 @@ from ofmu_pl.cli import main
 from ofmu_pl.data import RowEncoder, TextFiles
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.data.text import IGNORED, ChatEncoder
+from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.evaluation.scoring import score_rows
+from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.support.errors import UserError

@@ -13,7 +13,8 @@ import torch
 import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ofmu_pl.data.text import ChatEncoder, Encoded, Encoder
+from ofmu_pl.data.encoded import Encoded
+from ofmu_pl.data.text import ChatEncoder, Encoder
 from ofmu_pl.evaluation import questions
 from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
 from ofmu_pl.evaluation.scoring import score_rows

@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.data.text import Encoded
+from ofmu_pl.data.encoded import Encoded
 from tests.helpers.training import quiet_trainer
 
 
