@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ofmu_pl.metrics.functional import forget_quality_distance
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
+from ofmu_pl.report.foreign import foreign_row
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import below, read_json
+from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.records import (
     ACROSS,
@@ -96,7 +96,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
                 + "".join(f" {problem}" for problem in found.problems[:1])
             )
         found.experiments.append(experiment)
-    rows = dict(filter(None, (_foreign(path, found.problems) for path in foreign or [])))
+    rows = dict(filter(None, (foreign_row(path, found.problems) for path in foreign or [])))
     for experiment in found.experiments:
         experiment.across = _across(folder, experiment, found.problems)
         drop_doubles(experiment, found.problems)
@@ -275,32 +275,3 @@ def _read(kind: type[Left], path: Path, problems: list[str]) -> Left | None:
     except (OSError, UserError) as error:
         problems.append(f"What {path.name} says is left out: {error}")
         return None
-
-
-def _json(path: Path, problems: list[str]) -> Any:
-    try:
-        return read_json(path)
-    except (OSError, ValueError) as error:
-        problems.append(f"{path} cannot be read ({' '.join(str(error).split())}): left out.")
-        return None
-
-
-def _foreign(path: Path, problems: list[str]) -> tuple[str, tuple[str, dict[str, float]]] | None:
-    """A row by its folder's name: totals of ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, and D, which neither has."""
-    values: dict[str, float] = {}
-    for name in ("TOFU_EVAL.json", "TOFU_SUMMARY.json"):
-        content = _json(path / name, problems) if (path / name).is_file() else None
-        if not isinstance(content, dict):
-            continue
-        totals = {k: number(v.get("agg_value") if isinstance(v, dict) else v) for k, v in content.items()}
-        values |= {k: v for k, v in totals.items() if v is not None}
-        ratios = content.get("forget_truth_ratio")
-        items = ratios.get("value_by_index") if isinstance(ratios, dict) else None
-        if items and "forget_quality" in values:
-            values["forget_quality_D"] = forget_quality_distance(values["forget_quality"], len(items))
-    if values:
-        return path.resolve().name, ("open_unlearning", values)
-    problems.append(
-        f"The foreign folder '{path}' has no readable TOFU_SUMMARY.json or TOFU_EVAL.json of open-unlearning: left out."
-    )
-    return None
