@@ -1,7 +1,7 @@
 """The quickstart over several seeds: stores the values of its runs, and writes docs/results/quickstart.md.
 
-for seed in 0 1 2; do ofmu_pl quickstart --seed $seed; done
-python scripts/quickstart_results.py logs/quickstart logs/quickstart-seed1 logs/quickstart-seed2 [--only-table]
+for seed in 0 1 2 3 4; do ofmu_pl quickstart --seed $seed; done
+python scripts/quickstart_results.py logs/quickstart logs/quickstart-seed* [--only-table]
 
 The page follows from the stored values alone.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pages
@@ -69,9 +70,12 @@ def page(stored: dict[str, Any]) -> str:
         qualities = ["", f"{run['forget_quality']:.2g} ({run['forget_quality_D']:.3g})", "1 (0)"]
         for model, values, quality in zip(MODELS, zip(*run["values"].values(), strict=True), qualities, strict=True):
             rows.append([str(run["seed"]), model, *(f"{value:.3f}" for value in values), quality])
+    for k, model in enumerate(MODELS):
+        of_all = ([run["values"][name][k] for run in stored["seeds"]] for name in COLUMNS)
+        rows.append(["mean", model, *(f"{mean(x):.3f} ± {stdev(x):.2g}" for x in of_all), ""])
     head = ["seed", "model", *COLUMNS.values(), "forget quality (D)"]
     written = pages.written_by("quickstart_results.py", NAME, stored)
-    lines = ["# The quickstart, over three seeds", "", written, ABOUT, "", *pages.table(head, rows), "", FOLLOWS]
+    lines = ["# The quickstart, over several seeds", "", written, ABOUT, "", *pages.table(head, rows), "", FOLLOWS]
     return "\n".join(lines) + "\n"
 
 
