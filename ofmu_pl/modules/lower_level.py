@@ -97,7 +97,7 @@ class LowerLevel:
             self._fit_guess()
         if self.seeks_goal and method.device.type != "meta":  # a plan has no losses
             run, one_sided = method.run, self.bound == "holdout"
-            expected = None if self.guess is None else self.guess.losses
+            expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
             self.goal = Goal(run.data, self._token_losses, run.steps, guess, one_sided=one_sided, expected=expected)
             if "goal" in self._kept:
                 self.goal.load_state_dict(self._kept["goal"])

@@ -144,6 +144,13 @@ def test_levels_are_given_by_what_the_guess_finds_easy():
     assert lower_level.goal.levels.argsort().tolist() == alike.argsort().tolist()
 
 
+def test_more_rows_than_are_read_get_their_levels_by_lot(monkeypatch):
+    monkeypatch.setattr("ofmu_pl.modules.guess.READ", 7)
+    module = lower(forget_ceiling="holdout", ngram_weight=0.3, lr=0.0, inner_lr=0.0)
+    train(module, steps=1, holdout_authors=1)
+    assert module.lower.goal.expected is None
+
+
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 2.0])
 def test_a_guess_is_as_sure_as_the_network(data, temperature):
     """A network that says what the n-gram model says, sharpened; one that is less sure leaves the guess as it is."""
