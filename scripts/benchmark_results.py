@@ -14,11 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
-from pages import RESULTS_FOLDER, facts, table, write_page, written_by
+from pages import RESULTS_FOLDER, facts, spread, table, write_page, written_by
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
@@ -146,10 +146,10 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
     (forgets, keeps), points, better = ranked(e, values)
     metrics = [x for x in e["metrics"] if any(values[m][x] for m in points)]
     methods = sorted(points, key=lambda m: (len(better[m]), points[m][0]))
-    rows = [[m, *(spread(values[m][x]) for x in metrics), few(better[m])] for m in methods]
+    rows = [[m, *(spread(values[m][x].values()) for x in metrics), few(better[m])] for m in methods]
     for side in ENDS:
         if any(values[side].values()):
-            rows.append([f"*{side}*", *(spread(values[side][x]) for x in metrics), ""])
+            rows.append([f"*{side}*", *(spread(values[side][x].values()) for x in metrics), ""])
     lines = table(["method", *metrics, "better on both sides"], rows)
     if len(methods) == 1:
         return lines
@@ -171,14 +171,6 @@ def tried(e: dict[str, Any]) -> list[str]:
         choices = "; ".join(dict.fromkeys(json.dumps(s["choice"]) for s in searches))
         rows.append([m, str(max((len(s["scores"]) for s in searches), default=0)), choices])
     return table(["method", "candidates", "chosen by validation rows, on a seed that is not reported"], rows)
-
-
-def spread(values: dict[str, float]) -> str:
-    """Mean ± standard deviation."""
-    found = list(values.values())
-    if not found:
-        return "-"
-    return f"{mean(found):.3g}" + (f" ± {stdev(found):.2g}" if len(found) > 1 else "")
 
 
 def draw(stored: dict[str, Any], name: str) -> None:

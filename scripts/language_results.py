@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import yaml
 from benchmark_results import finished, parser_of, tried
-from pages import RESULTS_FOLDER, facts, table, write_page, written_by
+from pages import RESULTS_FOLDER, facts, spread, table, write_page, written_by
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
 from ofmu_pl.support.files import numbered_lines, write_json
@@ -177,7 +176,7 @@ def shown(e: dict[str, Any], metric: str, side: str, short: bool = False) -> str
     if not values:
         return "-"
     if len(values) > 1:
-        return f"{mean(values):.3g} ± {stdev(values):.2g}"
+        return spread(values)
     ends = entries[0]["interval"]
     return f"{values[0]:.3g}" + (f" ({ends[0]:.2g} to {ends[1]:.2g})" if ends and not short else "")
 

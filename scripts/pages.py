@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -64,3 +65,10 @@ def row(cells: Iterable[str]) -> str:
 def rule(columns: int) -> str:
     """The line below the head."""
     return "|" + "---|" * columns
+
+
+def spread(values: Collection[float]) -> str:
+    """Mean ± standard deviation; one value as it is, and a dash for none."""
+    if not values:
+        return "-"
+    return f"{mean(values):.3g}" + (f" ± {stdev(values):.2g}" if len(values) > 1 else "")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import pages
@@ -72,7 +71,7 @@ def page(stored: dict[str, Any]) -> str:
             rows.append([str(run["seed"]), model, *(f"{value:.3f}" for value in values), quality])
     for k, model in enumerate(MODELS):
         of_all = ([run["values"][name][k] for run in stored["seeds"]] for name in COLUMNS)
-        rows.append(["mean", model, *(f"{mean(x):.3f} ± {stdev(x):.2g}" for x in of_all), ""])
+        rows.append(["mean", model, *map(pages.spread, of_all), ""])
     head = ["seed", "model", *COLUMNS.values(), "forget quality (D)"]
     written = pages.written_by("quickstart_results.py", NAME, stored)
     lines = ["# The quickstart, over several seeds", "", written, ABOUT, "", *pages.table(head, rows), "", FOLLOWS]
