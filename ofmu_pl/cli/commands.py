@@ -28,7 +28,7 @@ COMMANDS = {
     "fit": "Unlearn or train, measure before and after, and write results.json, the model and a table.",
     "validate": "Measure a model as it is.",
     "test": "The same as validate.",
-    "plan": "Say what memory and work a run of fit would take, from the same words, without loading anything.",
+    "plan": "Say what memory and work a run of fit with the same options would take, without loading anything.",
     "benchmark": "Run every method in every scenario with every seed, and report.",
     "attack": "Try to bring back what runs have forgotten, and the same on the retrained model and on the target.",
     "requests": "Unlearn requests one after another, each from the model that the last one left, and report.",

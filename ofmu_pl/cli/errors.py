@@ -35,6 +35,12 @@ BASES = {
     "scheduler": LRScheduler,
 }
 """What the options that take a class take."""
+EXAMPLES = {
+    "experiments": "benchmarks/paper_tiny.yaml",
+    "requests": "requests/authors.yaml",
+    "attacks": "attacks.yaml",
+}
+"""A configuration for commands other than ``fit``, by an option that only such a command needs."""
 KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -159,8 +165,14 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
         return f"'{found[1]}' can run any code, so no option may name it: take it out of the configuration"
     if found := re.match("Expected a (.*?)[.] Got value: (.*)", text, re.DOTALL):
         return f"--{key} takes {_kinds(kinds or found[1])}, not '{found[2]:.80}'"
-    if (found := re.match(r"No module named '([\w.]+)'", text)) and (lack := missing(found[1])):
-        return f"--{key} needs {lack}"
+    if found := re.match(r"No module named '([\w.]+)'", text):
+        if lack := missing(found[1]):
+            return f"--{key} needs {lack}"
+        file = found[1].replace(".", "/") + ".py"
+        return (
+            f"--{key} names a class of the module '{found[1]}', which is not there: run `python -m ofmu_pl` in the "
+            f"folder that holds {file}, or put that folder on PYTHONPATH"
+        )
     text = " ".join(text.split())
     return f"--{key}: {text}" if key else text
 
@@ -169,14 +181,15 @@ def _missing(key: str, owner: str, names: str) -> str:
     wanted = [name.split(".", 1)[-1] for name in names.split(", ")]
     options = ", ".join(f"--{key}.{name}" if key else f"--{name}" for name in wanted)
     bases = [BASES[name] for name in wanted if name in BASES]
-    if not bases:
-        return f"{owner} needs {options}" if owner else f"The command needs {', '.join(wanted)}"
-    if key:
+    if owner and not bases:
+        return f"{owner} needs {options}"
+    if key and bases:
         return (
-            f"{owner} needs {options}: give a base configuration first (--config configs/authors.yaml -c OVERLAY), or "
+            f"{owner} needs {options}: give a base configuration first (--config ofmu_pl:authors.yaml -c OVERLAY), or "
             f"one of {', '.join(choices(bases[0]))}"
         )
-    return f"The command needs {options}: give a configuration, for example --config configs/authors.yaml"
+    example = next((EXAMPLES[name] for name in wanted if name in EXAMPLES), "authors.yaml")
+    return f"The command needs {options}: give a configuration, for example --config ofmu_pl:{example}"
 
 
 def _kinds(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NoReturn
@@ -40,6 +41,8 @@ def as_options(sentence: str) -> str:
         sentence: What is wrong and what to do, with arguments as in the example.
 
     Example:
+        >>> as_options("Say which it is by `columns={question: q}`.")
+        "Say which it is by --data.columns '{question: q}'."
         >>> as_options("The network has kinks: set `engine=autograd`.")
         'The network has kinks: set --model.engine autograd.'
         >>> as_options("'x' is a file: point `path` at the folder that it lies in.")
@@ -47,7 +50,7 @@ def as_options(sentence: str) -> str:
     """
     names = "|".join(_OPTIONS)
     found = rf"`({names})(?:=([^`]*))?`"
-    return re.sub(found, lambda x: f"--{_OPTIONS[x[1]]}" + (f" {x[2]}" if x[2] else ""), sentence)
+    return re.sub(found, lambda x: f"--{_OPTIONS[x[1]]}" + (f" {shlex.quote(x[2])}" if x[2] else ""), sentence)
 
 
 def unrecognized(message: str, options: Iterable[str]) -> str | None:

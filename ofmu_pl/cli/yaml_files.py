@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import yaml
 from jsonargparse import get_loader, set_loader
 
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.shipped import PREFIX, names
 
 LARGEST = 100_000
 """Nodes of a configuration with its aliases written out; the largest shipped one has a fiftieth."""
@@ -38,12 +41,17 @@ def check_files(words: Sequence[str]) -> None:
     """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was.
 
     Args:
-        words: The words of the command line; a word behind ``--config`` or ``-c`` is looked at where it is a file.
+        words: The words of the command line, of which those behind ``--config`` and ``-c`` are looked at.
 
     Raises:
-        UserError: A file is no UTF-8, or no YAML.
+        UserError: A file is not there, no UTF-8, or no YAML.
     """
-    for path in filter(Path.is_file, map(Path, _configurations(words))):
+    for word in _configurations(words):
+        path = Path(word).expanduser()
+        if not path.is_file():
+            if re.search(r"\.(ya?ml|json)$", word):  # a parser also takes YAML itself
+                raise UserError(f"The configuration '{word}' does not exist{_hint(path)}: give another file.")
+            continue
         try:
             load_yaml(path.read_text(encoding="utf-8"))
         except UnicodeDecodeError as error:
@@ -54,6 +62,16 @@ def check_files(words: Sequence[str]) -> None:
             raise UserError(f"The configuration '{path}' is no YAML: {error.problem}{where}.") from error
         except yaml.YAMLError as error:
             raise UserError(f"The configuration '{path}' is no YAML: {str(error).splitlines()[0]}.") from error
+
+
+def _hint(path: Path) -> str:
+    """The file that was probably meant: one beside it, or one that comes with the package."""
+    beside = {other.name: str(other) for other in path.parent.glob("*.y*ml")}
+    shipped = {name: PREFIX + name for name in names()}
+    for known, name in ((beside, path.name), (shipped, path.as_posix().rpartition("configs/")[2])):
+        if near := get_close_matches(name, known, n=1):
+            return f" (did you mean {known[near[0]]}?)"
+    return " (`ofmu_pl configs` lists those that come with the package)"
 
 
 def _configurations(words: Sequence[str]) -> Iterator[str]:

@@ -164,10 +164,15 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
         raise UserError(f"`forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
     rows.require(column, "forget_where")
     found = [i for i, row in enumerate(rows.rows) if str(row.get(column)) == value]
-    if not 0 < len(found) < len(rows.rows):
+    if not found:
         raise UserError(
-            f"`forget_where` chooses {len(found)} of {len(rows.rows)} rows of '{rows.source}': leave at least one to "
-            "forget and one to retain."
+            f"None of the {len(rows.rows)} rows of '{rows.source}' has '{value}' in the column '{column}', as "
+            "`forget_where` says: give the text as it stands there, capitals included."
+        )
+    if len(found) == len(rows.rows):
+        raise UserError(
+            f"All {len(found)} rows of '{rows.source}' have '{value}' in the column '{column}', as `forget_where` "
+            "says, so nothing is left to retain: choose by another column, or give a file with more rows."
         )
     return found
 

@@ -196,7 +196,9 @@ def _read_lines(path: Path) -> list[Row]:
         UserError: The file is missing, or a line is not a row with question and answer.
     """
     if not path.is_file():
-        raise UserError(f"'{path}' is missing: --data.data must hold all of TOFU's files (JSON lines, one a config).")
+        raise UserError(
+            f"'{path}' is missing: point --data.data at a folder with all of TOFU's files, as the hub has them."
+        )
     rows = []
     for number, line in numbered_lines(path):
         try:

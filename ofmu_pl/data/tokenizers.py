@@ -11,7 +11,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer
 
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.hub import local_folder, offline
+from ofmu_pl.support.hub import model_folder, offline
 
 
 def load_tokenizer(source: Any) -> Any:
@@ -43,13 +43,13 @@ def load_tokenizer(source: Any) -> Any:
 
 
 def _read(source: str) -> Any:
-    folder = local_folder(source, "path", "tokenizer")
+    folder = model_folder(source, "path", "tokenizer")
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        where = "The folder" if folder else "Neither a local folder nor a reachable hub id:"
+        why = "" if folder else ", for it is neither a local folder nor a reachable hub id"
         raise (UserError if folder else NotAtHand)(
-            f"{where} '{source}' has no tokenizer that can be read: give a model's folder with tokenizer.json and "
+            f"'{source}' has no tokenizer that can be read{why}: give a model's folder with tokenizer.json and "
             "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
             "--model.network.tokenizer."
         ) from error

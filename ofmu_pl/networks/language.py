@@ -22,7 +22,7 @@ from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.hub import offline
+from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.provenance import weights_hash
 
 
@@ -130,9 +130,7 @@ class CausalLM(Network):
                 model = self._random(datamodule.make_tokenizer(), attention)
                 check_positions(model.config, datamodule)
                 return self._prepared(model)
-            folder = Path(self.path).expanduser()
-            if not folder.is_dir():
-                folder = known_shape(self.path) or folder
+            folder = model_folder(self.path, "path") or known_shape(self.path) or Path(self.path)
             try:
                 config = AutoConfig.from_pretrained(
                     folder if folder.is_dir() else self.path,

@@ -15,7 +15,7 @@ from ofmu_pl.networks.tensors import check_tensors
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json
-from ofmu_pl.support.hub import local_folder, offline
+from ofmu_pl.support.hub import model_folder, offline
 
 CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 """Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
@@ -37,7 +37,7 @@ def load_pretrained(
             not trusted, or its weights lack a tensor of the network, hold one that the network lacks, or one of another
             shape.
     """
-    folder = local_folder(path, "path") or Path(path)
+    folder = model_folder(path, "path") or Path(path)
     quantized: dict[str, Any] = {}
     if load_in_4bit:
         extra("bitsandbytes", "A model in 4 bits")

@@ -56,6 +56,27 @@ def local_folder(source: str | None, *arguments: str) -> Path | None:
     return path if path.is_dir() else None
 
 
+def model_folder(source: str | None, *arguments: str) -> Path | None:
+    """The folder of a model; ``None`` if there is none, and the source may be a hub id.
+
+    Args:
+        source: Folder or hub id of the model.
+        arguments: Names of the arguments that can give it, for the message.
+
+    Raises:
+        UserError: The source is empty, a file, or a path to nothing, which cannot be a hub id.
+
+    Example:
+        >>> model_folder("gpt2", "path") is None
+        True
+    """
+    folder = local_folder(source, *arguments)
+    if folder is None and source and (source.startswith(("/", ".", "~")) or source.count("/") > 1):
+        given = " or ".join(f"`{argument}`" for argument in arguments)
+        raise UserError(f"The folder '{source}' does not exist: point {given} at a model's folder, or at a hub id.")
+    return folder
+
+
 def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str, Any]]:
     """Load the rows of a data set on the hub, or in the hub's cache.
 

@@ -198,6 +198,13 @@ def test_missing_model_folder(fails, tmp_path):
     assert "'x/y' has no tokenizer" in text
 
 
+@pytest.mark.parametrize("command", ["plan", pytest.param("validate", marks=pytest.mark.slow)])
+def test_a_model_folder_that_is_not_there_is_no_hub_id(fails, tmp_path, command):
+    code, text = fails("--model.network.path", str(tmp_path / "model"), command=command)
+    assert code == 1
+    assert f"The folder '{tmp_path}/model' does not exist: point --model.network.path" in text
+
+
 def test_precision_that_loses_updates(fails):
     code, text = fails("--trainer.precision", "16-true")
     assert code == 1

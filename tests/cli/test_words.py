@@ -13,6 +13,7 @@ import ofmu_pl
 from ofmu_pl import __version__
 from ofmu_pl.cli.commands import COMMANDS, main
 from ofmu_pl.cli.words import as_options
+from ofmu_pl.support.shipped import located
 from tests.cli.conftest import ROOT
 
 CONFIG = """
@@ -101,8 +102,47 @@ def test_a_configuration_that_is_none(says, tmp_path):
     assert text.endswith(" at line 2, column 3.")
     overlay.write_bytes("# für\nmodel: NPO\n".encode("latin-1"))
     assert f"The configuration '{overlay}' is no text in UTF-8 (" in says(config=overlay)[1]
-    assert "File does not exist" in says(config=tmp_path / "nowhere.yaml")[1]
     assert "The command needs --data, --model: give a configuration" in says(config=None)[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("right.yml", " (did you mean {folder}/right.yaml?)"),
+        ("configs/tofu.yaml", " (did you mean ofmu_pl:tofu.yaml?)"),
+        ("configs/methods/np0.yaml", " (did you mean ofmu_pl:methods/npo.yaml?)"),
+        ("qqq.yaml", " (`ofmu_pl configs` lists those that come with the package)"),
+    ],
+)
+def test_a_configuration_that_is_not_there_is_named_with_what_was_meant(says, tmp_path, word, hint):
+    code, text = says("-c", str(tmp_path / word))
+    assert code == 2
+    wanted = f"The configuration '{tmp_path / word}' does not exist{hint.format(folder=tmp_path)}: give another file."
+    assert text == wanted
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("benchmark", "The command needs --name, --experiments: give a configuration, for example --config ofmu_pl:b"),
+        (
+            "requests",
+            "for example --config ofmu_pl:requests/authors.yaml (options: python -m ofmu_pl requests --help).",
+        ),
+        ("attack", "The command needs --attacks: give a configuration, for example --config ofmu_pl:attacks.yaml "),
+    ],
+)
+def test_a_command_without_its_configuration_names_one(says, command, sentence):
+    code, text = says(command=command, config=None)
+    assert code == 2
+    assert sentence in text
+    assert Path(located(re.search(r"ofmu_pl:\S+", text)[0])).is_file()
+
+
+def test_a_class_of_a_file_that_is_not_found_says_where_to_run(says):
+    text = says("--model", "my_methods.LogAscent")[1]
+    assert text.startswith("--model names a class of the module 'my_methods', which is not there: run `python -m ")
+    assert "in the folder that holds my_methods.py, or put that folder on PYTHONPATH (options: " in text
 
 
 @pytest.mark.parametrize(

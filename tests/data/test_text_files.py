@@ -414,7 +414,8 @@ def test_bad_rows(case, model):
         ({"forget_rows": [1, 2, 1]}, "has 1 2 times"),
         ({"forget_rows": []}, "names 0 of 12 rows"),
         ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
-        ({"forget_where": "answer=none"}, "`forget_where` chooses 0 of 12"),
+        ({"forget_where": "answer=none"}, "None of the 12 rows of 'full' has 'none' in the column 'answer'"),
+        ({"forget_where": "half=both"}, "All 12 rows of 'full' have 'both' in the column 'half', as"),
         ({"forget_where": "author=Falbro"}, "no column 'author', which `forget_where` names"),
         ({"forget_where": "Falbro"}, "write COLUMN=VALUE"),
         ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is no file"),
@@ -422,7 +423,7 @@ def test_bad_rows(case, model):
 )
 def test_bad_choices(options, words):
     with pytest.raises(UserError, match=words):
-        TextFiles(full=RETAIN, **options).load()
+        TextFiles(full=[{**row, "half": "both"} for row in RETAIN], **options).load()
 
 
 @pytest.mark.parametrize(
