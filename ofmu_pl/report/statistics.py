@@ -109,7 +109,7 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
 
     The t-test takes the differences as normal, which a few of them cannot show. The permutation test takes nothing but
     that both signs are equally likely; with n pairs its least p is ``2^(1 - n)``: 0.25 at 3, 0.0625 at 5, so that it
-    needs 6 pairs to fall below 0.05.
+    needs 6 pairs to fall below 0.05. Of more than 14 pairs 9,999 sign patterns are drawn, always the same.
 
     Args:
         differences: (n,); below two, or without any variation, p_t is NaN and the interval has no width.
@@ -127,6 +127,7 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
         vectorized=True,
         permutation_type="samples",
         n_resamples=2 ** len(d) if len(d) <= 14 else 9999,
+        random_state=0,  # a report that is made again says the same
     )
     if np.ptp(d) <= 1e-12 * np.abs(d).max():
         return math.nan, float(exact.pvalue), float(d[0]), float(d[0])

@@ -54,6 +54,14 @@ def test_the_sign_flip_test_counts_by_hand():
     assert paired(d)[1] == pytest.approx(min(1.0, 2 * min(above, below) / 8))
 
 
+def test_the_sign_flip_test_of_many_pairs_says_the_same_each_time():
+    d = np.random.default_rng(0).normal(0.3, 1.0, 20)
+    p = paired(d)[1]
+    assert paired(d)[1] == p
+    flips = np.random.default_rng(1).choice([-1, 1], (20000, 20)) @ d
+    assert p == pytest.approx((np.abs(flips) >= abs(d.sum())).mean(), abs=0.02)
+
+
 def test_differences_that_do_not_vary_have_no_t_test():
     p_t, _, low, high = paired([0.5, 0.5, 0.5])
     assert math.isnan(p_t)
