@@ -117,10 +117,11 @@ def score_answers(
     # The last prompt token predicts the first answer token; nothing needs the last one's prediction.
     ids = torch.cat([prompts.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
     mask = torch.cat([prompts.mask, (labels[:, :-1] != IGNORED).long()], dim=1)
+    last = torch.tensor([[len(a) - 1] for a in answers], device=device)  # padding must not pass the model's positions
     logits = model(
         input_ids=ids,
         attention_mask=mask,
-        position_ids=prompts.position[:, None] + torch.arange(width, device=device),
+        position_ids=prompts.position[:, None] + torch.arange(width, device=device).minimum(last),
         past_key_values=prompts.cache,
         use_cache=True,
     ).logits

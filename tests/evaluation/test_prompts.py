@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import MistralConfig, MistralForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
 from ofmu_pl.evaluation import prompts as module
 from ofmu_pl.evaluation.prompts import (
@@ -44,6 +44,17 @@ def test_token_losses_equal_one_conversation_at_a_time(model):
     # The prompts are not spent by rows(): scoring again gives the same.
     again = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     assert torch.equal(again.nll, scored.nll)
+
+
+def test_padding_stays_within_learned_positions():
+    """Both rows fill GPT-2's positions, and the shorter answer's padding would go beyond them."""
+    torch.manual_seed(0)
+    shape = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+    gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, **shape)).double().eval()
+    pairs = [([k % VOCABULARY for k in range(n)], [k % 7 for k in range(16 - n)]) for n in (12, 4)]
+    scored = score_answers(gpt2, read_prompts(gpt2, [p for p, _ in pairs]), [a for _, a in pairs])
+    for b, (prompt, answer) in enumerate(pairs):
+        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(gpt2, prompt, answer), rtol=1e-10)
 
 
 def test_logits_exist_for_answer_tokens_only(model):
