@@ -64,7 +64,7 @@ class Start:
     Attributes:
         number: Number of the iteration, from 1.
         iteration: Makes the iteration, with its batches.
-        host: Weights outside a GPU's memory.
+        host: Weights, and statistics of BatchNorm, outside a GPU's memory.
         state: State of optimizers, scheduler and method.
     """
 
@@ -153,11 +153,11 @@ class Recovery:
         if self.rollbacks or (device == "cuda" and method.moves_parameters):
             optimizers = run.optimizers if self.rollbacks else method.inner_optimizers
             kept["optimizers"] = [(o, _on_host(o.state_dict())) for o in optimizers]
-            parameters = _parameters(method)
+            moved = _moved(method)
             if not start.host:  # on a GPU's host, pinned: the GPU's memory is what is short
-                start.host = [torch.empty_like(p, device="cpu", pin_memory=device == "cuda") for p in parameters]
-            for h, p in zip(start.host, parameters, strict=True):
-                h.copy_(p)
+                start.host = [torch.empty_like(x, device="cpu", pin_memory=device == "cuda") for x in moved]
+            for h, x in zip(start.host, moved, strict=True):
+                h.copy_(x)
         if self.rollbacks:
             method.on_save_checkpoint(kept)
             kept["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
@@ -165,8 +165,8 @@ class Recovery:
     def _restore(self, method: Recoverable, start: Start) -> None:
         kept = start.state
         if start.host:
-            for p, h in zip(_parameters(method), start.host, strict=True):
-                p.copy_(h)
+            for x, h in zip(_moved(method), start.host, strict=True):
+                x.copy_(h)
             method.weights_changed()
         for optimizer, state in kept.get("optimizers", []):
             optimizer.load_state_dict(state)
@@ -176,10 +176,12 @@ class Recovery:
                 method.run.scheduler.load_state_dict(kept["scheduler"])
 
 
-def _parameters(method: Recoverable) -> list[Tensor]:
-    """This rank's part of the trainable parameters, without gradients."""
+def _moved(method: Recoverable) -> list[Tensor]:
+    """What an iteration moves: this rank's part of the trainable parameters, and statistics that passes update."""
     assert method.network is not None, "no iteration has begun"
-    return [local(p.detach()) for p in trainable(method.network)]
+    norms = [m for m in method.network.modules() if getattr(m, "track_running_stats", False)]
+    statistics = [x for m in norms for x in m.buffers(recurse=False)]
+    return [local(x.detach()) for x in (*trainable(method.network), *statistics)]
 
 
 def _on_host(state: dict[str, Any]) -> dict[str, Any]:

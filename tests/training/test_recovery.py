@@ -9,10 +9,11 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from ofmu_pl import modules
-from ofmu_pl.modules import GRU, NPO, OFMU, PDU
+from ofmu_pl.modules import GRU, NPO, OFMU, PDU, GradDiff
 from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import DivergedError, UserError
+from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import TINY, train, weights
 
 
@@ -67,6 +68,28 @@ def test_a_nan_is_taken_back_with_steps_halved_from_there_on(monkeypatch, make, 
     assert trainer.global_step == 4
     assert torch.equal(weights(module), weights(by_hand))
     assert module.gradient_evaluations == by_hand.gradient_evaluations
+
+
+def test_statistics_of_an_iteration_that_is_taken_back_are_forgotten(monkeypatch):
+    """Passes move BatchNorm's running statistics, those of NaNs to NaN, where no later pass would mend them."""
+
+    def make(**options):
+        return GradDiff(network(norm="batch", bn_mode="both"), optimizer=sgd(), **options)
+
+    by_hand = make()
+    train_on_digits(by_hand, steps=2, callbacks=[HalvedFrom(1)])
+    logits, calls = SmallCNN.logits, iter(range(100))
+
+    def poisoned(self, module, batch):
+        factor = float("nan") if next(calls) == 3 else 1.0  # in the retain term of iteration 2
+        return logits(self, module, batch | {"images": batch["images"] * factor})
+
+    monkeypatch.setattr(SmallCNN, "logits", poisoned)
+    module = make(rollbacks=1)
+    with pytest.warns(UserWarning, match=r"Taken back, steps are 0.5"):
+        train_on_digits(module, steps=2)
+    ours, theirs = module.network.state_dict(), by_hand.network.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_a_runaway_step_is_not_counted():
