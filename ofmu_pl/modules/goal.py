@@ -108,7 +108,8 @@ class Goal:
         """Score the model that is to forget, once.
 
         Args:
-            outer_batches: Numbers of the retain stream's batches whose losses are to return.
+            outer_batches: Numbers of the retain stream's batches whose losses are to return; none, as of a run without
+                a known end: all rows'.
         """
         n, m = len(self.data.splits["forget"]), len(self.data.splits["retain"])
         if self.data.never_seen is None:
@@ -120,8 +121,9 @@ class Goal:
         self.start = self._score("forget", range(n), self.token_level)
         size, seed = self.data.batch_size, self.data.seed
         drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
+        rows = sorted(drawn) or list(range(m))
         self.old = torch.full((m,), math.nan, dtype=torch.float64)
-        self.old[sorted(drawn)] = self._score("retain", sorted(drawn))
+        self.old[rows] = self._score("retain", rows)
 
     def rows(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
         """Minus the distances of forget rows from their levels, in log-odds: largest, 0, at the goal.

@@ -17,7 +17,7 @@ from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.export import save_model
 from tests.helpers.images import train_on_digits
-from tests.helpers.training import TINY, fit, train, weights
+from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
 
 N, M, H = 40, 100, 50
 
@@ -124,6 +124,16 @@ def test_only_retain_rows_that_are_drawn_are_scored(sides):
     known = ~begun(sides).old.isnan()
     assert known.sum() == 30
     torch.testing.assert_close(begun(sides).old[known], sides.loss["retain"][known])
+
+
+def test_a_run_of_epochs_whose_end_is_not_known_returns_all_retain_rows():
+    method = OFMU(CausalLM(config=TINY), inner_steps=1, rates="auto")
+    data = Authors(authors=6, forget_authors=1, batch_size=16, streams=method.streams, num_batches=method.num_batches)
+    quiet_trainer(-1, max_epochs=1).fit(method, datamodule=data)
+    goal = method.lower.goal
+    assert goal.length == PATH
+    assert len(goal.old) == len(data.splits["retain"])
+    assert goal.old.isfinite().all()
 
 
 def test_the_path_leads_from_the_first_loss_to_the_level(sides):
