@@ -32,9 +32,9 @@ class RandomLabels(TwoTerms):
     )
     modality = "images"
 
-    def on_train_start(self) -> None:
+    def take_reference(self, *, frozen: bool) -> None:
         """Draw the labels."""
-        super().on_train_start()
+        super().take_reference(frozen=frozen)
         data = self.run.data
         n, classes = len(data.splits["forget"]), len(data.class_names)
         generator = torch.Generator().manual_seed(data.seed)

@@ -11,10 +11,11 @@ from ofmu_pl.core.price import Price
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import IGNORED
-from ofmu_pl.modules import DPO, NPO, OFMU, PDU, RMU, UNDIAL, WeightedAscent
+from ofmu_pl.modules import DPO, NPO, OFMU, PDU, RMU, UNDIAL, RandomLabels, WeightedAscent
 from ofmu_pl.modules.question_noise import with_noise
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
+from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import TINY, train, weights
 
 TERMS = {
@@ -55,6 +56,15 @@ def test_the_ascent_is_the_other_methods_descent(name):
     moved = weights(theirs) - weights(untouched)
     assert moved.norm() > 1e-4
     torch.testing.assert_close(weights(ours) - weights(untouched), moved, rtol=1e-3, atol=1e-7)
+
+
+def test_the_ascent_can_be_towards_random_labels():
+    ours = OFMU(network(), inner_steps=1, inner_lr=0.5, inner_clip=None, beta=0.0, rho_0=0.0, objective=RandomLabels)
+    ours.make_optimizer = lambda p: torch.optim.SGD(p, lr=0.0)
+    train_on_digits(ours, steps=1)
+    theirs = RandomLabels(network(), alpha=0.0, optimizer=lambda p: torch.optim.SGD(p, lr=0.5), gradient_clip=None)
+    train_on_digits(theirs, steps=1)
+    torch.testing.assert_close(weights(ours), weights(theirs))
 
 
 def test_what_needs_other_answers_is_refused():
