@@ -21,8 +21,8 @@ def add_gradient_norms(
 ) -> None:
     """Fill ``gradient_norm`` of the forget and holdout scores: ``mean_p |d l_i / d theta_p|`` over tensors p.
 
-    ``l_i`` is the answer's loss without its end token (as open-unlearning has it, one row at a time). With several
-    ranks each differentiates a share.
+    ``l_i`` is the answer's loss without its end token, if it has one (as open-unlearning has it, one row at a time).
+    With several ranks each differentiates a share.
 
     Args:
         model: A Hugging Face causal language model; gradients that it holds are dropped.
@@ -43,7 +43,8 @@ def add_gradient_norms(
         for k in tqdm(range(rank, len(ids), world), desc=f"gradients, {name}", leave=False, disable=not progress):
             row = sets[name][ids[k]]
             batch = collate([encoder.encode_row(row)[0]], [0], pad_id=0)
-            batch["labels"][0, -1] = IGNORED  # the end token
+            if encoder.ends_answers:
+                batch["labels"][0, -1] = IGNORED  # the end token
             logits, targets = answer_logits(model, {key: x.to(model.device) for key, x in batch.items()})
             loss = sample_mean(token_nll(logits, targets), targets).mean()
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

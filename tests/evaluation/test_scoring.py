@@ -142,12 +142,15 @@ def test_a_broken_model_is_refused(model):
         score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
 
 
-def test_gradient_norms_are_means_over_tensors(model):
+@pytest.mark.parametrize("ends", [True, False])
+def test_gradient_norms_are_means_over_tensors(model, monkeypatch, ends):
+    monkeypatch.setattr(Letters, "ends_answers", ends)
     scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
     add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
     prompt, answer = tokens("who is it", "me")
     logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 :].log_softmax(1)
-    loss = -logits[range(len(answer) - 1), answer[:-1]].mean()
+    n = len(answer) - ends
+    loss = -logits[range(n), answer[:n]].mean()
     norms = [g.norm().item() for g in torch.autograd.grad(loss, list(model.parameters()))]
     assert scores["forget"].gradient_norm[1] == pytest.approx(np.mean(norms), rel=1e-8)
 
