@@ -44,7 +44,8 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
             continue
         for attack in attacks:
             sides = [
-                [f for run in runs for f in found[run].get(attack.name, {}).get(model, [])]
+                # One finding a model: of other seeds they would count it as so many models.
+                [f for run in runs for f in found[run].get(attack.name, {}).get(model, [])[:1]]
                 for model in (UNLEARNED, RETRAINED)
             ]
             values = attack.across(*sides) if len(runs) > 1 else {}

@@ -121,7 +121,7 @@ class Attack(ABC):
         """Figures that need many runs of one method, by name; by default there are none.
 
         Args:
-            unlearned: Findings on the unlearned models, one a run and seed.
+            unlearned: Findings on the unlearned models, one a run, with the first seed.
             retrained: Findings on their retrained models.
         """
         return {}

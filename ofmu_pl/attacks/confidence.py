@@ -47,11 +47,12 @@ class Confidence(Attack):
         return found
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
-        """Scores of single examples over models."""
-        if min(len(unlearned), len(retrained)) < FEWEST:
-            return {}
+        """Scores of single examples over models; none where fewer than four retrained models differ."""
         name = self.metrics[0].name
-        ours, theirs = (np.array([f.rows[name] for f in found]) for found in (unlearned, retrained))
+        different = dict.fromkeys(tuple(f.rows[name]) for f in retrained)
+        if min(len(unlearned), len(different)) < FEWEST:
+            return {}
+        ours, theirs = np.array([f.rows[name] for f in unlearned]), np.array(list(different))
         found, lira = epsilons(ours, theirs), u_lira(ours, theirs)
         return {
             "models": float(len(ours)),

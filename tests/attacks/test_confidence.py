@@ -55,6 +55,27 @@ def test_few_runs_are_not_compared(tmp_path):
     assert across([Confidence()], found) == {}
 
 
+def test_a_model_counts_once_whatever_the_number_of_seeds(tmp_path):
+    """Nothing is drawn, so a second seed finds the same once more."""
+    rng, found, once = np.random.default_rng(0), {}, {}
+    for i in range(4):
+        run = tmp_path / f"method/seed_{i}/version_0"
+        write(run / "results.json", results(IMAGE_GOAL, IMAGE_BEFORE, IMAGE_GOAL))
+        models = {m: [finding(rng.normal(0, 1, 8))] for m in ("unlearned", "retrained")}
+        once[run] = {"confidence": models}
+        found[run] = {"confidence": {m: 2 * findings for m, findings in models.items()}}
+    assert across([Confidence()], found) == across([Confidence()], once)
+
+
+def test_a_retrained_model_that_runs_share_counts_once():
+    """Beside a model without a spread, every row of the others would stand out."""
+    ours, theirs = np.random.default_rng(0).normal(0, 1, (2, 5, 8))
+    unlearned, retrained = [finding(x) for x in ours], [finding(x) for x in theirs]
+    assert Confidence().across(unlearned, retrained[:1] * 5) == {}
+    figures = Confidence().across(unlearned, [*retrained[:4], retrained[3]])
+    assert figures == Confidence().across(unlearned, retrained[:4])
+
+
 def test_runs_that_forget_different_rows_are_not_compared(tmp_path):
     found = {}
     for i in range(4):
