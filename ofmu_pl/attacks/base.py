@@ -105,6 +105,11 @@ class Attack(ABC):
         """Its arguments by name."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
+    @property
+    def reads(self) -> list[str]:
+        """Files and folders that it reads, as its arguments name them: what is in them is part of the key, too."""
+        return []
+
     @abstractmethod
     def run(self, subject: Subject, seed: int) -> Finding:
         """Attack one model.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import ATTACKS, AttacksRecord
+from ofmu_pl.support.variables import expanded
 
 FOLDER = "attacks"
 """Folder in a run's, with one file a model, attack and seed."""
@@ -131,8 +133,23 @@ def _paths(on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, str
         "facts": on.data.facts,
         "device": device,
     }
+    if a.reads:
+        facts["read"] = _sums(a.reads)
     folders = [on.place / FOLDER, cache_folder()]
     return [content_path(folder, f"{a.name}-{model}-seed{seed}", facts) for folder in folders if folder is not None]
+
+
+def _sums(places: list[str]) -> list[str]:
+    """Sums of the files that an attack reads; it says itself what of them is missing."""
+    found = []
+    for place in places:
+        try:
+            path = Path(expanded(place)).expanduser()
+        except UserError:
+            continue
+        files = sorted(p for p in (path, *path.rglob("*")) if p.is_file())
+        found += [hashlib.sha256(p.read_bytes()).hexdigest() for p in files]
+    return found
 
 
 def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:

@@ -59,6 +59,11 @@ class DepthScore(Attack):
         check_range(0, threshold=threshold)
         self.entities, self.threshold, self.rows = entities, threshold, rows
 
+    @property
+    def reads(self) -> list[str]:
+        """The entities, if they are given."""
+        return [] if self.entities is None else [self.entities]
+
     def planned(self, subject: Subject) -> AttackCost:
         """The target as it is, and two models layer by layer."""
         layers = len(layers_of(subject.build()))

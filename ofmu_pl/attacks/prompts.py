@@ -76,6 +76,11 @@ class Prompts(Attack):
             ),
         )
 
+    @property
+    def reads(self) -> list[str]:
+        """The pairs, if they are given."""
+        return [] if self.pairs is None else [self.pairs]
+
     def planned(self, subject: Subject) -> AttackCost:
         """Every prompt once, and answers as long as they may be."""
         cost = AttackCost()

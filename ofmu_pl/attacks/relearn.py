@@ -78,6 +78,11 @@ class Relearn(Attack):
             Metric(f"{self.name}_steps_to_half", higher_is_better=True, group="attacks", unit="steps"),
         )
 
+    @property
+    def reads(self) -> list[str]:
+        """The texts, unless it trains on the data's own rows."""
+        return [] if self.source in (FORGET, RETAIN, QUESTIONS) else [self.source]
+
     def planned(self, subject: Subject) -> AttackCost:
         """One gradient a step and rate, and the looks."""
         _, asked = self._sides(len(subject.data.splits[FORGET]), seed=0)

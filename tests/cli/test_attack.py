@@ -8,7 +8,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from ofmu_pl import Attack, AttackCost, Finding, Metric, Relearn
+from ofmu_pl import Attack, AttackCost, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_run, runs_below
 from ofmu_pl.attacks.base import MODELS
 from ofmu_pl.attacks.command import attack
@@ -64,6 +64,29 @@ def test_a_run_is_found_and_its_three_models_are_attacked(run, models, capsys):
     assert "ask_prob" in capsys.readouterr().out
     attack([Ask()], runs=[run], seeds=[0, 1, 2])
     assert Ask.made == 9  # what was found before is read
+
+
+class AskOf(Ask):
+    """Asks, and reads a file."""
+
+    name = "ask_of"
+
+    def __init__(self, words):
+        self.words = words
+
+    @property
+    def reads(self):
+        return [self.words]
+
+
+def test_an_attack_is_made_again_where_a_file_that_it_reads_has_changed(run, tmp_path):
+    Ask.made = 0
+    for text, made in (("one", 3), ("one", 3), ("two", 6)):
+        (tmp_path / "words.txt").write_text(text)
+        attack([AskOf(str(tmp_path / "words.txt"))], runs=[run])
+        assert Ask.made == made
+    assert Relearn("texts.txt").reads == Prompts(pairs="texts.txt").reads == DepthScore("texts.txt").reads
+    assert Relearn("retain").reads == Prompts().reads == DepthScore().reads == []
 
 
 def test_a_plan_counts_what_is_left_and_attacks_nothing(run, capsys, monkeypatch, tmp_path):
