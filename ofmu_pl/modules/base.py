@@ -122,10 +122,18 @@ class UnlearningModule(pl.LightningModule, Method):
         """Make the optimizer of the trainable parameters, then the method's own, and the first one's scheduler, if any.
 
         Raises:
-            UserError: An optimizer cannot step here (``descent.check_optimizer``) or refuses the parameters.
+            UserError: No parameter is trained, or an optimizer cannot step here (``descent.check_optimizer``) or
+                refuses the parameters.
         """
         assert self.network is not None, "configure_model has not run"
-        optimizer = built("optimizer", self.make_optimizer, trainable(self.network))
+        parameters = trainable(self.network)
+        if not parameters:
+            raise UserError(
+                "The network has no parameter that is trained, as a folder of adapters (adapter_config.json) is loaded "
+                "with all of them frozen: merge the adapters into their base model first (peft's merge_and_unload and "
+                "save_pretrained), and give that folder."
+            )
+        optimizer = built("optimizer", self.make_optimizer, parameters)
         check_optimizer(optimizer, sharded=self.run.ranks.sharded, device=self.device)
         self.run.optimizers = [optimizer]
         self.run.optimizers = [optimizer, *self.own_optimizers()]

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.networks.pretrained import load_pretrained
 from tests.helpers.tofu_files import tofu_files
 
@@ -203,6 +204,16 @@ def test_a_model_folder_that_is_not_there_is_no_hub_id(fails, tmp_path, command)
     code, text = fails("--model.network.path", str(tmp_path / "model"), command=command)
     assert code == 1
     assert f"The folder '{tmp_path}/model' does not exist: point --model.network.path" in text
+
+
+def test_a_folder_of_adapters_is_to_be_merged_first(fails, models, tmp_path):
+    target, folder = (models / "target/latest/hf").resolve(), tmp_path / "adapters"
+    add_adapters(load_pretrained(str(target), "sdpa"), {"r": 2}).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(target / name, folder)
+    code, text = fails("--model.network.path", str(folder))
+    assert code == 1
+    assert "a folder of adapters (adapter_config.json) is loaded with all of them frozen: merge the adapters" in text
 
 
 def test_precision_that_loses_updates(fails):
