@@ -13,6 +13,7 @@ from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.specs import Experiment, check
+from tests.helpers.printed import blocks
 
 ROOT = Path(__file__).parent.parent.parent
 PAPER = (
@@ -91,3 +92,18 @@ def test_attacks_are_made_on_the_runs_of_the_main_table(experiments, tmp_path):
 def test_every_table_and_figure_of_the_paper_is_there(experiments, more):
     labels = {label for e in experiments.values() for label in e.paper}
     assert {*PAPER, *more} <= labels
+
+
+def test_the_benchmark_of_the_page_plans_with_equal_budgets_and_searches(tmp_path):
+    (text,) = (text for page, text in blocks("yaml") if page == "docs/benchmarks.md")
+    (tmp_path / "mine.yaml").write_text(text)
+    experiments = parsed(tmp_path / "mine.yaml")
+    check(experiments, tmp_path / "mine")
+    (e,) = experiments.values()
+    assert e.ours in e.methods
+    assert {len(method.candidates) for method in e.methods.values()} == {3}
+    grid = Grid(experiments)
+    words = {m: grid.run("tofu", m, "all", 0, e.methods[m].candidates[0]).words(tmp_path / "mine") for m in e.methods}
+    ours = words[e.ours]
+    assert ours[ours.index("--model") + 1] == "my_methods.LogAscent"
+    assert len({w[w.index("--trainer.callbacks") + 1] for w in words.values()}) == 1

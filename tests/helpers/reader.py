@@ -24,6 +24,11 @@ def stand_ins():
     """Modules that the pages' readers have written themselves."""
     from torch import nn
 
+    from ofmu_pl import GradDiff
+
+    methods = types.ModuleType("my_methods")
+    methods.LogAscent = type("LogAscent", (GradDiff,), {"__module__": "my_methods"})
+    sys.modules["my_methods"] = methods
     nets = types.ModuleType("my_nets")
     nets.SmallCNN = type("SmallCNN", (nn.Module,), {"__module__": "my_nets", "__init__": lambda self: None})
     sys.modules["my_nets"] = nets

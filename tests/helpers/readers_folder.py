@@ -75,6 +75,7 @@ def fill(folder: Path, site: Path, shared: Path) -> None:
         "FOLDER_WITH_TOFU_FILES": shared / "data/tofu",
         "MODEL": shared / "models/tofu-tiny-full",
         "BASE": shared / "models/tofu-tiny-full",
+        "NEW_MODEL": shared / "models/tofu-tiny-full",
         "TARGET_MODEL": shared / "models/tofu-tiny-full",
         "RETRAINED_MODEL": shared / "models/tofu-tiny-retain90",
         "LLAMA_2_7B": site / "ofmu_pl/networks/shapes/llama-2-7b",
@@ -86,6 +87,8 @@ def fill(folder: Path, site: Path, shared: Path) -> None:
         rows = (shared / "data/lume" / name).read_text(encoding="utf-8").splitlines(keepends=True)
         (folder / "FOLDER" / name).write_text("".join(rows[::50]), encoding="utf-8")
     model_and_rows(folder)
+    (method,) = (text for page, text in blocks("python") if page == "docs/extending.md")
+    (folder / "my_methods.py").write_text(method)
     _texts(folder)
     _images(folder)
 
@@ -101,7 +104,7 @@ def _benchmark(folder: Path) -> dict:
 
 def _texts(folder: Path) -> None:
     """Rows of the reader's own in every form that a page names, and a task."""
-    for name, side in {"forget": "forget", "retain": "retain", "unseen": "holdout"}.items():
+    for name, side in {"forget": "forget", "retain": "retain", "unseen": "holdout", "unseen_2": "holdout"}.items():
         lines(folder / f"{name}.jsonl", SIDES[side])
     table(
         folder / "rows.csv",
@@ -109,6 +112,7 @@ def _texts(folder: Path) -> None:
     )
     table(folder / "retain.csv", SIDES["retain"])
     (folder / "numbers.txt").write_text("0\n3\n")
+    (folder / "people.txt").write_text("Falbro\n")
     (task,) = (text for page, text in blocks("yaml") if page == "docs/own-data.md")
     (folder / "my_tasks").mkdir()
     (folder / "my_tasks/trades.yaml").write_text(task)
