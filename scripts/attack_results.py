@@ -22,21 +22,51 @@ from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import ACROSS, ATTACKS, RESULTS, AttacksRecord, Results
 
 SHOWN = {
-    "forget_Q_A_Prob": "p forget",
-    "retain_Q_A_Prob": "p retain",
-    "model_utility": "utility",
-    "RA": "RA",
-    "UA": "UA",
+    "forget_Q_A_Prob": "p forget (goal: retrained)",
+    "retain_Q_A_Prob": "p retain ↑",
+    "model_utility": "utility ↑",
+    "RA": "RA (%) ↑",
+    "UA": "UA (%)",
 }
 """Metrics of the runs that stand beside what returns."""
 
 PICTURED = ("relearn_forget", "relearn_retain", "depth_score")
 """Attacks whose figures of the report, if it was made, stand on the page."""
 
+RUNS = {
+    "attacks": (
+        "on fictitious authors",
+        "A Llama of 0.3 M parameters; 4 of 20 invented authors (32 rows) are forgotten, within 320 gradients a run "
+        "(the part `authors` of `configs/benchmarks/attacks.yaml`).",
+    ),
+    "attacks_tofu": (
+        "on real TOFU",
+        "A Llama of 4.5 M parameters; forget10 is forgotten, within 96 gradients of 16 rows a run "
+        "(`configs/benchmarks/attacks_tofu.yaml`).",
+    ),
+    "attacks_images": (
+        "on digits",
+        "A random tenth of the digits is forgotten, the same for every seed, within 320 gradients a run (the part "
+        "`images` of `configs/benchmarks/attacks.yaml`).",
+    ),
+}
+"""What the attacked runs are, by the page: the end of its title, and a sentence."""
+
+FOUND = {
+    ("relearn", "quantise", "logit_lens"): "the probability of the true answer or class",
+    ("prompts",): "the ROUGE-L recall of what the model says",
+    ("sample",): "the share of questions that leak",
+    ("confidence",): "the log-odds of the true answer or class, in nats",
+    ("depth_score",): "1 - UDS",
+    ("linear_probe",): "an AUC",
+    ("rtt",): "the share of right choices",
+}
+"""What is found, by the beginnings of attacks' names."""
+
 ABOUT_ACROSS = (
     "Every forgotten row's confidences under the unlearned models against those under the retrained models "
-    "(docs/attacks.md, Confidence). Epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells "
-    "forgotten from never-seen rows. Scores of different numbers of models are not comparable."
+    "([how](../attacks.md#confidence-one-example-at-a-time)). Epsilon 0, forgetting score 1, AUC and accuracy .5, rate "
+    ".01: nobody tells forgotten from never-seen rows. Scores of different numbers of models are not comparable."
 )
 
 
@@ -124,16 +154,21 @@ def page(stored: dict[str, Any], name: str) -> str:
     worst = {m: max((mean(s) for a in attacks if (s := share(of[m], a))), default=0.0) for m in methods}
     methods.sort(key=lambda m: worst[m])
     shown = [x for x in SHOWN if any(x in run["sides"]["after"] for run in runs)]
+    where, what = RUNS.get(name, (f"on {name}", ""))
+    many = len({run["seed"] for run in runs}) > 1
+    spoken = "Mean over seeds ± standard deviation." if many else "One seed."
     lines = [
-        "# Does it come back?",
+        f"# Does it come back? Attacks {where}",
         "",
-        f"{written_by('attack_results.py', name, stored)} Mean over seeds ± standard deviation. docs/attacks.md says "
-        "what each attack is.",
+        f"{written_by('attack_results.py', name, stored)} {spoken}",
+        "",
+        f"{what} [What each attack does](../attacks.md).",
         "",
         "## What returns",
         "",
-        "0 %: the attack finds what it finds on the retrained model. 100 %: as much as if nothing had been forgotten. "
-        "Methods are in the order of their worst attack.",
+        "0 %, the goal: the attack finds what it finds on the retrained model. 100 %: as much as if nothing had been "
+        "forgotten. Below 0 %: less than on the retrained model, which is a trace, too. Methods are in the order of "
+        "their worst attack.",
         "",
         row(["method", "seeds", *attacks, *(SHOWN[x] for x in shown)]),
         rule(2 + len(attacks) + len(shown)),
@@ -146,8 +181,13 @@ def page(stored: dict[str, Any], name: str) -> str:
         ends = [spread([run["sides"][side][x] for run in runs if x in run["sides"][side]]) for x in shown]
         lines.append(row([f"*{side}*", "", *("100 %" if side == "target" else "0 %" for _ in attacks), *ends]))
     for figure in stored.get("figures", []):
-        lines += ["", f"![]({figure})"]
-    lines += ["", "## What attacks find", "", row(["model", *attacks]), rule(1 + len(attacks))]
+        pictured = f"What {Path(figure).stem.removeprefix(f'{name}-')} finds on each model"
+        lines += ["", f"![{pictured}]({figure})"]
+    told = {what: [a for a in attacks if a.startswith(names)] for names, what in FOUND.items()}
+    units = "; ".join(f"of {', '.join(names)} {what}" for what, names in told.items() if names)
+    goal = "The more, the better for the attacker; the retrained model's row is the goal."
+    lines += ["", "## What attacks find", "", f"What the numbers are: {units}. {goal}", ""]
+    lines += [row(["model", *attacks]), rule(1 + len(attacks))]
     for m in methods:
         lines.append(row([m, *(spread(found(of[m], a, "unlearned")) for a in attacks)]))
     for side in ("retrained", "target"):

@@ -28,6 +28,22 @@ from ofmu_pl.support.files import write_json
 SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
 """Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
 
+WAYS = {
+    "forget_quality": "↑",
+    "forget_quality_D": "↓",
+    "model_utility": "↑",
+    "forget_truth_ratio": "→",
+    "forget_Q_A_Prob": "→",
+    "retain_Q_A_Prob": "↑",
+    "mia_loss": "→",
+}
+"""Which way a metric of a table is better."""
+
+ABOUT = (
+    "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better; all values lie between 0 and 1 "
+    "([what they mean](../words.md#numbers))."
+)
+
 NAMED = 3
 """Methods that are named at most which are better than another."""
 
@@ -113,17 +129,21 @@ def page(stored: dict[str, Any], name: str) -> str:
     """The page as Markdown."""
     experiments = stored["experiments"]
     lines = [f"# {experiments[0]['title'] if len(experiments) == 1 else f'Benchmark {name}'}", ""]
-    lines += [f"{written_by('benchmark_results.py', name, stored)} Mean over seeds ± standard deviation.", ""]
+    many = any(len(e["seeds"]) > 1 for e in experiments)
+    spoken = "Mean over seeds ± standard deviation." if many else "One seed, so that no difference can be tested."
+    lines += [f"{written_by('benchmark_results.py', name, stored)} {spoken}", "", ABOUT, ""]
     for e in experiments:
         heading = "##"
         if len(experiments) > 1:
             lines += [f"## {e['title']}", ""]
             heading = "###"
-        lines += [f"{e['note']} {e['gradients']:.0f} gradients a run; seeds {', '.join(map(str, e['seeds']))}.", ""]
+        seeds = f"seed{'s' * (len(e['seeds']) > 1)} {', '.join(map(str, e['seeds']))}"
+        lines += [f"{e['note']} {e['gradients']:.0f} [gradients](../words.md#methods-and-runs) a run; {seeds}.", ""]
         for scenario, values in e["values"].items():
             if ranked(e, values)[1]:
                 lines += [f"{heading} {scenario}", ""] if scenario != ALL else []
-                lines += [*section(e, values), "", f"![]({figure(name, e, scenario)})", ""]
+                pictured = "{1} of each method against its {0}".format(*ranked(e, values)[0])
+                lines += [*section(e, values), "", f"![{pictured}]({figure(name, e, scenario)})", ""]
         lines += [f"{heading} What was tried", "", *tried(e), ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -151,9 +171,10 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
     for side in ENDS:
         if any(values[side].values()):
             rows.append([f"*{side}*", *(spread(values[side][x].values()) for x in metrics), ""])
-    lines = table(["method", *metrics, "better on both sides"], rows)
-    if len(methods) == 1:
-        return lines
+    head = ["method", *(f"{x} {WAYS.get(x, '')}".strip() for x in metrics)]
+    if len(methods) == 1:  # there is nobody to be compared with
+        return table(head, [row[:-1] for row in rows])
+    lines = table([*head, "methods that are better on both sides"], rows)
     front = ", ".join(m for m in methods if not better[m])
     said = f"Forgetting is compared by {forgets}, keeping by {keeps}. No method is better on both sides than {front}."
     beaten = beaten_on_every_seed([values[m] for m in methods], forgets, keeps)
@@ -177,14 +198,14 @@ def beaten_on_every_seed(values: list[dict[str, dict[str, float]]], forgets: str
 def few(names: list[str]) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more if names else "nobody"
+    return ", ".join(names[:NAMED]) + more if names else "none"
 
 
 def tried(e: dict[str, Any]) -> list[str]:
     """How many candidates each method had, and what was chosen."""
     rows = []
     for m, searches in e["searched"].items():
-        choices = "; ".join(dict.fromkeys(json.dumps(s["choice"]) for s in searches))
+        choices = "; ".join(dict.fromkeys(json.dumps(s["choice"]) for s in searches)) or "nothing: settings were given"
         rows.append([m, str(max((len(s["scores"]) for s in searches), default=0)), choices])
     return table(["method", "candidates", "chosen by validation rows, on a seed that is not reported"], rows)
 

@@ -35,6 +35,19 @@ def test_text_and_values_agree(data, monkeypatch):
     )
 
 
+def test_arrows_are_the_declared_directions(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    monkeypatch.syspath_prepend(SCRIPTS.parent / "docs")
+    ways = importlib.import_module("benchmark_results").WAYS
+    known = importlib.import_module("makers.metrics").declared()
+    assert {"↑", "↓", "→"} == set(ways.values())
+    for name, way in ways.items():
+        if way == "→":
+            assert known[name].group in ("forgotten", "attacks")
+        else:
+            assert known[name].higher_is_better == (way == "↑")
+
+
 def test_without_a_retrained_model_no_goal_is_named(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     stored = json.loads((RESULTS / "data/smollm2.json").read_text(encoding="utf-8"))
