@@ -104,7 +104,9 @@ def page(stored: dict[str, Any], name: str) -> str:
     lines = [f"# {experiments[0]['title'] if len(experiments) == 1 else TITLES[name]}", ""]
     lines += [
         f"{written_by('language_results.py', name, stored)} Of one seed a value has its 95 % interval over rows, of "
-        f"several the mean over seeds ± standard deviation. {goal}",
+        f"several the mean over seeds ± standard deviation. {goal} ↑ the higher, ↓ the lower the better, where there "
+        "is no goal. Losses are in nats, privleak is in per cent, and what does not say otherwise lies between 0 and 1 "
+        "([words](../words.md#numbers)).",
         "",
     ]
     for e in experiments:
@@ -155,7 +157,10 @@ def by_method(e: dict[str, Any], methods: list[str], metrics: list[str]) -> list
 def by_metric(e: dict[str, Any], methods: list[str]) -> list[str]:
     """A table with a row a metric, without intervals, which stand in the stored values."""
     sides = {side: text for side, text in reversed(ENDS.items()) if has(e, side)} | {m: m for m in methods}
-    rows = [[metric, *(shown(e, metric, side, short=True) for side in sides)] for metric in e["values"]]
+    rows = [
+        [f"{metric} {arrow(e, metric)}", *(shown(e, metric, side, short=True) for side in sides)]
+        for metric in e["values"]
+    ]
     return table(["metric", *sides.values()], rows)
 
 

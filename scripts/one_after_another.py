@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs/results/data/requests.json"
 ABOUT = """# Requests one after another
 
-Written by `scripts/one_after_another.py` from docs/results/data/requests.json; how they are run and what the words
-mean: docs/requests.md. p is the probability of the true answer, exp(-loss), the mean over a request's
+Written by `scripts/one_after_another.py` from docs/results/data/requests.json; [how they are run and
+what is written](../requests.md). p is the probability of the true answer, exp(-loss), the mean over a request's
 rows: row s, column t of a matrix is that of request s after request t. Came back: the most that a request's p rose
 after its own turn (below 0: it never rose). Retrained: models trained without the requests so far. One seed, no rate
 was searched: what is compared is a short, equal budget of gradients, not what each method can do in the end.

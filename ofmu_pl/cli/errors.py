@@ -155,6 +155,11 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
         near = get_close_matches(whole, options, n=1)
         what = f"{owner} has no option '{option}'" if owner else f"There is no option '{option}'"
         return what + (f": did you mean --{near[0]}?" if near else "")
+    if found := re.match(r"Subcommand '\w+' does not accept option '([^']+)'", text):
+        near = get_close_matches(found[1].partition(".")[0], {option.partition(".")[0] for option in options}, n=1)
+        return f"There is no option '{found[1]}'" + (f": did you mean --{near[0]}?" if near else "")
+    if found := re.match(r"argument (?:-\w/)?(--[\w.]+): expected one argument", text):
+        return f"{found[1]} has no value: write one behind it"
     if found := re.search("following arguments are required: (.*)", text):
         return _missing(key, owner, found[1])
     if found := re.search(

@@ -44,10 +44,12 @@ def check_files(words: Sequence[str]) -> None:
         words: The words of the command line, of which those behind ``--config`` and ``-c`` are looked at.
 
     Raises:
-        UserError: A file is not there, no UTF-8, or no YAML.
+        UserError: A file is not there, a folder, no UTF-8, or no YAML.
     """
     for word in _configurations(words):
         path = Path(word).expanduser()
+        if path.is_dir():
+            raise UserError(f"The configuration '{word}' is a folder: name one of the files in it.")
         if not path.is_file():
             if re.search(r"\.(ya?ml|json)$", word):  # a parser also takes YAML itself
                 raise UserError(f"The configuration '{word}' does not exist{_hint(path)}: give another file.")
@@ -79,7 +81,7 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
     for word, following in pairwise([*words, ""]):
         option, _, value = word.partition("=")
         if option in ("--config", "-c"):
-            yield value or following
+            yield from filter(None, [value or following])
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

@@ -88,7 +88,7 @@ def read_source(source: Source, option: str) -> Rows:
     else:
         rows = Rows(option, option, list(source), _counted(len(source)))
     if not rows.rows:
-        raise UserError(f"'{rows.source}' holds no rows: give `{option}` a file with at least one.")
+        raise UserError(f"'{rows.source}' holds no rows: give `{option}` at least one.")
     for i, row in enumerate(rows.rows):
         if not isinstance(row, dict):
             raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")

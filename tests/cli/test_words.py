@@ -102,7 +102,11 @@ def test_a_configuration_that_is_none(says, tmp_path):
     assert text.endswith(" at line 2, column 3.")
     overlay.write_bytes("# für\nmodel: NPO\n".encode("latin-1"))
     assert f"The configuration '{overlay}' is no text in UTF-8 (" in says(config=overlay)[1]
-    assert "The command needs --data, --model: give a configuration" in says(config=None)[1]
+    assert says(config=None, command="fit")[1].startswith("The command needs --data, --model: give a configuration")
+    overlay.write_text("modle: {class_path: NPO}\n")
+    assert says("-c", str(overlay))[1].startswith("There is no option 'modle.class_path': did you mean --model? (opt")
+    assert says("-c", str(tmp_path))[1] == f"The configuration '{tmp_path}' is a folder: name one of the files in it."
+    assert says("--config")[1].startswith("--config has no value: write one behind it (options: ")
 
 
 @pytest.mark.parametrize(
