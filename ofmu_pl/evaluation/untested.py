@@ -35,7 +35,9 @@ def remark_of(data: Any, compared: bool) -> str | None:
     return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
 
 
-def untested(data: Any, after: Metrics, compared: bool, limit: int | None = None) -> list[str]:
+def untested(
+    data: Any, after: Metrics, compared: bool, limit: int | None = None, *, watched: bool = False
+) -> list[str]:
     """Say what was not tested, the most important first.
 
     Args:
@@ -43,8 +45,15 @@ def untested(data: Any, after: Metrics, compared: bool, limit: int | None = None
         after: Metrics of the model after the run.
         compared: Whether a retrained model was at hand.
         limit: Most rows of a set that were scored; ``None``: all.
+        watched: Whether the method looked at never-seen rows to say how far to forget.
     """
     found = []
+    if watched:
+        things = "rows" if data.modality == "text" else "images"
+        found.append(
+            f"How the tests end on never-seen {things} that the run did not look at: it said how far to forget by some "
+            "of those that the tests compare with."
+        )
     if not compared:
         found.append(
             "What a model would do that was trained without the forgotten rows: there was no retrained model to "

@@ -70,6 +70,11 @@ class Method(ABC):
         return True
 
     @property
+    def watches_never_seen(self) -> bool:
+        """Whether the method looks at never-seen rows, which tests then compare with, to say how far to forget."""
+        return False
+
+    @property
     def num_batches(self) -> int:
         """Number of batches of each stream that one outer iteration uses."""
         return 1

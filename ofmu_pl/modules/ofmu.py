@@ -230,6 +230,11 @@ class OFMU(UnlearningModule):
         return ("forget", "retain")
 
     @property
+    def watches_never_seen(self) -> bool:
+        """Whether never-seen rows give the forget rows their goal, or the guess its weights."""
+        return (self.lower.seeks_goal or self.lower.ngram_weight > 0) and self.run.data.never_seen is not None
+
+    @property
     def num_batches(self) -> int:
         """T batches of the ascent and one of the outer step."""
         return self.inner_steps + 1

@@ -86,6 +86,16 @@ def test_what_can_be_said_follows_from_the_rows(fit, own):
     assert "There is nothing to compare with" not in page
     assert "given as never seen by the model" in card
     assert MARKS[0] not in page
+    assert "the run did not look at" not in page
+
+
+def test_a_run_that_aimed_at_never_seen_rows_says_so(fit, own):
+    card, page = told(fit(*own("forget", "retain", "holdout"), "--model.stop_at", "holdout"))
+    sentence = "How the tests end on never-seen rows that the run did not look at"
+    assert sentence in page
+    assert sentence in card
+    card, page = told(fit(*own("forget", "retain"), "--model.stop_at", "holdout"))
+    assert sentence not in page, "it had none to look at"
 
 
 def test_a_run_that_was_stopped_before_it_told_does_so_when_it_goes_on(fit, monkeypatch):
