@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.vectors import Vector
+from ofmu_pl.core.vectors import Vector, scale_
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.training.descent import check_direction, descend, diverged
 from ofmu_pl.training.parallel import Replica
@@ -150,6 +150,7 @@ class Method(ABC):
             gradient, scalars = self.iterate(batch)
         except ZeroDivisionError as error:
             raise diverged(self, "a gradient vanished, so the similarity does not exist") from error
+        self._share_statistics()
         check_direction(self, gradient, scalars)
         self.descend(gradient)
         scalars["gradient_evaluations"] = self.gradient_evaluations
@@ -199,6 +200,17 @@ class Method(ABC):
         """Note that whole copies of the network are out of date."""
         if self.replica is not None:
             self.replica.stale = True
+
+    def _share_statistics(self) -> None:
+        """Give all ranks the mean of BatchNorm's running statistics where each has moved its own by its own rows."""
+        ranks = self.run.ranks
+        if ranks.size == 1 or getattr(self.recipe, "bn_mode", "frozen") == "frozen":
+            return
+        norms = [m for m in self.trained.modules() if getattr(m, "track_running_stats", False)]
+        if norms:
+            statistics = [x for m in norms for x in (m.running_mean, m.running_var) if isinstance(x, Tensor)]
+            ranks.sum_(statistics)
+            scale_(statistics, 1 / ranks.size)
 
     def descend(self, gradient: Vector) -> None:
         """Take one counted step of the optimizer against ``gradient``; raises where the weights run away."""

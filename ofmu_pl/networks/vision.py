@@ -41,7 +41,8 @@ class ImageNetwork(Network):
             and never moves them. ``retain``: on retain (and full) batches it normalises by the batch's and moves the
             running ones. ``both``: on forget batches too, as most published code does; class-wise ascent then forgets
             largely through the statistics, which alone took a small CNN's accuracy on a class of CIFAR-10 from 76 to
-            16 %. Second-order passes are always frozen.
+            16 %. Second-order passes are always frozen. Of a batch that is cut into micro-batches or shared among ranks
+            each part is normalised by itself; ranks keep the mean of their running statistics.
     """
 
     modality = "images"

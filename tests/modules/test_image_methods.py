@@ -6,11 +6,15 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from lightning.pytorch.callbacks import ModelCheckpoint
 from sklearn.datasets import make_classification
 from torch import nn
 
 from ofmu_pl.core.cg import conjugate_gradient
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.data import Digits
 from ofmu_pl.modules import (
     OFMU,
     SCRUB,
@@ -30,6 +34,7 @@ from ofmu_pl.modules.relabel import top_fraction
 from ofmu_pl.networks.vision import batch_norms, predict
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.export import save_model
+from ofmu_pl.training.run import Run
 from tests.helpers.images import network, train_on_digits
 
 
@@ -333,6 +338,44 @@ def test_do_nothing_does_nothing():
     trainer = train_on_digits(module, steps=9)
     assert trainer.global_step == 1
     assert all(torch.equal(v, start[k]) for k, v in state(module).items())
+
+
+def begun(ranks):
+    """A method before its first iteration, by hand, and that iteration's batches."""
+    module = GradDiff(network(norm="batch", bn_mode="both"), alpha=0.0, optimizer=sgd())
+    data = Digits(streams=module.streams, forget_classes=[0], train_items=400, batch_size=16)
+    data.setup()
+    torch.manual_seed(0)
+    module.run, module.network = Run(data, ranks=ranks), module.recipe.build(data, exact=False)
+    module.run.optimizers = [sgd()(list(module.network.parameters()))]
+    return module, data.iteration(0)
+
+
+def statistics(module):
+    return [x.clone() for m in batch_norms(module.network) for x in (m.running_mean, m.running_var)]
+
+
+def _rank(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    module, batch = begun(Ranks(rank, 2))
+    module.outer_step(batch, 1)
+    torch.save(statistics(module), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_ranks_have_the_mean_of_their_statistics(tmp_path):
+    """Else each would be measured, and one of them exported, with statistics of its own rows."""
+    mp.start_processes(_rank, args=(str(tmp_path),), nprocs=2, start_method="fork")
+    own = []
+    for rank in range(2):
+        module, batch = begun(Ranks(rank, 2))
+        with torch.no_grad(), module.recipe.statistics(module.network, "forget"):
+            module.recipe.sample_losses(module.network, module.run.ranks.share(batch["forget"][0]))
+        own.append(statistics(module))
+    wanted = [(x + y) / 2 for x, y in zip(*own, strict=True)]
+    for rank in range(2):
+        torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), wanted)
 
 
 @pytest.mark.parametrize(("bn_mode", "moves"), [("frozen", False), ("retain", False), ("both", True)])
