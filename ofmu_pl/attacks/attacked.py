@@ -96,7 +96,9 @@ def of_run(folder: Path) -> Attacked:
     paths = {UNLEARNED: str(exported), TARGET: results.provenance.get("target") or getattr(network, "path", None)}
     if results.reference is not None and Path(results.reference.source).suffix != ".json":
         paths[RETRAINED] = results.reference.source
-    data = data_of_run(folder / CONFIG, None if images else str(exported))
+    data: Any = data_of_run(folder / CONFIG, None if images else str(exported))
+    if images:
+        data.augment = False  # what is asked for are the forgotten images, not crops and mirror images of them
     data.setup("fit")
     return _attacked(folder, {name: path for name, path in paths.items() if path}, recipe, data)
 

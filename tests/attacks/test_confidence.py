@@ -6,11 +6,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from ofmu_pl import Confidence, Finding
 from ofmu_pl.attacks.across import across
+from ofmu_pl.attacks.attacked import of_run
 from ofmu_pl.cli.commands import main
 from ofmu_pl.metrics.per_example import epsilons, forgetting_score, u_lira
+from ofmu_pl.networks.vision import predict
 from ofmu_pl.support.records import AttacksRecord
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
 
@@ -90,6 +93,7 @@ def test_runs_that_forget_different_rows_are_not_compared(tmp_path):
 def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
     words = ["--config", "configs/digits.yaml", "--logs", str(tmp_path), "--trainer.max_steps", "1"]
     words += ["--original.epochs", "2", "--evaluation.every_n_steps", "null", "--evaluation.pictures", "false"]
+    words += ["--data.augment", "true"]
     main(["fit", *words, "--evaluation.attack_samples", "50", "--trainer.enable_progress_bar", "false"])
     relearn = ["--attacks+", "Relearn", "--attacks.steps", "2", "--attacks.rates", "[1e-3]", "--attacks.every", "1"]
     main(["attack", "--runs", str(tmp_path), "--attacks+", "Confidence", *relearn])
@@ -97,4 +101,9 @@ def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
     values = {m: record.attacks["confidence"].metrics[m][NAME]["value"] for m in ("unlearned", "retrained", "target")}
     assert values["target"] > values["retrained"]  # who was trained on a digit is surer of it
     assert record.attacks["relearn_forget"].x == [0, 1, 2]
+    on = of_run(tmp_path / "digits/ofmu/latest")
+    images, labels = on.data.images_of("forget")  # as they are, whatever training did to them
+    log_p = predict(on.recipes["unlearned"].build(on.data, exact=False), images)[range(len(labels)), labels]
+    phi = log_p - torch.log(-torch.expm1(log_p))
+    assert values["unlearned"] == pytest.approx(phi.mean().item(), abs=1e-3)
     assert "returns" in capsys.readouterr().out
