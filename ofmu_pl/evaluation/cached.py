@@ -9,6 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ofmu_pl.evaluation import gradient_norms, scoring
+from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.support.provenance import weights_hash
@@ -48,7 +49,7 @@ def cached_scores(
             "device": model.device.type,
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "template": data.encoder.template_hash,
-            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(data)],
+            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(model, data)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
         path = content_path(folder, "scores", facts)
@@ -81,12 +82,13 @@ def cached_scores(
     return scores
 
 
-def _more(data: Any) -> list[str]:
-    """What sets of some kinds are scored for besides, since 0.1.0."""
+def _more(model: Any, data: Any) -> list[str]:
+    """What sets of some kinds are scored for besides, and what else than the end token ends answers, since 0.1.0."""
     documents = any(map(is_document, data.evaluation_sets))
     counted = any("counts" in row for rows in data.evaluation_sets.values() for row in rows[:1])
     found = {"thorough": data.thorough, "documents' bytes": documents, "words that count": counted}
-    return [name for name, there in found.items() if there]
+    ends = [f"token {x} ends" for x in stops_of(model, data.tokenizer) if x != data.tokenizer.eos_token_id]
+    return [name for name, there in found.items() if there] + ends
 
 
 def _read(path: Path | None) -> Scores | None:

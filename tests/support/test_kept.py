@@ -91,6 +91,15 @@ def test_a_damaged_file_is_made_anew_with_one_warning(text, cache, make, harm):
         assert torch.equal(make(text), first)
 
 
+def test_scores_are_those_of_the_tokens_that_end_answers(text, cache, monkeypatch):
+    """They are in no weight, and generations follow from them."""
+    model, _, data = text
+    for ends, kept in ((None, 1), (data.tokenizer.eos_token_id, 1), ([data.tokenizer.eos_token_id, 5], 2)):
+        monkeypatch.setattr(model.generation_config, "eos_token_id", ends)
+        scores(text)
+        assert len(list(cache.iterdir())) == kept
+
+
 @pytest.mark.parametrize("harm", [flip_a_bit, truncate, os.unlink])
 def test_a_damaged_model_is_trained_anew_with_one_warning(cache, harm):
     path = trained(None)
