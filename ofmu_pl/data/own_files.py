@@ -187,6 +187,12 @@ def _csv(path: Path, separator: str = ",") -> Read:
             f"'{path}' is no table with a line of column names ({reason}): write texts with commas or line breaks in "
             "double quotes."
         ) from error
+    if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what there are no names for as names of rows
+        more = "1 value more" if table.index.nlevels == 1 else f"{table.index.nlevels} values more"
+        raise UserError(
+            f"'{path}' is no table with a line of column names (its rows have {more} than that line): write texts with "
+            "commas or line breaks in double quotes."
+        )
     return [{str(name): x for name, x in row.items()} for row in table.to_dict("records")], []
 
 

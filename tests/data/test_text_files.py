@@ -438,6 +438,8 @@ def test_bad_choices(options, words):
         ("a.json", b'[{"question": ', "begins as a JSON list"),
         ("a.csv", b"", "holds no rows"),
         ("a.csv", b"question,answer\nq,a,b\nq,a,b,c\n", "is no table"),
+        ("a.csv", b"question,answer\nq,Bob, a baker\nr,Ann, a clerk\n", "is no table .*1 value more .* double quotes"),
+        ("a.csv", b"text\nHello, world\nWell, then\n", "is no table .*1 value more .* double quotes"),
         ("a.parquet", b"PAR1", "is no parquet file"),
         ("a.docx", b"", "of a kind that is not read"),
         ("a.jsonl", b"\n", "holds no rows"),
