@@ -34,7 +34,7 @@ def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
             f"'{path}' is missing: a method that prefers other answers needs `alternatives`, a text file of refusals "
             "(TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
         )
-    lines = [line.decode().removesuffix("\n") for _, line in numbered_lines(path)]
+    lines = [line.decode().rstrip("\r\n") for _, line in numbered_lines(path)]
     if not lines:
         raise UserError(
             f"'{path}' is empty: write a refusal per line, or JSON lines with a question and another answer."

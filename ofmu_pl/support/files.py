@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import warnings
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,7 +139,7 @@ def _sync(path: Path) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a UTF-8 file that are not blank, with their numbers from 1.
+    """The lines of a UTF-8 file that are not blank, with their numbers from 1, without a mark before the first one.
 
     Raises:
         UserError: A line is longer than ``LARGEST_LINE``, or the file is in another encoding.
@@ -151,8 +152,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give each row a line of its own."
                 )
             _check_utf8(path, number, line)
-            if line.strip():
-                yield number, line
+            text = line.removeprefix(BOM_UTF8) if number == 1 else line
+            if text.strip():
+                yield number, text
 
 
 def _check_utf8(path: Path, number: int, line: bytes) -> None:

@@ -453,6 +453,21 @@ def test_bad_files(tmp_path, name, content, words):
     assert str(path) in str(error.value)
 
 
+def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):
+    """As programs on Windows write them: U+FEFF before the first line, and a carriage return at the end of each."""
+    path, streams = tmp_path / "lines", ("forget", "retain", "alternative")
+    path.write_text("\ufeffNo idea.\r\n", encoding="utf-8", newline="")
+    splits, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(path)).load()
+    assert {row["answer"] for row in splits["alternative"]} == {"No idea."}
+    rows = [{"question": row["question"], "answer": "-"} for row in FORGET]
+    path.write_text("\ufeff" + "\n".join(map(json.dumps, rows)), encoding="utf-8")
+    splits, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(path)).load()
+    assert {row["answer"] for row in splits["alternative"]} == {"-"}
+    path.write_text("\ufeff1\r\n3\r\n", encoding="utf-8", newline="")
+    splits, _ = TextFiles(full=RETAIN, forget_rows=str(path)).load()
+    assert splits["forget"] == [RETAIN[1], RETAIN[3]]
+
+
 def test_bad_input_writes_nothing(fit, files, tmp_path, capsys):
     with pytest.raises(SystemExit):
         fit("--data.forget", files["forget"], "--data.retain", files["forget"])
