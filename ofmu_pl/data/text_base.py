@@ -18,7 +18,7 @@ from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.text import ChatEncoder, Encoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT
 
 
@@ -78,6 +78,7 @@ class TextDataModule(PairedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
+        check_range(1, max_length=max_length)
         self.tokenizer_source, self.system_prompt = tokenizer, system_prompt
         self.max_length, self.allow_cut = max_length, allow_cut
         self.left_out: dict[str, int] = {}

@@ -10,7 +10,7 @@ from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.lengths import SHORTEST
 from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 
 ABOUT = {"bio": "biology", "cyber": "cybersecurity", "chem": "chemistry"}
 
@@ -68,6 +68,7 @@ class WMDP(TextDataModule):
             )
         if documents < 1:
             raise UserError(f"data.documents is {documents}: set it to 1 or more pieces of each corpus to be scored.")
+        check_range(SHORTEST, chunk=chunk)
         self.documents = documents
         self.subject, self.questions, self.forget_corpus = subject, questions, forget_corpus
         self.retain_corpus, self.retain_config, self.mmlu, self.chunk = retain_corpus, retain_config, mmlu, chunk

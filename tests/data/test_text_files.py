@@ -468,6 +468,12 @@ def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):
     assert splits["forget"] == [RETAIN[1], RETAIN[3]]
 
 
+@pytest.mark.parametrize("max_length", [0, -1])
+def test_a_length_that_no_row_can_have(max_length):
+    with pytest.raises(UserError, match=f"max_length={max_length} is out of range"):
+        TextFiles(FORGET, RETAIN, max_length=max_length)
+
+
 def test_bad_input_writes_nothing(fit, files, tmp_path, capsys):
     with pytest.raises(SystemExit):
         fit("--data.forget", files["forget"], "--data.retain", files["forget"])

@@ -208,3 +208,4 @@ def test_bad_input(trivia, tmp_path):
     same = str(trivia / "cyber-forget-corpus.jsonl")
     fails("forget rows are in the retain split too", retain_corpus=same)
     fails("data.documents is 0: set it to 1 or more", documents=0)
+    fails("chunk=15 is out of range: give 16 or more", chunk=15)
