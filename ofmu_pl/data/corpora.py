@@ -79,7 +79,7 @@ def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> l
         what: The option that names the rows, for messages (which quote no text, as texts may be hazardous).
 
     Raises:
-        UserError: A row does not have four choices, or its answer is none of them.
+        UserError: A row does not have four choices, its answer is none of them, or it lacks a text.
     """
     found = []
     for number, row in enumerate(rows, start=1):
@@ -89,6 +89,9 @@ def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> l
                 f"Row {number} of --data.{what} has {len(choices or [])} choices and answer {right}: give each row a "
                 "list of four choices and the number (0 to 3) of the right one."
             )
+        for name in ("question", *(() if subject else ("subject",))):
+            if not isinstance(row.get(name), str):
+                raise UserError(f"Row {number} of --data.{what} has no text '{name}': give it to each row.")
         about = subject or str(row["subject"]).replace("_", " ")
         lines = [f"The following are multiple choice questions (with answers) about {about}.", ""]
         lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(choices)), "Answer:"]
