@@ -156,7 +156,7 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         place: What a message calls it.
 
     Raises:
-        UserError: It is none of these, or has been normalised already.
+        UserError: It is none of these, has been normalised already, or has more than 8 bits.
     """
     functional = extra("torchvision.transforms.functional", "Reading images of your own")
     if isinstance(picture, Tensor) and picture.is_floating_point():
@@ -169,7 +169,10 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         picture = (picture * 255).round().to(torch.uint8)
     try:
         image = picture if isinstance(picture, Image.Image) else functional.to_pil_image(picture)
+        _refuse_deep(image, place)
         image = image.convert("RGB" if channels == 3 else "L")
+    except UserError:
+        raise
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{place} is no image ({' '.join(str(error).split())[:100]}): give PIL's, or pixels."
@@ -178,6 +181,17 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         image = functional.resize(image, list(size))
     pixels: Tensor = functional.pil_to_tensor(image)
     return pixels
+
+
+def _refuse_deep(image: Image.Image, place: str) -> None:
+    """Refuse values that 8 bits do not hold, which PIL would cut off without a word."""
+    if image.mode.startswith(("I", "F")):
+        extrema: Any = image.getextrema()  # of images of one channel, which these are, two numbers
+        low, high = extrema
+        if not (low >= 0 and high <= 255):  # NaN too
+            raise UserError(
+                f"{place} has values from {low:g} to {high:g}, of which 8 bits hold 0 to 255: convert it to 8 bits."
+            )
 
 
 def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:

@@ -183,6 +183,10 @@ def test_bad_folders_are_one_sentence(root, change, options, words):
         ({"dataset": [*rows(5), (torch.zeros(3, 4, 4), 0.5)]}, "class of row 5 of `dataset` is 0.5"),
         ({"dataset": [*rows(5), (torch.full((3, 4, 4), -2.0), 0)]}, "from -2 to -2, not in .* leave the normalisation"),
         ({"dataset": [*rows(5), (torch.zeros(3, 4, 4), -1)]}, "class of row 5 of `dataset` is -1"),
+        (
+            {"dataset": [*rows(5), (Image.fromarray(np.full((4, 4), 30_000, np.uint16)), 0)]},
+            "row 5 of `dataset` has values from 30000 to 30000, .* 8 bits",
+        ),
         ({"dataset": [*rows(5), rows(1)[0]]}, "1 of 2 forget images are among the retain images too"),
         ({"test": [(torch.zeros(3, 4, 4), 2)]}, "test images have the class '2' .row 0 of `test`."),
     ],
