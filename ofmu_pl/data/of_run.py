@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 
 import yaml
 from jsonargparse import ArgumentParser
@@ -15,12 +16,13 @@ def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
 
     Args:
         config: The run's ``config.yaml``.
-        tokenizer: Tokenizer, which the run took from its network; ``None``: the data are images.
+        tokenizer: Tokenizer of text, which the run took from its network; images have none.
     """
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(PairedDataModule, "data")
     wanted = yaml.safe_load(config.read_text(encoding="utf-8"))["data"]
-    if tokenizer is not None:
+    kind = resolve_name(parser.parse_object({"data": wanted}).data.class_path)
+    if tokenizer is not None and kind.modality == "text":
         wanted["init_args"] = {**(wanted.get("init_args") or {}), "tokenizer": tokenizer}
     data: PairedDataModule = parser.instantiate_classes(parser.parse_object({"data": wanted})).data
     return data

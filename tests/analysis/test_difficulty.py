@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ofmu_pl.analysis import analyse, cosine, embed, unlearning_difficulty
+from ofmu_pl.benchmark.analysis import compare_models
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
@@ -90,7 +91,7 @@ def test_models_of_other_data_are_refused(folders, tmp_path):
         analyse(authors(folders, forget_authors=2), folders["target"], folders["retrained"], {})
     with pytest.raises(UserError, match="belongs to another template"):
         analyse(authors(folders, system_prompt="Hello."), folders["target"], folders["retrained"], {})
-    with pytest.raises(UserError, match="neither a local folder nor"):
+    with pytest.raises(UserError, match="nowhere' does not exist"):
         analyse(authors(folders), folders["target"], str(tmp_path / "nowhere"), {})
     with pytest.raises(UserError, match="cannot be called 'target'"):
         analyse(authors(folders), folders["target"], folders["retrained"], {"target": folders["target"]})
@@ -126,3 +127,15 @@ def test_images(tmp_path):
     np.testing.assert_allclose(unlearning_difficulty(*columns[:3], threshold=np.log(10)).value, columns[3])
     with pytest.raises(UserError, match="holds no image classifier"):
         analyse(data, a, tmp_path, {})
+
+
+def test_a_benchmark_compares_classifiers_too(tmp_path):
+    data = Digits(forget_classes=[0], train_items=100)
+    data.setup()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    a, b = (str(classifier(data, tmp_path / name, seed)) for seed, name in enumerate(("a", "b")))
+    config = tmp_path / "config.yaml"
+    config.write_text("data: {class_path: Digits, init_args: {forget_classes: [0], train_items: 100}}\n")
+    compare_models(a, b, {"same": a}, str(config), str(tmp_path))
+    assert json.loads((tmp_path / "analysis.json").read_text()) == analyse(data, a, b, {"same": a})
