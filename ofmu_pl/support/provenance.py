@@ -51,10 +51,9 @@ def weights_hash(model: Any) -> str:
 def _git_commit() -> str | None:
     """The commit of the code, with ``+`` if files differ from it; ``None`` outside a clone."""
     here = Path(__file__).parents[1]
+    words = ["git", "-C", str(here), "rev-parse", "HEAD", "HEAD:./"]  # fails in a repository that has no such folder
     try:
-        commit = subprocess.run(
-            ["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=5
-        ).stdout.strip()
+        commit = subprocess.run(words, capture_output=True, text=True, check=True, timeout=5).stdout.split()[0]
         changed = subprocess.run(
             ["git", "-C", here, "status", "--porcelain", "--untracked-files=no", "."],
             capture_output=True,

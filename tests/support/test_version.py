@@ -1,5 +1,6 @@
 """RESULTS_VERSION is in every key, and has to be raised when the numbers change."""
 
+import subprocess
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,6 +51,18 @@ def test_provenance_says_the_version_beside_the_commit():
     facts = provenance(SimpleNamespace(name="authors", hashes={}, facts={}))
     assert facts["results_version"] == version.RESULTS_VERSION
     assert "git" in facts
+
+
+def test_a_commit_of_somebody_else_s_is_not_ours(tmp_path, monkeypatch):
+    """Installed below a user's own repository, where git would answer for that one."""
+    installed = tmp_path / ".venv/ofmu_pl/support"
+    installed.mkdir(parents=True)
+    (tmp_path / "paper.tex").touch()
+    for words in (["init"], ["add", "paper.tex"], ["commit", "-m", "theirs"]):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True)
+    monkeypatch.setattr("ofmu_pl.support.provenance.__file__", str(installed / "provenance.py"))
+    assert provenance(SimpleNamespace(name="authors", hashes={}, facts={}))["git"] is None
 
 
 class Last(Callback):
