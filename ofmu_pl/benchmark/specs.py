@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
+from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import MANIFEST, Kind
 from ofmu_pl.support.variables import expanded
 
@@ -150,7 +151,7 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
             )
         for place in (name, *e.methods, *e.scenarios, *e.prepare):
             below(folder, place, "The experiment, method, scenario or prepared run")
-            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, ATTACKS, MANIFEST):
+            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, ATTACKS, MANIFEST, REPORT):
                 raise UserError(f"'{place}' cannot name a part of a benchmark: choose another name, without '/'.")
         bases = [e.base, *(p.base for p in e.prepare.values())]
         if not all(bases):

@@ -19,7 +19,9 @@ from ofmu_pl.report.figures import attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.page import Section, page
 from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
+from ofmu_pl.support.pages import REPORT
 
 
 def report(folder: Path, foreign: list[Path] | None = None) -> Path:
@@ -33,7 +35,7 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
         The page.
 
     Raises:
-        UserError: There is neither a benchmark nor a finished unlearning run.
+        UserError: There is neither a benchmark nor a finished unlearning run, or ``FOLDER/report`` is something else.
     """
     found = collect(folder, foreign)
     look = Look([m for e in found.experiments for m in e.methods], [e.ours for e in found.experiments])
@@ -41,7 +43,9 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
         Section(e, tables(e), list(pictures(e, look)), claims(e), attack_tables(e), list(attack_pictures(e, look)))
         for e in found.experiments
     ]
-    target = folder / "report"
+    target = folder / REPORT
+    if target.is_dir() and any(target.iterdir()) and not (target / "index.html").is_file():
+        raise UserError(f"'{target}' is no report, which would take its place: move it, or give it another name.")
     with replacing(target) as temporary:
         for place in ("tables", "figures"):
             (temporary / place).mkdir(parents=True)

@@ -9,6 +9,7 @@ from typing import Any
 from ofmu_pl.benchmark.specs import files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
+from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
@@ -97,7 +98,7 @@ def check(asked: Asked, folder: Path) -> None:
             raise UserError(f"Request {number} names the same rows as one before it: take one of them out.")
     for name in asked.methods:
         below(folder, name, "The method")
-        if "/" in name or name == RETRAINED:
+        if "/" in name or name in (RETRAINED, REPORT):
             raise UserError(f"'{name}' cannot name a method: choose another name, without '/'.")
     for number in asked.controlled:
         if not 1 <= number <= len(asked.requests):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+REPORT = "report"
+"""The folder of a report, below that of the runs that it is of."""
 AUDIT = "audit.html"
 """The page of a run for the person who must sign, beside its results."""
 

@@ -153,6 +153,7 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"methods": {"../m": Method()}}, "leads out of"),
         ({"methods": {"a/b": Method()}}, "cannot name a part"),
         ({"scenarios": {"search": {}}}, "cannot name a part"),
+        ({"methods": {"report": Method()}}, "cannot name a part"),
         ({"options": {"data.data": "${OFMU_NOT_SET}/tofu"}}, "OFMU_NOT_SET, which is not set"),
         ({"scenarios": {"s": {"a": "${OFMU_NOT_SET}"}}}, "OFMU_NOT_SET, which is not set"),
         ({"scenarios": {"s": {"model.network.path": "x"}}}, "which prepare gives"),

@@ -12,6 +12,7 @@ import pytest
 
 from ofmu_pl.cli import main
 from ofmu_pl.report import report
+from ofmu_pl.support.errors import UserError
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 
@@ -139,6 +140,19 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"Report: {folder / 'index.html'}" in out
     assert "ofmu" in out
+
+
+def test_a_folder_that_is_no_report_is_not_replaced(bench):
+    """It may be somebody's own, or the runs of a method that is called so."""
+    bench.experiment("authors", "table", table(scenarios=("forget05",)), metrics=["model_utility"])
+    own = bench.folder / "report/thesis.tex"
+    own.parent.mkdir()
+    own.write_text("years of work")
+    with pytest.raises(UserError, match="is no report"):
+        report(bench.folder)
+    assert own.read_text() == "years of work"
+    own.unlink()
+    assert report(bench.folder) == report(bench.folder), "an empty folder and a report are"
 
 
 def test_foreign_folders_on_the_command_line(bench, tmp_path, capsys):

@@ -79,6 +79,7 @@ def test_retrained_models_after_the_first_half_and_all(n, after):
         ({"requests": [{}]}, "Request 1 is empty"),
         ({"requests": [CLASSES[0], CLASSES[0]]}, "Request 2 names the same rows"),
         ({"methods": {"retrained": Method()}}, "'retrained' cannot name a method"),
+        ({"methods": {"report": Method()}}, "'report' cannot name a method"),
         ({"methods": {"../x": Method()}}, "leads out of"),
         ({"methods": {"x": Method("nowhere.yaml")}}, "'nowhere.yaml' does not exist"),
         ({"seeds": [1, 1]}, "must all differ"),
