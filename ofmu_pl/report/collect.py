@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
-from ofmu_pl.report.foreign import foreign_row
+from ofmu_pl.report.foreign import foreign_rows
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
@@ -96,7 +96,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
                 + "".join(f" {problem}" for problem in found.problems[:1])
             )
         found.experiments.append(experiment)
-    rows = dict(filter(None, (foreign_row(path, found.problems) for path in foreign or [])))
+    rows = foreign_rows(foreign or [], found.problems)
     for experiment in found.experiments:
         experiment.across = _across(folder, experiment, found.problems)
         drop_doubles(experiment, found.problems)

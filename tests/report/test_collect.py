@@ -271,6 +271,19 @@ def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared
     assert [p for p in found.problems if "nowhere" in p and "left out" in p]
 
 
+def test_foreign_folders_of_one_name_are_told_apart_by_those_above(bench, tmp_path):
+    """open-unlearning puts every task's numbers into a folder called evals."""
+    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    folders = [tmp_path / task / "evals" for task in ("npo", "rmu")]
+    for i, folder in enumerate(folders):
+        write(folder / "TOFU_SUMMARY.json", {"model_utility": i / 4})
+    (text,) = collect(bench.folder, [*folders, folders[0]]).experiments
+    assert {name: values for name, (_, values) in text.foreign.items()} == {
+        "npo/evals": {"model_utility": 0.0},
+        "rmu/evals": {"model_utility": 0.25},
+    }
+
+
 def test_nothing_to_report_is_the_users_error(tmp_path):
     with pytest.raises(UserError, match="no finished unlearning run"):
         collect(tmp_path)
