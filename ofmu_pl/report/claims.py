@@ -208,7 +208,7 @@ def _convergence(experiment: Experiment) -> Iterator[Found]:
         return
     falls: dict[float, list[float]] = {}
     for t, courses in found.items():
-        for c in courses:
+        for c in courses.values():
             n = max(1, len(c) // 10)
             falls.setdefault(t, []).append(float(np.log10(np.nanmean(c[:n]) / np.nanmean(c[-n:]))))
     pooled = [x for values in falls.values() for x in values]
@@ -221,9 +221,8 @@ def _convergence(experiment: Experiment) -> Iterator[Found]:
         yield text, "not decidable", f"{why}; runs with several T and seeds are needed."
     else:
         first, *_, last = found.values()
-        ends = [np.array([np.log10(np.nanmean(c[-max(1, len(c) // 10) :])) for c in side]) for side in (first, last)]
-        n = min(map(len, ends))
-        drop = (ends[0][:n] - ends[1][:n]).tolist()
+        ends = [{k: np.log10(np.nanmean(c[-max(1, len(c) // 10) :])) for k, c in x.items()} for x in (first, last)]
+        drop = [float(end - ends[1][k]) for k, end in ends[0].items() if k in ends[1]]
         tail = _shown("log10 of the final |grad F| at the least T less that at the most is", drop)
         good = min(signs.values()) > 0 and _sign(drop) > 0
         verdict: Verdict = "reproduced" if good else "contradicted" if _sign(drop) < 0 else "not decidable"

@@ -114,6 +114,20 @@ def test_convergence(bench, norm, expected):
     assert verdicts(bench) == [expected]
 
 
+def test_convergence_compares_the_runs_of_one_seed(bench):
+    """Seeds differ by factors of 10 and the most inner steps always halve the norm; one run has failed."""
+    runs = {}
+    for t in (1, 10):
+        for seed in range(4):
+            values = 10.0**seed / np.arange(1, 101) / (2 if t == 10 else 1) * 1.01 ** (seed * t)
+            runs["a", f"T{t}", seed] = results(dict(TEXT_GOAL), TEXT_BEFORE, TEXT_GOAL, seed, f"T{t}",
+                                               curves={"gradient_norm": values.tolist()})  # fmt: skip
+    del runs["a", "T10", 0]
+    methods = {f"T{t}": {"options": {"model.inner_steps": t}} for t in (1, 10)}
+    bench.experiment("e", "convergence", runs, methods=methods, failed=[("a", "T10", 0, "failed", "it did")])
+    assert verdicts(bench) == ["reproduced"]
+
+
 def test_no_curves_decide_nothing(bench):
     bench.experiment("e", "convergence", table(scenarios=("a",)))
     assert verdicts(bench) == ["not decidable"]

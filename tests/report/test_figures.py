@@ -104,8 +104,8 @@ def test_convergence_draws_the_means(experiments):
         figure = studies.convergence(e, LOOK)
     left, right = figure.axes
     assert left.get_xscale() == left.get_yscale() == right.get_xscale() == right.get_yscale() == "log"
-    assert np.allclose(left.lines[0].get_ydata(), np.mean(found[1.0], axis=0))
-    assert right.lines[0].get_ydata()[-1] == pytest.approx(np.mean([studies.final(c) for c in found[10.0]]))
+    assert np.allclose(left.lines[0].get_ydata(), np.mean(list(found[1.0].values()), axis=0))
+    assert right.lines[0].get_ydata()[-1] == pytest.approx(np.mean([studies.final(c) for c in found[10.0].values()]))
 
 
 def test_ratios_of_cost_stand_beside_the_papers(experiments):

@@ -84,15 +84,18 @@ def curve(run: Run, name: str) -> np.ndarray:
     return found
 
 
-def norms(experiment: Experiment) -> dict[float, list[np.ndarray]]:
-    """Courses of |grad F| by T, one a run; NaN where a run has no value."""
-    found: dict[float, list[np.ndarray]] = {}
+def norms(experiment: Experiment) -> dict[float, dict[tuple[str, int, int], np.ndarray]]:
+    """Courses of |grad F|, NaN for no value, by T and what runs of several T share: scenario or method, seed, place."""
+    found: dict[float, dict[tuple[str, int, int], np.ndarray]] = {}
     points = grid(experiment)
     for run in experiment.finished:
         t = points.get((run.scenario, run.method), (None, None))[0]
         course = curve(run, "gradient_norm")
         if t is not None and len(course):
-            found.setdefault(t, []).append(course)
+            courses = found.setdefault(t, {})
+            by_method = "model.inner_steps" in experiment.methods[run.method].options
+            shared = (run.scenario if by_method else run.method, run.seed)
+            courses[*shared, sum(key[:2] == shared for key in courses)] = course
     return dict(sorted(found.items()))
 
 
@@ -109,8 +112,8 @@ def convergence(experiment: Experiment, look: Look) -> Figure | None:
     figure, ((left, right),) = panels(1, 2, 4.2, width_ratios=(1.5, 1))
     colours = mpl.colormaps["viridis"](np.linspace(0.05, 0.8, len(found)))
     for (t, courses), colour in zip(found.items(), colours, strict=True):
-        length = min(map(len, courses))
-        table = np.array([c[:length] for c in courses])
+        length = min(map(len, courses.values()))
+        table = np.array([c[:length] for c in courses.values()])
         k = np.arange(1, length + 1)
         left.plot(k, np.nanmean(table, axis=0), color=colour, linewidth=1.6, label=f"T = {t:g}")
         if len(courses) > 1:
@@ -120,7 +123,7 @@ def convergence(experiment: Experiment, look: Look) -> Figure | None:
     left.set(xscale="log", yscale="log", xlabel="outer iteration k", ylabel="|∇F| (nats per unit of parameter)")
     left.set_title("Along the run: mean over seeds, band from least to largest")
     steps = np.array(list(found))
-    left_over = [spread([final(c) for c in courses]) for courses in found.values()]
+    left_over = [spread([final(c) for c in courses.values()]) for courses in found.values()]
     deviations = [0.0 if s.n < 2 else s.std for s in left_over]
     means = np.array([s.mean for s in left_over])
     right.errorbar(steps, means, yerr=deviations, fmt="o-", color=look.colour(experiment.ours or ""), capsize=3,
