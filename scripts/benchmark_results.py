@@ -114,15 +114,18 @@ def summary(e: Experiment) -> dict[str, Any]:
 
 def with_stored(found: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
     """A summary with the methods of a stored one that it lacks, and with the seeds of the same settings."""
-    chosen = [{m: [s["choice"] for s in e["searched"][m]] for m in e["searched"]} for e in (found, stored)]
+    run = {m for sides in found["values"].values() for m in sides if any(sides[m].values())}
+    lacking = stored["searched"].keys() - run  # a benchmark that has not ended names them, too
+    searched = {m: x for m, x in found["searched"].items() if m not in lacking}
+    chosen = [{m: [s["choice"] for s in x[m]] for m in x} for x in (searched, stored["searched"])]
     values = dict(stored["values"])
-    for scenario, sides in found["values"].items():
-        old = values.get(scenario, {})
+    for scenario, everything in found["values"].items():
+        old, sides = values.get(scenario, {}), {m: x for m, x in everything.items() if m not in lacking}
         same = [side for side in sides if side in old and chosen[0].get(side) == chosen[1].get(side)]
         both = {side: {x: old[side].get(x, {}) | by_seed for x, by_seed in sides[side].items()} for side in same}
         values[scenario] = old | sides | both
     seeds = sorted({*found["seeds"], *stored["seeds"]})
-    return found | {"seeds": seeds, "searched": stored["searched"] | found["searched"], "values": values}
+    return found | {"seeds": seeds, "searched": stored["searched"] | searched, "values": values}
 
 
 def page(stored: dict[str, Any], name: str) -> str:

@@ -74,6 +74,8 @@ def test_what_was_not_measured_again_stays(monkeypatch):
     both = summary([0, 1, 2], "new", a=(1, {"0": 1}), b=(2, {"0": 2, "1": 5, "2": 6}), c=(4, {"2": 7}))
     both["searched"]["a"] = old["searched"]["a"]
     assert with_stored(new, old) == both
+    new["searched"]["a"], new["values"]["s"]["a"] = [], {"x": {}}
+    assert with_stored(new, old) == both, "what has not been searched and run yet is lacking, too"
 
 
 def test_what_holds_in_the_mean_only_is_told_from_what_holds_on_every_seed(monkeypatch):
