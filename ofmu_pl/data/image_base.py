@@ -118,16 +118,18 @@ class SplitImages(PairedDataModule):
         return self.images[index], self.labels[index]
 
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
-        """``images`` (B, C, H, W) in [0, 1], augmented; ``labels`` (B,); ``ids`` (B,), positions in the stream."""
+        """``images`` (B, C, H, W) in [0, 1], augmented; ``labels`` (B,); ``ids`` (B,), positions in the stream.
+
+        Test images are augmented, too: they are what forget images are compared with while these are trained on.
+        """
         rows = torch.from_numpy(self.splits[stream][index])
-        if stream == "test":
-            images, labels = self.test_images[rows].float() / 255, self.test_labels[rows]
-            return {"images": images, "labels": labels, "ids": torch.tensor(index)}
-        images = self.images[rows].float() / 255
+        test = stream == "test"
+        images, labels = (self.test_images, self.test_labels) if test else (self.images, self.labels)
+        images, labels = images[rows].float() / 255, labels[rows]
         if self.augment:
             key = hashlib.sha256(f"{self.seed}/augment/{stream}/{number}".encode()).digest()[:8]
             images = augmented(images, torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1))
-        return {"images": images, "labels": self.labels[rows], "ids": torch.tensor(index)}
+        return {"images": images, "labels": labels, "ids": torch.tensor(index)}
 
 
 def augmented(images: Tensor, generator: torch.Generator, pad: int = 4) -> Tensor:

@@ -89,6 +89,11 @@ class PlainEncoder(Encoder):
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
 
+    @property
+    def ends_answers(self) -> bool:
+        """No answer is ended."""
+        return False
+
     def prompt(self, question: str) -> list[int]:
         """Tokens of the question."""
         return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])

@@ -51,6 +51,11 @@ class SCRUB(TwoTerms):
             raise UserError("SCRUB has a retain loss of its own: set alpha above 0 and leave retain_loss out.")
         self.ce, self.max_epochs = ce, max_epochs
 
+    @property
+    def frozen_passes(self) -> int:
+        """Both terms run the frozen model."""
+        return 2
+
     def forget_losses(self, part: Batch) -> Tensor:
         """Minus the divergences, (b,), or zeros after ``max_epochs``."""
         if self.run.step > self.max_epochs * self.run.data.iterations_per_epoch:

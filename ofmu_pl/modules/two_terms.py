@@ -166,7 +166,7 @@ class TwoTerms(UnlearningModule):
     @property
     def frozen_passes(self) -> int:
         """Number of terms that run the frozen model beside the trained one."""
-        return self.frozen_in_forget_term or (self.retains and self.retain_loss != "nll")
+        return self.frozen_in_forget_term + (self.retains and self.retain_loss != "nll")
 
     def configure_model(self) -> None:
         """Make the network, and remember the random state that it is made from."""

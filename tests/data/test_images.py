@@ -101,7 +101,10 @@ def test_test_images_are_the_never_seen_rows_of_single_images_and_not_of_whole_c
     batch = data.collate("test", [1, 0], 0)
     assert torch.isin(batch["labels"], kinds).all()
     rows = torch.from_numpy(data.splits["test"][[1, 0]])
-    assert torch.equal((batch["images"] * 255).round().to(torch.uint8), data.test_images[rows]), "not augmented"
+    as_they_are = data.test_images[rows].float() / 255
+    assert not torch.equal(batch["images"], as_they_are), "forget images are augmented, and are compared with these"
+    data.augment = False
+    assert torch.equal(data.collate("test", [1, 0], 0)["images"], as_they_are)
     whole = digits()
     assert whole.never_seen is None
     assert "Whole classes are forgotten" in whole.why_no_never_seen

@@ -18,7 +18,9 @@ def test_likelihoods_and_choices_equal_lm_eval_s(shared):
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     rows = read_rows(str(shared / "data/mmlu/test_sample.jsonl"), None, "test", "mmlu")
     questions = [q for q in choice_rows(rows, None, "mmlu") if len(q["question"]) < 500][:100]
-    scores = score_rows(model, PlainEncoder(tokenizer), {"mmlu": questions}, max_new_tokens=None)["mmlu"]
+    encoder = PlainEncoder(tokenizer)
+    assert not encoder.ends_answers
+    scores = score_rows(model, encoder, {"mmlu": questions}, max_new_tokens=None)["mmlu"]
     ours = np.column_stack([scores.answer_loss, scores.wrong_losses])
 
     judge = huggingface.HFLM(pretrained=model, tokenizer=tokenizer, batch_size=8, device="cpu")

@@ -220,7 +220,7 @@ def test_work_is_counted(folder):
         "rmu": 2 + 1 / 3,
         "gru": 2,
         "npo_sam": 3,
-        "undial_sam_blur": 3 + 2 / 3,
+        "undial_sam_blur": 3 + 3 / 3,
     }
     for name, expected in counts.items():
         module = METHODS[name](CausalLM(path=folder), **SGD)

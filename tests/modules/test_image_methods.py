@@ -310,6 +310,7 @@ def test_scrub_starts_with_the_labels_gradient_alone(target):
 
 def test_scrub_pushes_for_its_epochs_only(target):
     module = SCRUB(network(path=target), max_epochs=1, optimizer=sgd())
+    assert module.frozen_passes == 2
     trainer = train_on_digits(module, steps=1)
     part = trainer.datamodule.collate("forget", [0, 1, 2], 0)
     assert (module.forget_losses(part) < 0).all()
