@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import ATTACKS, AttacksRecord
@@ -119,12 +120,19 @@ def _attempts(
     models = [name for name in MODELS if name in on.recipes]
     hashes = {name: weights_hash(on.recipes[name].build(on.data, exact=False)) for name in models}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
-    places = [(a, name, seed) for a in fitting for name in models for seed in seeds]
-    return [Attempt(*where, subjects[where[1]], _paths(on, *where, hashes, device)) for where in places], hashes
+    attempts = []
+    for a in fitting:
+        read = _sums(a.reads)
+        for name, seed in product(models, seeds):
+            paths = _paths(on, a, name, seed, hashes, device, read)
+            attempts.append(Attempt(a, name, seed, subjects[name], paths))
+    return attempts, hashes
 
 
-def _paths(on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, str], device: str) -> list[Path]:
-    facts = {
+def _paths(
+    on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, str], device: str, read: list[str]
+) -> list[Path]:
+    facts: dict[str, Any] = {
         "attack": [type(a).__name__, a.settings],
         "seed": seed,
         "model": model,
@@ -134,21 +142,21 @@ def _paths(on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, str
         "device": device,
     }
     if a.reads:
-        facts["read"] = _sums(a.reads)
+        facts["read"] = read
     folders = [on.place / FOLDER, cache_folder()]
     return [content_path(folder, f"{a.name}-{model}-seed{seed}", facts) for folder in folders if folder is not None]
 
 
 def _sums(places: list[str]) -> list[str]:
     """Sums of the files that an attack reads; it says itself what of them is missing."""
-    found = []
+    found: list[str] = []
     for place in places:
         try:
             path = Path(expanded(place)).expanduser()
         except UserError:
             continue
         files = sorted(p for p in (path, *path.rglob("*")) if p.is_file())
-        found += [hashlib.sha256(p.read_bytes()).hexdigest() for p in files]
+        found += map(file_hash, files)
     return found
 
 

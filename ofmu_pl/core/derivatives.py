@@ -83,3 +83,9 @@ def hvp(expansion: Expansion, u: Combination) -> Vector:
 def trainable(module: torch.nn.Module) -> list[Tensor]:
     """The leaf tensors that unlearning may move, each once (tied weights count once)."""
     return [p for p in module.parameters() if p.requires_grad]
+
+
+def running_statistics(module: torch.nn.Module) -> list[Tensor]:
+    """The buffers that BatchNorm's passes in train mode move: means, variances and numbers of batches."""
+    tracking = [m for m in module.modules() if getattr(m, "track_running_stats", False)]
+    return [x for m in tracking for x in m.buffers(recurse=False)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from io import BytesIO
 from pathlib import Path
@@ -14,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from PIL import Image, features
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing
+from ofmu_pl.support.files import file_hash, replacing
 from ofmu_pl.support.kept import cache_folder, content_path
 
 SIDE = 32
@@ -68,7 +67,7 @@ def read_parquet(files: dict[str, list[Path]], classes: int) -> tuple[Part, Part
     path, folder = None, cache_folder()
     if folder is not None:
         facts = {
-            "files": {split: [_file_hash(p) for p in paths] for split, paths in files.items()},
+            "files": {split: [file_hash(p) for p in paths] for split, paths in files.items()},
             "classes": classes,
             "decoder": [PIL.__version__, features.version("libjpeg_turbo")],  # JPEG pixels may differ by a level
         }
@@ -78,11 +77,6 @@ def read_parquet(files: dict[str, list[Path]], classes: int) -> tuple[Part, Part
         parts = _decode(files["train"], classes), _decode(files["test"], classes)
         _store_parts(path, *parts)
     return parts
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _store_parts(path: Path | None, train: Part, test: Part) -> None:

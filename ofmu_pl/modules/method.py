@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ofmu_pl.core.derivatives import Loss, trainable
+from ofmu_pl.core.derivatives import Loss, running_statistics, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, scale_
 from ofmu_pl.networks.base import Batch, Network
@@ -206,9 +206,8 @@ class Method(ABC):
         ranks = self.run.ranks
         if ranks.size == 1 or getattr(self.recipe, "bn_mode", "frozen") == "frozen":
             return
-        norms = [m for m in self.trained.modules() if getattr(m, "track_running_stats", False)]
-        if norms:
-            statistics = [x for m in norms for x in (m.running_mean, m.running_var) if isinstance(x, Tensor)]
+        statistics = [x for x in running_statistics(self.trained) if x.is_floating_point()]
+        if statistics:
             ranks.sum_(statistics)
             scale_(statistics, 1 / ranks.size)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.support.files import finite, read_json, replacing
+from ofmu_pl.support.files import file_hash, finite, read_json, replacing
 from ofmu_pl.support.version import key_of
 
 SUMS = "SHA256SUMS"
@@ -77,7 +77,7 @@ def warn_not_kept(folder: Path, error: OSError) -> None:
 def write_sums(folder: Path) -> None:
     """Write the sums of all files in a folder beside them."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != SUMS)
-    (folder / SUMS).write_text("".join(f"{_hash(p)}  {p.relative_to(folder)}\n" for p in files))
+    (folder / SUMS).write_text("".join(f"{file_hash(p)}  {p.relative_to(folder)}\n" for p in files))
 
 
 def damage(folder: Path) -> str | None:
@@ -88,7 +88,7 @@ def damage(folder: Path) -> str | None:
             expected, name = line.split("  ", 1)
             if not (folder / name).is_file():
                 return f"lacks its file '{name}'"
-            if _hash(folder / name) != expected:
+            if file_hash(folder / name) != expected:
                 return f"is damaged (its file '{name}' does not match its checksum)"
     except (OSError, ValueError):
         return f"has no readable {SUMS}"
@@ -125,8 +125,3 @@ def _alive(process: int) -> bool:
 
 def _sum_of(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

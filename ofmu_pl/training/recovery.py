@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.derivatives import running_statistics, trainable
 from ofmu_pl.core.vectors import local
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.run import Run
@@ -179,9 +179,7 @@ class Recovery:
 def _moved(method: Recoverable) -> list[Tensor]:
     """What an iteration moves: this rank's part of the trainable parameters, and statistics that passes update."""
     assert method.network is not None, "no iteration has begun"
-    norms = [m for m in method.network.modules() if getattr(m, "track_running_stats", False)]
-    statistics = [x for m in norms for x in m.buffers(recurse=False)]
-    return [local(x.detach()) for x in (*trainable(method.network), *statistics)]
+    return [local(x.detach()) for x in (*trainable(method.network), *running_statistics(method.network))]
 
 
 def _on_host(state: dict[str, Any]) -> dict[str, Any]:
