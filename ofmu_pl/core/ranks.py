@@ -57,6 +57,10 @@ class Ranks:
         self.sum_(part)
         add_(out, [(1.0, part)])
 
+    def first(self, value: float) -> float:
+        """The first rank's number on every rank; it has the most rows of every batch."""
+        return self.total(value if self.rank == 0 else 0.0)
+
     def total(self, value: float) -> float:
         """The sum over ranks of a number."""
         if self.size == 1:

@@ -27,7 +27,7 @@ class GradientBudget(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin to count; a resumed run has spent some of its budget already, perhaps all of it."""
-        self._spent = float(pl_module.gradient_evaluations)
+        self._spent = _spent(pl_module)
         self._stop_if_spent(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -36,7 +36,7 @@ class GradientBudget(pl.Callback):
         Raises:
             UserError: Not even one iteration fits.
         """
-        spent = float(pl_module.gradient_evaluations)
+        spent = _spent(pl_module)
         if spent > self.gradients and not self._costs:
             raise UserError(
                 f"One iteration of {type(pl_module).__name__} takes {spent:.0f} gradients, the budget is "
@@ -59,3 +59,8 @@ class GradientBudget(pl.Callback):
         first, *later = self._costs[len(self._costs) % pl_module.period :: pl_module.period] or [0.0]
         if self._spent + max(later, default=first) > self.gradients:
             trainer.should_stop = True
+
+
+def _spent(pl_module: Any) -> float:
+    """Gradients so far, by the first rank's count: one with fewer rows counts less, and all must stop together."""
+    return float(pl_module.run.ranks.first(float(pl_module.gradient_evaluations)))

@@ -6,6 +6,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
+from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.data import Authors
 from ofmu_pl.training.budget import GradientBudget
 
@@ -59,7 +60,7 @@ def weights(module):
 def within_a_budget(costs, period, budget):
     """Number of iterations of these costs that ``GradientBudget`` allows; each goes on from a checkpoint."""
     trainer = SimpleNamespace(should_stop=False)
-    module = SimpleNamespace(period=period, gradient_evaluations=0.0)
+    module = SimpleNamespace(period=period, gradient_evaluations=0.0, run=SimpleNamespace(ranks=ALONE))
     callback, iterations = GradientBudget(budget), 0
     while not trainer.should_stop:
         module.gradient_evaluations += costs[iterations]
