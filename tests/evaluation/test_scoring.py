@@ -18,7 +18,8 @@ from ofmu_pl.data.text import ChatEncoder, Encoder
 from ofmu_pl.evaluation import questions
 from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.metrics import min_k
+from ofmu_pl.metrics import SetScores, min_k
+from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.support.errors import UserError
 from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 
@@ -153,6 +154,26 @@ def test_gradient_norms_are_means_over_tensors(model, monkeypatch, ends):
     loss = -logits[range(n), answer[:n]].mean()
     norms = [g.norm().item() for g in torch.autograd.grad(loss, list(model.parameters()))]
     assert scores["forget"].gradient_norm[1] == pytest.approx(np.mean(norms), rel=1e-8)
+
+
+def gradient_norms(model):
+    scores = {"forget": SetScores(np.arange(3), np.zeros(3))}
+    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
+    return scores["forget"].gradient_norm
+
+
+@pytest.mark.parametrize("how", ["in part", "by adapters"])
+def test_gradient_norms_are_of_the_whole_model_whatever_is_trained(model, how):
+    if how == "in part":
+        keep_trainable(model, "down_proj")
+    else:
+        model = add_adapters(model, {"r": 2}).double()
+        for name, p in model.named_parameters():
+            torch.nn.init.normal_(p, std=0.2) if "lora_B" in name else None
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    exported = copy.deepcopy(merged(model)).requires_grad_(True)
+    np.testing.assert_allclose(gradient_norms(model), gradient_norms(exported), rtol=1e-9)
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
 
 
 def _rank(rank, folder, world):
