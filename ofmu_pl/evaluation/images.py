@@ -173,7 +173,8 @@ def score_images(
         chosen = np.arange(len(labels))
         if items is not None and len(chosen) > items:
             chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
-        mine = chosen[rank::ranks]
+        # A rank without an image of its own takes the first, which counts once: ranks gather states of like shapes.
+        mine = chosen[rank::ranks] if rank < len(chosen) else chosen[:1]
         if len(mine):
             ids = torch.from_numpy(data.evaluation_sets[name][mine])
             metric.update(name, ids, labels[mine], predict(model, images[mine]))

@@ -32,11 +32,10 @@ class ImageScores:
         self.ids, self.labels, self.log_probs = self.ids[first], self.labels[first], self.log_probs[first]
 
     def as_dict(self) -> dict[str, torch.Tensor]:
-        """Tensors by field, for checkpoints; log-probabilities in float32."""
+        """Tensors by field, for checkpoints."""
         import torch  # the metrics do without
 
-        fields = {name: torch.from_numpy(value) for name, value in vars(self).items()}
-        return fields | {"log_probs": fields["log_probs"].float()}
+        return {name: torch.from_numpy(value) for name, value in vars(self).items()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, torch.Tensor]) -> ImageScores:

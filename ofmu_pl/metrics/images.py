@@ -70,7 +70,7 @@ class ImageUnlearning(Metric):
         found = {}
         for name in self.sets:
             states = [getattr(self, f"{name}_{field}") for field in ("ids", "labels", "log_probs")]
-            if isinstance(states[0], list) and not states[0]:
+            if not len(states[0]):  # no batch, or gathered from ranks that have none
                 continue
             ids, labels, log_probs = (dim_zero_cat(s).cpu() for s in states)
             found[name] = ImageScores(ids.long().numpy(), labels.long().numpy(), log_probs.numpy())
