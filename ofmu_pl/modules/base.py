@@ -84,6 +84,7 @@ class UnlearningModule(pl.LightningModule, Method):
         self.recovery = Recovery(rollbacks)
         self.record = Record()
         self.replica = None
+        self._gradient_evaluations = 0.0  # of methods that add up their work by themselves
 
     # Lightning's hooks ---------------------------------------------------------------------------------------------
 
@@ -176,8 +177,9 @@ class UnlearningModule(pl.LightningModule, Method):
         """Nothing: the evaluation callback measures."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the hashes of the data that the weights have seen, the run's record, and the names of all tensors."""
+        """Add the hashes of the data that the weights have seen, the work, the run's record, and all tensors' names."""
         checkpoint["data_hashes"] = dict(self.run.data.hashes)
+        checkpoint["gradient_evaluations"] = float(self.gradient_evaluations)
         checkpoint["step_scale"] = self.recovery.step_scale
         checkpoint["record"] = self.record.state_dict()
         if "state_dict" in checkpoint:  # what recovery keeps in memory has no shards
@@ -194,6 +196,7 @@ class UnlearningModule(pl.LightningModule, Method):
         if self.trainer.state.fn == "fit":
             if "record" in checkpoint:
                 self.record.load_state_dict(checkpoint["record"])
+            self._gradient_evaluations = checkpoint.get("gradient_evaluations", 0.0)
             self.go_on_from(checkpoint)
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:

@@ -43,7 +43,6 @@ class FineTune(UnlearningModule):
         if from_target and split != "retain":
             raise UserError("Finetune forgets by seeing the retain rows alone: set --model.split retain too.")
         self.split, self.from_target = split, from_target
-        self._gradient_evaluations = 0.0
 
     @property
     def unlearns(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.core.derivatives import Engine, Loss, Term
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.guess import Guess
@@ -78,14 +79,15 @@ class LowerLevel:
         self.guess: Guess | None = None
         self._kept: dict[str, Any] = {}
 
-    def begin(self, method: Method, outer_batches: range) -> None:
+    def begin(self, method: Method, engine: Engine, outer_batches: range) -> None:
         """Measure what the loss needs of the model that is to forget, once.
 
         Args:
             method: The method that ascends.
+            engine: Its engine, which counts the passes of an objective's frozen model, too.
             outer_batches: Numbers of the retain stream's batches that the descents draw.
         """
-        self.method = method
+        self.method, self.engine = method, engine
         guess = method.recipe.uniform_loss(method.trained)
         if self.bound == "uniform":
             self.level = guess
@@ -109,10 +111,18 @@ class LowerLevel:
         """L_f of a forget batch, as terms."""
         method, objective = self.method, self.objective
         if objective is not None:
-            return method.mean(batch, lambda part: -objective.forget_losses(part))
+            terms = method.mean(batch, lambda part: -objective.forget_losses(part))
+            if objective.frozen_in_forget_term:
+                return [partial(self._counted, term, 1 / 3 / len(terms)) for term in terms]
+            return terms
         if self.goal is not None or self.ngram_weight or self.by == "token":
             return method.mean(batch, self._rows)
         return method.loss(batch, lambda losses: ceiling(losses, self.level))
+
+    def _counted(self, term: Term, cost: float) -> Tensor:
+        """Evaluate a term that runs the frozen model, too."""
+        self.engine.gradient_evaluations += cost
+        return term()
 
     def noised(self, batches: list[Batch], step: int) -> list[Batch]:
         """An iteration's forget batches with noise on their questions, if there is to be any; alike on every rank."""

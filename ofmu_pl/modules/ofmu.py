@@ -309,7 +309,8 @@ class OFMU(UnlearningModule):
         else:
             step = BF16_STEP if precision == "bf16-mixed" else None
             self.engine = FiniteDifference(parameters, self.scheme, step, ranks=self.run.ranks)
-        self.lower.begin(self, range(self.inner_steps, self.run.steps * self.num_batches, self.num_batches))
+        outer_batches = range(self.inner_steps, self.run.steps * self.num_batches, self.num_batches)
+        self.lower.begin(self, self.engine, outer_batches)
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""

@@ -22,7 +22,6 @@ class OneShot(UnlearningModule):
 
     def __init__(self, network: Network) -> None:
         super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), gradient_clip=None)
-        self._gradient_evaluations = 0.0
 
     @abstractmethod
     def displacement(self) -> tuple[Vector, dict[str, float]]:
@@ -127,7 +126,15 @@ class BatchNormOnly(UnlearningModule):
 
 
 def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[dict[str, Any]]:
-    """All batches of a split, without augmentation, on the module's device."""
+    """All batches of a split, without augmentation, on the module's device.
+
+    Raises:
+        UserError: Ranks hold shards of the network, which ``torch.func`` cannot differentiate.
+    """
+    if module.run.ranks.sharded:
+        raise UserError(
+            f"{type(module).__name__} differentiates a whole network, and FSDP2 cuts it: set --trainer.strategy ddp."
+        )
     data: Any = module.run.data
     images, labels = data.images_of(name)
     parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)

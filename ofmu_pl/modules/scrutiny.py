@@ -146,9 +146,9 @@ class Scrutiny:
         with method.recipe.differentiable(method.trained):
             before = engine.gradient_evaluations
             ours = parts(engine, *case)
-            engine.gradient_evaluations = before
             with method.run.full_precision():
                 result = compare(ours, parts(reference, *case))
+            engine.gradient_evaluations = before
         rank_zero_info("Audit: " + ", ".join(f"{k} {v:.3g}" for k, v in result.items()))
         return {f"audit/{k}": v for k, v in result.items()}
 

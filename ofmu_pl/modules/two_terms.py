@@ -80,7 +80,6 @@ class TwoTerms(UnlearningModule):
         self.in_words = " ".join([self.in_words, *words, *([SAM_IN_WORDS] if sam_rho else [])])
         self.reference_nll: dict[str, Tensor] = {}
         self._frozen = Frozen()  # no module, so that Lightning neither saves nor moves nor trains it
-        self._gradient_evaluations = 0.0
 
     @property
     def retains(self) -> bool:
@@ -212,12 +211,13 @@ class TwoTerms(UnlearningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the frozen model's scores and the state to make it from again: its weights are gone."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["two_terms"] = self.reference_state() | {"gradient_evaluations": self._gradient_evaluations}
+        checkpoint["two_terms"] = self.reference_state()
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Restore the frozen model and its scores from a checkpoint."""
         self.load_reference_state(checkpoint["two_terms"])
-        self._gradient_evaluations = checkpoint["two_terms"]["gradient_evaluations"]
+        older = checkpoint["two_terms"].get("gradient_evaluations", self._gradient_evaluations)
+        self._gradient_evaluations = older
 
     def reference_state(self) -> dict[str, Any]:
         """What ``take_reference`` took, for a checkpoint."""

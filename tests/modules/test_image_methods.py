@@ -294,6 +294,26 @@ def test_a_resumed_mask_is_the_first_ones(tmp_path):
     assert all(torch.equal(v, state(second)[k]) for k, v in state(whole).items())
 
 
+@pytest.mark.parametrize("make", [Fisher, Influence])
+def test_methods_of_one_step_refuse_shards(make):
+    module = make(network())
+    module.run = Run(None, Ranks(0, 2, sharded=True))
+    with pytest.raises(UserError, match=f"{make.__name__} differentiates a whole network.* set --trainer.strategy ddp"):
+        module.displacement()
+
+
+@pytest.mark.parametrize(("make", "steps"), [(FineTune, 3), (L1Sparse, 3), (Fisher, 1)])
+def test_work_is_counted_over_all_parts_of_a_run(tmp_path, make, steps):
+    """A budget counts on where a run goes on, and results have all of the work, also after the last step."""
+    whole = make(network())
+    kept = ModelCheckpoint(tmp_path, every_n_train_steps=1, save_top_k=-1, filename="{step}")
+    train_on_digits(whole, steps, callbacks=[kept])
+    assert whole.gradient_evaluations >= steps
+    for step in range(1, steps + 1):
+        train_on_digits(resumed := make(network()), steps, ckpt_path=str(tmp_path / f"step={step}.ckpt"))
+        assert resumed.gradient_evaluations == whole.gradient_evaluations
+
+
 # SCRUB, l1, controls, statistics -----------------------------------------------------------------------------------
 
 

@@ -58,6 +58,14 @@ def test_the_ascent_is_the_other_methods_descent(name):
     torch.testing.assert_close(weights(ours) - weights(untouched), moved, rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.parametrize(("objective", "frozen"), [(UNDIAL, 1 / 3), (NPO, 0.0)])
+def test_the_passes_of_an_objectives_frozen_model_are_counted(objective, frozen):
+    """Two ascents and a descent an iteration; NPO's frozen losses are read once."""
+    module = lower(SharedAdam, 1e-3, objective=objective, inner_optimizer="shared", inner_steps=2, micro_batch_size=3)
+    train(module, steps=2)
+    assert module.gradient_evaluations == pytest.approx(2 * (2 * (1 + frozen) + 1))
+
+
 def test_the_ascent_can_be_towards_random_labels():
     ours = OFMU(network(), inner_steps=1, inner_lr=0.5, inner_clip=None, beta=0.0, rho_0=0.0, objective=RandomLabels)
     ours.make_optimizer = lambda p: torch.optim.SGD(p, lr=0.0)

@@ -11,6 +11,7 @@ from ofmu_pl.modules import (
     NPO,
     OFMU,
     SCRUB,
+    UNDIAL,
     BatchNormOnly,
     DoNothing,
     FineTune,
@@ -185,6 +186,7 @@ TEXT |= {
             {"inner_steps": 3, "higher_order_every": 2},
             {"inner_steps": 3, "similarity_every": 3, "sam_rho": 0.01},
             {"inner_steps": 2, "engine": "finite_difference", "sam_rho": 0.01},
+            {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0, "objective": UNDIAL},
         )
     },
 }
