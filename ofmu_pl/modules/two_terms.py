@@ -21,6 +21,7 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.modules.rectify import Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
+from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states
 from ofmu_pl.support.errors import UserError, check_range
@@ -179,7 +180,7 @@ class TwoTerms(UnlearningModule):
         model: Any = self.trained
         with torch.no_grad():
             if self.recipe.adds_adapters:
-                with model.disable_adapter():
+                with without_adapters(model):
                     yield model
             else:
                 assert self._frozen.network is not None, "a method says in frozen_in_forget_term that it needs it"

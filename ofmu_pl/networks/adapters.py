@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -58,6 +60,22 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
 def is_adapted(model: Any) -> bool:
     """Whether a model has adapters (``peft.PeftModel``)."""
     return hasattr(model, "disable_adapter")
+
+
+@contextmanager
+def without_adapters(model: Any) -> Iterator[None]:
+    """A context in which a model computes what it does below its adapters; what is trained of it stays so afterwards.
+
+    Args:
+        model: A ``peft.PeftModel``; peft itself trains every adapter from then on, also those that were frozen.
+    """
+    trained = [(p, p.requires_grad) for p in model.parameters()]
+    try:
+        with model.disable_adapter():
+            yield
+    finally:
+        for p, was in trained:
+            p.requires_grad_(was)
 
 
 def merged(model: Any) -> Any:

@@ -300,6 +300,18 @@ def test_adapters_serve_as_their_own_frozen_model(folder):
     assert plain._frozen.network is not None
 
 
+def test_only_the_named_adapters_are_trained_beside_a_frozen_model(folder):
+    """Peft itself trains all adapters once they were switched off and on again."""
+    module = UNDIAL(CausalLM(path=folder, lora=LORA, trainable=r"layers\.0\.mlp"), **SGD)
+    train(module, steps=2)
+    parameters = dict(module.network.named_parameters())
+    trained = {name for name, p in parameters.items() if p.requires_grad}
+    assert trained == {name for name in parameters if "layers.0.mlp" in name and "lora_" in name}
+    assert {name for name, p in parameters.items() if "lora_B" in name and p.any()} == trained & {
+        name for name in parameters if "lora_B" in name
+    }, "they start at 0"
+
+
 def test_only_the_named_parameters_are_trained(folder):
     pattern = r"layers\.[01]\.mlp\.down_proj"
     module = RMU(CausalLM(path=folder, trainable=pattern), layer="model.layers.1", **SGD)
