@@ -224,7 +224,7 @@ def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: f
 
     Args:
         folder: Folder of the files.
-        checkpoint_bytes: Size of one checkpoint.
+        checkpoint_bytes: Size of one checkpoint; 0: no more are written.
         kept: Number of checkpoints that stay; there is one more while it is written.
         export_bytes: Size of the exported model.
 
@@ -234,7 +234,8 @@ def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: f
     folder.mkdir(parents=True, exist_ok=True)
     checkpoints = (folder / "checkpoints").rglob("*")
     there = sum(p.stat().st_size for p in checkpoints if p.is_file() and not p.is_symlink())
-    wanted = max((kept + 1) * checkpoint_bytes - there, 0) + export_bytes
+    # Whatever is there, the next checkpoint is whole before an older one is removed.
+    wanted = max((kept + 1) * checkpoint_bytes - there, checkpoint_bytes) + export_bytes
     free = shutil.disk_usage(folder).free
     if wanted > free:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from contextlib import ExitStack
 from itertools import chain
@@ -12,6 +13,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS, check_room, moments_bytes
+from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
 
 
@@ -43,18 +45,21 @@ class Resumable(pl.Callback):
             checkpoint[ENDED] = self.length
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Refuse a disk that is too small.
+        """Remove what a killed process left too many of, and refuse a disk that is too small.
 
         Raises:
             UserError: See ``checkpoints.check_room``.
         """
+        if trainer.ckpt_path:
+            _tidy(trainer, Path(trainer.ckpt_path))
         log_dir, keeper = trainer.log_dir, _keeper(trainer)
         if log_dir is None or keeper is None or keeper.save_top_k == 0 or not trainer.is_global_zero:
             return
         held = chain(pl_module.network.parameters(), pl_module.network.buffers())
         weights = float(sum(x.numel() * x.element_size() for x in held))
         moments = sum(map(moments_bytes, trainer.optimizers))
-        check_room(Path(log_dir), weights + moments, max(keeper.save_top_k, 1), weights)
+        ended = any(isinstance(callback, Ended) for callback in trainer.callbacks)  # type: ignore[attr-defined]
+        check_room(Path(log_dir), 0 if ended else weights + moments, max(keeper.save_top_k, 1), weights)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Handle signals in place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""
@@ -64,6 +69,7 @@ class Resumable(pl.Callback):
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Finish the iteration first if a signal comes from here on."""
         self._patient, self._iterated = True, False
+        _tidy(trainer, _path(trainer))
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Write a checkpoint and leave if any rank was asked to.
@@ -77,6 +83,7 @@ class Resumable(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """End at once on a signal from here on: what is left can be made again from the last checkpoint."""
+        _tidy(trainer, _path(trainer))
         self._leave_if_asked(trainer, pl_module)
         self._patient = self._iterated = False
 
@@ -99,11 +106,11 @@ class Resumable(pl.Callback):
 
     def _save(self, trainer: pl.Trainer) -> str:
         """Write a checkpoint; returns how to go on from it."""
-        keeper = _keeper(trainer)
-        if keeper is None:
+        path = _path(trainer)
+        if path is None:
             return f" after iteration {trainer.global_step}; there is no checkpoint callback"
-        path = Path(keeper.dirpath or ".") / f"step={trainer.global_step}.ckpt"
-        trainer.save_checkpoint(path)
+        trainer.save_checkpoint(path, weights_only=False)
+        _tidy(trainer, path)
         return f" after iteration {trainer.global_step}; '{path}' holds it all: go on with --ckpt_path last"
 
     def _note(self, signum: int, *_: Any) -> None:
@@ -114,6 +121,46 @@ class Resumable(pl.Callback):
         self._asked = signum
         if not self._patient:
             end(signum)
+
+
+def _path(trainer: pl.Trainer) -> Path | None:
+    """Where the checkpoint of the present iteration is or would be; ``None``: nothing keeps checkpoints."""
+    keeper = _keeper(trainer)
+    return None if keeper is None else _folder(keeper) / f"step={trainer.global_step}.ckpt"
+
+
+def _tidy(trainer: pl.Trainer, newest: Path | None) -> None:
+    """Remove older checkpoints than the last ``save_top_k``, once ``newest``, the last one, is there.
+
+    Lightning's callback removes neither the checkpoint that a run went on from, nor what it does not know: that of an
+    interruption, and what it had no time to remove. Only what is named as ours is removed, and only where the last ones
+    are kept, not the best by some measure.
+    """
+    keeper = _keeper(trainer)
+    if keeper is None or newest is None or not trainer.is_global_zero or len(trainer.checkpoint_callbacks) > 1:
+        return
+    if (
+        keeper.save_top_k < 1
+        or keeper.monitor not in (None, "step")
+        or newest.parent.resolve() != _folder(keeper).resolve()
+    ):
+        return
+    step = _step(newest)
+    if step is not None and newest.exists():
+        found = {path: _step(path) for path in newest.parent.glob("*.ckpt")}
+        until = {path: n for path, n in found.items() if n is not None and n <= step}
+        for path in sorted(until, key=lambda path: until[path])[: -keeper.save_top_k]:
+            trainer.strategy.remove_checkpoint(path)
+
+
+def _folder(keeper: ModelCheckpoint) -> Path:
+    return Path(keeper.dirpath or ".")
+
+
+def _step(path: Path) -> int | None:
+    """The iteration that our name of a checkpoint has; ``None``: it is named otherwise."""
+    named = re.fullmatch(r"step=(\d+)\.ckpt", path.name)
+    return None if named is None else int(named[1])
 
 
 def _keeper(trainer: pl.Trainer) -> ModelCheckpoint | None:

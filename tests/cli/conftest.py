@@ -80,4 +80,5 @@ def fit(models, tmp_path, monkeypatch):
         versions = sorted((tmp_path / "logs/authors/ofmu").glob("version_*"), key=lambda p: int(p.name.split("_")[1]))
         return versions[-1]
 
+    run.logs = tmp_path / "logs"
     return run

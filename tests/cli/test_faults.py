@@ -269,6 +269,10 @@ def test_checkpoints_that_are_there_need_no_room(tmp_path, monkeypatch):
     check_room(tmp_path, 1000, 2, 400)
     with pytest.raises(UserError, match="free some space"):
         check_room(tmp_path, 1000, 2, 600)
+    (tmp_path / "checkpoints/step=3.ckpt").write_bytes(bytes(1000))  # an interruption's: the next is beside all three
+    with pytest.raises(UserError, match="free some space"):
+        check_room(tmp_path, 1000, 2, 600)
+    check_room(tmp_path, 0, 2, 1400)  # nothing is left to train
 
 
 def test_a_disk_that_is_full_while_a_checkpoint_is_written(fit, tmp_path, capsys):

@@ -72,6 +72,20 @@ def test_ctrl_c_between_two_iterations(fit, press, capsys):
     assert [k for (k,) in calls] == [2], "the third iteration is made, and no other"
 
 
+def test_no_more_checkpoints_stay_than_are_asked_for(fit, press, capsys):
+    """Those that the interruption wrote and that the run went on from were never removed."""
+    options = [*OPTIONS[2:4], "--trainer.max_steps", "4", "--checkpoint.every_n_train_steps", "2"]
+    options += ["--checkpoint.save_top_k", "1", "--evaluation.every_n_steps", "null"]
+    names = lambda run: sorted(p.name for p in (run / "checkpoints").iterdir())  # noqa: E731
+    press(Authors, "iteration", 4)
+    stopped(capsys, lambda: fit(*options))
+    (run,) = (path.parent.parent for path in fit.logs.rglob("step=*.ckpt"))
+    assert names(run) == ["step=3.ckpt"]
+    (run / "checkpoints/step=1.ckpt").write_bytes(b"of a process that was killed before it removed this one")
+    (run / "checkpoints/mine.ckpt").write_bytes(b"put there by hand")
+    assert names(fit(*options, "--ckpt_path", "last")) == ["mine.ckpt", "step=4.ckpt"]
+
+
 def test_ctrl_c_while_a_model_is_measured(fit, press, capsys):
     press(TextEvaluation, "score", 1)
     assert stopped(capsys, lambda: fit(command="validate")) == "ofmu_pl: stopped by Ctrl-C."
