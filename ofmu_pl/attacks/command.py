@@ -21,10 +21,12 @@ from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.provenance import config_hash, provenance, weights_hash
 from ofmu_pl.support.records import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
 
@@ -118,19 +120,21 @@ def _attempts(
             f"None of the attacks is for {on.data.modality}, which '{on.place}' holds: give another configuration."
         )
     models = [name for name in MODELS if name in on.recipes]
-    hashes = {name: weights_hash(on.recipes[name].build(on.data, exact=False)) for name in models}
+    networks = ((name, on.recipes[name].build(on.data, exact=False)) for name in models)
+    both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
+    hashes = {name: weights for name, (weights, _) in both.items()}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
     attempts = []
     for a in fitting:
         read = _sums(a.reads)
         for name, seed in product(models, seeds):
-            paths = _paths(on, a, name, seed, hashes, device, read)
+            paths = _paths(on, a, name, seed, both, device, read)
             attempts.append(Attempt(a, name, seed, subjects[name], paths))
     return attempts, hashes
 
 
 def _paths(
-    on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, str], device: str, read: list[str]
+    on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, tuple[str, str]], device: str, read: list[str]
 ) -> list[Path]:
     facts: dict[str, Any] = {
         "attack": [type(a).__name__, a.settings],
@@ -141,6 +145,8 @@ def _paths(
         "facts": on.data.facts,
         "device": device,
     }
+    if isinstance(on.data, TextDataModule):
+        facts["tokens"] = special_tokens(on.data.tokenizer)
     if a.reads:
         facts["read"] = read
     folders = [on.place / FOLDER, cache_folder()]

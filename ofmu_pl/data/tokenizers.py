@@ -55,6 +55,12 @@ def _read(source: str) -> Any:
         ) from error
 
 
+def special_tokens(tokenizer: Any) -> list[Any]:
+    """What ends and begins texts, and how tokens become text again, which ``tokenizer_hash`` does not know."""
+    cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)
+    return [sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items()), cleans]
+
+
 def tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast

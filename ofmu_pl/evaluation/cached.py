@@ -8,11 +8,12 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.evaluation import gradient_norms, scoring
 from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.support.provenance import config_hash, weights_hash
 from ofmu_pl.support.sets import is_document
 
 
@@ -45,10 +46,11 @@ def cached_scores(
     if folder is not None:
         facts = {
             "weights": weights_hash(model),
+            "config": config_hash(model),
             "dtype": str(model.dtype),
             "device": model.device.type,
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
-            "template": data.encoder.template_hash,
+            "template": [data.encoder.template_hash, *special_tokens(data.tokenizer)],
             "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(model, data)],
             "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }

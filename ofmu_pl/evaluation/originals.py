@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
+from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -175,7 +176,8 @@ def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str
     facts = {"how": settings, "network": recipe.identity, "seed": seed, "torch": torch.__version__.split("+")[0]}
     if isinstance(recipe, CausalLM):
         versions = {name: version(name) for name in ("transformers", "peft")}
-        return facts | {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
+        facts |= {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
+        return facts | {"tokens": special_tokens(data.tokenizer)}
     kept = ("full", "validation", "test")  # what loading it will ask for
     return facts | {"hashes": {name: data.hashes[name] for name in {split, *kept}}, "augment": data.augment}
 

@@ -18,19 +18,18 @@ from typing import Any
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
 
+from ofmu_pl.data.tokenizers import special_tokens, tokenizer_hash
 from ofmu_pl.evaluation.cached import read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep
-from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.support.provenance import config_hash, weights_hash
 
 BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
 SHARES = ("acc", "exact_match", "f1")
 """What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
-SAMPLE = "A question: 7 of the 12 are right, aren't they?"
-"""What a tokenizer is known by, beside its length."""
 PREFIX = "task_"
 """What the names of their metrics begin with here, so that they are never a suite's."""
 
@@ -98,9 +97,10 @@ class Tasks:
         own = sorted(x for x in self.folder.rglob("*") if x.suffix in (".py", ".yaml")) if self.folder else []
         facts = {
             "weights": weights_hash(model),
+            "config": config_hash(model, generates=True),
             "dtype": str(model.dtype),
             "device": model.device.type,
-            "tokenizer": [len(tokenizer), *tokenizer.encode(SAMPLE)],
+            "tokenizer": tokenizer_hash(tokenizer, special_tokens(tokenizer)),
             "tasks": {name: [task.dump_config(), _hash_of(task, self.rows)] for name, task in tasks.items()},
             "files": [hashlib.sha256(path.read_bytes()).hexdigest() for path in own],
             "rows": self.rows,

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ofmu_pl.data.encoded import collate
+from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.support.provenance import config_hash, weights_hash
 from ofmu_pl.training.parallel import reshard
 
 ROWS = 32
@@ -30,7 +31,8 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> T
     """
     path, folder = None, cache_folder()
     if folder is not None:
-        path = content_path(folder, "nll", [weights_hash(model), data.hashes[split], data.encoder.template_hash])
+        facts = [weights_hash(model), config_hash(model), data.hashes[split], data.encoder.template_hash]
+        path = content_path(folder, "nll", [*facts, *special_tokens(data.tokenizer)])
     rows = data.splits[split]
     stored = None if path is None else read_kept(path)
     if stored is not None:

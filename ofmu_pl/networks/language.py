@@ -23,7 +23,7 @@ from ofmu_pl.networks.positions import check_positions
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import model_folder, offline
-from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.support.provenance import config_hash, weights_hash
 
 
 class CausalLM(Network):
@@ -98,8 +98,9 @@ class CausalLM(Network):
     @property
     def identity(self) -> list[Any]:
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
-        weights = weights_hash(load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code))
-        return [type(self).__name__, weights, self.trainable, self.lora, self.load_in_4bit]
+        base = load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code)
+        hashes = [weights_hash(base), config_hash(base, generates=True)]
+        return [type(self).__name__, *hashes, self.trainable, self.lora, self.load_in_4bit]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +16,9 @@ from torch.distributed.tensor import DTensor
 from ofmu_pl import __version__
 from ofmu_pl.support.version import RESULTS_VERSION
 
+NO_SETTINGS = {"_name_or_path", "architectures", "base_model_name_or_path", "dtype", "inference_mode", "torch_dtype"}
+NO_SETTINGS |= {"transformers_version", "use_cache"}
+"""Fields of configurations that say where a model comes from and how it is held, not what it computes."""
 PACKAGES = ("torch", "lightning", "transformers", "torchmetrics", "datasets", "scipy", "rouge-score", "tokenizers")
 
 
@@ -46,6 +50,27 @@ def weights_hash(model: Any) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
+
+
+def config_hash(model: Any, generates: bool = False) -> str:
+    """First 16 hex digits of the SHA-256 of what a network computes by, beside its weights.
+
+    Args:
+        model: A network; one that is no Hugging Face model has no settings.
+        generates: Whether its own way to generate (``generation_config``) counts, too.
+    """
+    parts = [getattr(model, "config", None), *getattr(model, "peft_config", {}).values()]
+    parts += [getattr(model, "generation_config", None)] if generates else []
+    settings = [_settings(part.to_dict()) for part in parts if hasattr(part, "to_dict")]
+    words = json.dumps(settings, sort_keys=True, default=lambda x: sorted(x) if isinstance(x, set) else str(x))
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+def _settings(x: Any) -> Any:
+    """The fields of a configuration that count, as JSON has them, at any depth."""
+    if isinstance(x, dict):
+        return {str(k): _settings(v) for k, v in x.items() if k not in NO_SETTINGS}
+    return [_settings(v) for v in x] if isinstance(x, list | tuple) else x
 
 
 def _git_commit() -> str | None:
