@@ -16,6 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special, stats
 
+from ofmu_pl.metrics.scripts import mostly_ascii, words_of
+
 __all__ = [
     "closer_to_one",
     "extraction_strength",
@@ -132,12 +134,15 @@ def normalised_probability(correct_loss: Array, wrong_losses: Array, epsilon: fl
 def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Array:
     """ROUGE-L recall with stemming by Google's rouge-score, 0 for an empty reference or generation.
 
-    >>> rouge_l_recall(["the cat sat"], ["a cat sat down"]).round(3).tolist()
-    [0.667]
+    rouge-score drops every letter but a to z. A reference whose letters are mostly others is compared by its own
+    script's words instead (``scripts.words_of``), without stemming.
+
+    >>> rouge_l_recall(["the cat sat", "кот спал"], ["a cat sat down", "кот ел"]).round(3).tolist()
+    [0.667, 0.5]
     """
-    scorer = _rouge_scorer()
     pairs = zip(references, generations, strict=True)
-    return np.array([scorer.score(r, g)["rougeL"].recall for r, g in pairs], dtype=np.float64)
+    scores = (_rouge_scorer(mostly_ascii(r)).score(r, g) for r, g in pairs)
+    return np.array([score["rougeL"].recall for score in scores], dtype=np.float64)
 
 
 def rouge_l_f1(references: Sequence[str], generations: Sequence[str]) -> Array:
@@ -202,11 +207,13 @@ def _common_words(one: Sequence[str], other: Sequence[str]) -> set[str]:
 
 
 @cache
-def _rouge_scorer() -> Any:
+def _rouge_scorer(stemmed: bool) -> Any:
     """The scorer; it finds each word's stem once, since stems would take longer than all else."""
     from nltk.stem.porter import PorterStemmer  # takes a second: sklearn
     from rouge_score import rouge_scorer, tokenize
 
+    if not stemmed:
+        return rouge_scorer.RougeScorer(["rougeL"], tokenizer=SimpleNamespace(tokenize=words_of))
     stems = SimpleNamespace(stem=cache(PorterStemmer().stem))
     words = SimpleNamespace(tokenize=lambda text: tokenize.tokenize(text, stems))
     return rouge_scorer.RougeScorer(["rougeL"], tokenizer=words)
