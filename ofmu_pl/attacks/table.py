@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.attacks.base import MODELS
-from ofmu_pl.evaluation.table import figure
+from ofmu_pl.evaluation.table import console, figure, padding
 from ofmu_pl.support.records import AttacksRecord
 
 
@@ -21,18 +19,19 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
         title: What was attacked.
         record: What was found.
     """
-    table = Table(title=f"Attacks on {title}", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    on, shape = console(), box.SIMPLE_HEAD
+    table = Table(title=f"Attacks on {title}", box=shape, title_justify="left", title_style="bold", padding=padding(on))
     broken = [f"{name}, {m}: {why}" for name, a in record.attacks.items() for m, why in a.broken.items()]
     notes = [*record.remarks, *broken]
     notes.append("returns: 0, as the retrained model; 1, as if nothing had been forgotten.")
     table.caption, table.caption_justify = "\n".join(notes), "left"
-    table.add_column("found by")
+    table.add_column("found by", overflow="fold")
     table.add_column("better", justify="center")
     for model in MODELS:
-        table.add_column(model, justify="right", style="bold" if model == MODELS[0] else None)
-    table.add_column("95 % interval", justify="right", style="dim")
+        table.add_column(model, justify="right", style="bold" if model == MODELS[0] else None, no_wrap=True)
+    table.add_column("95 % interval", justify="right", style="dim", min_width=9)
     table.add_column("returns", justify="right", style="bold")
-    table.add_column("seconds", justify="right", style="dim")
+    table.add_column("seconds", justify="right", style="dim", no_wrap=True)
     for a in record.attacks.values():
         for name, entry in a.metrics[MODELS[0]].items():
             values = [a.metrics.get(model, {}).get(name, {}).get("value") for model in MODELS]
@@ -47,9 +46,7 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
                 f"{sum(a.seconds.values()):.0f}" if first else "",
             )
         table.add_section()
-    console = Console(file=sys.stdout)
-    console = console if console.is_terminal else Console(file=sys.stdout, width=140)
-    console.print(table)
+    on.print(table)
 
 
 def _ends(ends: Any) -> str:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
+from io import TextIOWrapper
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import shorten
@@ -22,7 +23,7 @@ from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.words import DRY_RUN, Words, as_options
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.shipped import about, names
-from ofmu_pl.training.interrupts import orderly
+from ofmu_pl.training.interrupts import ADVICE, orderly
 
 COMMANDS = {
     "fit": "Unlearn or train, measure before and after, and write results.json, the model and a table.",
@@ -51,6 +52,8 @@ def main(args: list[str] | None = None) -> None:
         SystemExit: Help was asked for, the words are wrong, the command failed, or it was told to end.
     """
     words = sys.argv[1:] if args is None else args
+    if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
+        sys.stdout.reconfigure(errors="replace")
     try:
         with orderly(words):
             _run(words)
@@ -63,8 +66,13 @@ def main(args: list[str] | None = None) -> None:
                 f"The disk {place}is full: free some space, then go on with --ckpt_path "
                 "last; the checkpoints in the run's folder are whole."
             )
-        if error.errno not in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        if error.errno == errno.EPIPE:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it ends
+            fail(f"Nobody reads the output any more, so the command ended{ADVICE.get(words[0], '')}.")
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
+        if error.filename and os.path.exists(error.filename) and not os.access(error.filename, os.R_OK):
+            fail(f"'{error.filename}' cannot be read ({error.strerror}): allow it, or give another file.")
         fail(f"'{error.filename}' cannot be written ({error.strerror}): give another folder with --logs.")
 
 

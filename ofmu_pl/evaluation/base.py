@@ -266,14 +266,26 @@ class Evaluation(pl.Callback, ABC):
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
         columns = {name: self._all_metrics(trainer, s) | self.more.get(name, {}) for name, s in sides.items() if s}
         self._log(trainer, pl_module, "metrics", columns[judged])
-        self.show(
-            f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations, definition {self.definition}",
-            columns,
-            remark := self.remark(trainer, columns[judged]),
-        )
-        if log_dir is None:
-            return
-        folder = Path(log_dir)
+        remark = self.remark(trainer, columns[judged])
+        if log_dir is not None:
+            self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
+        # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
+        title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
+        self.show(f"{title}, definition {self.definition}", columns, remark)
+
+    def _write(
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: dict[str, Any],
+        columns: dict[str, Metrics],
+        remark: str | None,
+    ) -> None:
+        """Write the run's files, ``results.json`` last."""
+        data, r = data_of(trainer), self.reference
+        judged = "after" if self.before else "model"
         self.write_files(trainer, pl_module, network, folder, scores, columns)
         facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
         facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}

@@ -11,6 +11,8 @@ from rich.table import Table
 from ofmu_pl.metrics.result import GROUPS, MetricResult
 
 Metrics = dict[str, MetricResult]
+NARROWEST = 80
+"""Columns that a table needs at least."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
@@ -23,15 +25,16 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
         remark: Line below the table.
     """
     judged = [metrics for name, metrics in columns.items() if name != "retrained"][-1]
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    on = console()
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=padding(on))
     table.caption, table.caption_justify = remark, "left"
-    table.add_column("metric")
+    table.add_column("metric", overflow="fold")  # names that are cut may be the same
     table.add_column("better", justify="center")
     for name, metrics in columns.items():
-        table.add_column(name, justify="right", style="bold" if metrics is judged else None)
-    table.add_column("target", justify="right")
-    table.add_column("95 % interval", justify="right", style="dim")
-    table.add_column("n", justify="right", style="dim")
+        table.add_column(name, justify="right", style="bold" if metrics is judged else None, no_wrap=True)
+    table.add_column("target", justify="right", no_wrap=True)
+    table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
+    table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
@@ -42,10 +45,22 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
             table.add_row(metric, better, *values, target, ends, str(result.n))
         table.add_section()
-    console = Console(file=sys.stdout)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, width=140)
-    console.print(table)
+    on.print(table)
+
+
+def console() -> Console:
+    """What tables are printed on: the terminal, whose lines wrap where it is narrower than any table, or a wide file.
+
+    Rich would cut numbers to fit, and a number that is cut is another number.
+    """
+    found = Console(file=sys.stdout)
+    wide = max(found.width, NARROWEST) if found.is_terminal else 140
+    return Console(file=sys.stdout, width=wide)
+
+
+def padding(on: Console) -> tuple[int, int, int, int]:
+    """Spaces around the cells of a table: less where there is little room."""
+    return (0, 1, 0, 1 if on.width >= 100 else 0)
 
 
 def figure(value: float) -> str:

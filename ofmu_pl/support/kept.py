@@ -23,10 +23,17 @@ _HALF = re.compile(r"\..+\.(\d+)\.partial")
 
 
 def cache_folder() -> Path | None:
-    """Where results are kept by content: OFMU_CACHE, by default ~/.cache/ofmu_pl; ``None`` if it is set but empty."""
+    """Where results are kept by content: OFMU_CACHE, by default ~/.cache/ofmu_pl.
+
+    Returns:
+        The folder; ``None`` if OFMU_CACHE is set but empty, or the user has no home.
+    """
     named = os.environ.get("OFMU_CACHE")
     if named is None:
-        return Path.home() / ".cache" / "ofmu_pl"
+        try:
+            return Path.home() / ".cache" / "ofmu_pl"
+        except RuntimeError:
+            return None
     return Path(named).expanduser() if named else None
 
 

@@ -1,13 +1,17 @@
 """Bad input and bad luck: one sentence on stderr, exit code 1 or 2, nothing overwritten."""
 
 import errno
+import io
 import json
+import os
 import shutil
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ofmu_pl.cli import commands
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.networks.pretrained import load_pretrained
@@ -31,6 +35,37 @@ def fails(fit, capsys):
 
 def tofu_folder(folder, **changes):
     return ["--data", "TOFU", "--data.data", tofu_files(folder, **changes)]
+
+
+@pytest.mark.parametrize(
+    ("number", "readable", "said"),
+    [
+        (errno.EPIPE, True, "Nobody reads the output any more, so the command ended."),
+        (errno.EPERM, True, "' cannot be written (Operation not permitted): give another folder with --logs."),
+        (errno.EACCES, False, "' cannot be read (Permission denied): allow it, or give another file."),
+    ],
+)
+def test_what_the_system_refuses_is_said_of_what_was_tried(monkeypatch, tmp_path, capsys, number, readable, said):
+    """root may read everything, so a test can only pretend."""
+
+    def command(_):
+        raise OSError(number, os.strerror(number), str(tmp_path))
+
+    monkeypatch.setitem(commands.OTHERS, "configs", command)
+    monkeypatch.setattr(os, "access", lambda *_: readable)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
+    with pytest.raises(SystemExit) as stop:
+        commands.main(["configs"])
+    assert stop.value.code == 1
+    assert capsys.readouterr().err.rstrip().endswith(said)
+
+
+def test_a_terminal_that_lacks_an_arrow_costs_no_run(monkeypatch):
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="latin-1", write_through=True))
+    monkeypatch.setitem(commands.OTHERS, "configs", lambda _: print("\u2191 0.5"))
+    commands.main(["configs"])
+    assert out.getvalue() == b"? 0.5\n"
 
 
 def test_unknown_key(fails):

@@ -1,6 +1,9 @@
 """The table at the end of a run leaves no metric out."""
 
+import io
 import re
+
+import pytest
 
 from ofmu_pl.evaluation.table import print_table
 from ofmu_pl.metrics import Metric
@@ -26,3 +29,24 @@ def test_metrics_of_a_group_stand_together_and_strangers_come_last(capsys):
 
 def test_strangers_alone(capsys):
     assert printed(capsys, novelty=None, another=None) == ["novelty", "another"]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    names = [f"retain_Q_A_{name}" for name in ("Prob", "ROUGE_of_all_words")]
+    judged = {
+        name: Metric(name, higher_is_better=True).result(-112.5, n=1234, interval=(-112.5, 37.25), target=0.5)
+        for name in names
+    }
+    print_table("Results", dict.fromkeys(("before", "after", "retrained"), judged))
+    lines = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("-112.5000") for line in lines) == 8, "three models and an end of the interval, twice"
+    assert sum(line.count("1234") for line in lines) == 2
+    firsts = [line[1:].split("  ")[0] for line in lines if line[1:2] not in ("", " ")]
+    assert "".join(firsts).endswith("".join(names)), "folded, and whole"

@@ -5,6 +5,7 @@ import subprocess
 import time
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from ofmu_pl.evaluation.originals import Original, original
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.vision import SmallCNN
-from ofmu_pl.support.kept import DAY, HOUR, damage, keep, read_kept, sweep, write_sums
+from ofmu_pl.support.kept import DAY, HOUR, cache_folder, damage, keep, read_kept, sweep, write_sums
 
 
 @pytest.fixture
@@ -100,6 +101,27 @@ def test_scores_are_those_of_the_tokens_that_end_answers(text, cache, monkeypatc
         assert len(list(cache.iterdir())) == kept
 
 
+@pytest.mark.parametrize("make", [losses, scores])
+def test_what_is_in_no_weight_and_changes_numbers_is_in_the_key(text, cache, monkeypatch, make):
+    """The same weights with another base of rotary positions, or another end token, are another model."""
+    model, _, data = text
+    kept = lambda: make(text) is not None and len(list(cache.iterdir()))  # noqa: E731
+    assert kept() == 1
+    monkeypatch.setattr(model.config, "_name_or_path", "elsewhere")
+    monkeypatch.setattr(model.config, "use_cache", not model.config.use_cache)
+    assert kept() == 1, "the same model at another place"
+    monkeypatch.setattr(model.config, "rope_parameters", {**model.config.rope_parameters, "rope_theta": 5.0})
+    assert kept() == 2
+    monkeypatch.setattr(model.config, "hidden_act", "gelu")
+    assert kept() == 3
+    end = data.tokenizer.eos_token
+    try:
+        data.tokenizer.eos_token = data.tokenizer.convert_ids_to_tokens(7)
+        assert kept() == 4
+    finally:
+        data.tokenizer.eos_token = end
+
+
 @pytest.mark.parametrize("harm", [flip_a_bit, truncate, os.unlink])
 def test_a_damaged_model_is_trained_anew_with_one_warning(cache, harm):
     path = trained(None)
@@ -122,6 +144,13 @@ def test_a_cache_that_takes_nothing_costs_a_warning(text, cache, make):
     if make is trained:
         assert made.is_relative_to(cache.parent / "logs")
         assert trained(None) == made, "found again where it was put"
+
+
+def test_nothing_is_kept_where_nobody_is_at_home(monkeypatch):
+    """A user whom the system does not know, as containers are often run by, has no home without HOME."""
+    monkeypatch.delenv("OFMU_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", mock.Mock(side_effect=RuntimeError("Could not determine home directory.")))
+    assert cache_folder() is None
 
 
 def test_sums_see_every_file(tmp_path):
