@@ -99,7 +99,13 @@ def of_run(folder: Path) -> Attacked:
     data: Any = data_of_run(folder / CONFIG, None if images else str(exported))
     if images:
         data.augment = False  # what is asked for are the forgotten images, not crops and mirror images of them
-    data.setup("fit")
+    try:
+        data.setup("fit")
+    except UserError as error:
+        raise UserError(
+            f"The data of the run '{folder}' cannot be had as it was ({str(error).partition(': ')[0]}): put it back, "
+            "and give the command where the run was started, from where its relative paths lead."
+        ) from error
     return _attacked(folder, {name: path for name, path in paths.items() if path}, recipe, data)
 
 

@@ -15,6 +15,7 @@ from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
+from ofmu_pl.data import Authors
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import AttacksRecord
 from tests.cli.conftest import TINY
@@ -159,8 +160,6 @@ def test_an_attack_that_does_not_fit_is_left_out_with_a_remark(run):
 
 
 def test_a_model_without_a_run(run, models, tmp_path):
-    from ofmu_pl.data import Authors
-
     model = str(run / "latest/hf")
     data = Authors(authors=6, forget_authors=1, batch_size=4)
     attack([Ask()], unlearned=model, target=str(models / "target/latest/hf"), data=data, place=tmp_path)
@@ -236,3 +235,14 @@ def test_wrong_words_are_one_sentence(words, sentence, capsys, tmp_path, monkeyp
 def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(Exception, match="no run below"):
         runs_below([tmp_path])
+
+
+def test_rows_that_are_elsewhere_are_said_with_a_remedy_that_the_command_has(run, monkeypatch):
+    def setup(*_):
+        raise UserError("'rows.jsonl' is missing: give --data.forget a file.")
+
+    monkeypatch.setattr(Authors, "setup", setup)
+    with pytest.raises(
+        UserError, match=r"of the run '.*latest' cannot .* \('rows.jsonl' is missing\): .* was started,"
+    ):
+        of_run(run / "latest")
