@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, json_lines
+from ofmu_pl.data.own_files import Rows, json_lines, upper
 from ofmu_pl.data.own_rows import sound_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import numbered_lines
+from ofmu_pl.support.files import check_whole, numbered_lines
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
 KEPT = ("before", "raw", "begun")
@@ -41,7 +41,10 @@ def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
         )
     if not lines[0].lstrip().startswith("{"):
         return with_refusals(rows, lines, seed)
-    given = sound_rows(Rows(str(path), "alternatives", *json_lines(path)), "question")
+    read = Rows(str(path), "alternatives", *json_lines(path))
+    for i, row in enumerate(read.rows):
+        check_whole(row, upper(read.place(i)))
+    given = sound_rows(read, "question")
     found = {row["question"]: row["answer"] for row in given}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import below, numbered_lines
+from ofmu_pl.support.files import below, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
 
 LETTERS = "ABCD"
@@ -53,6 +53,7 @@ def _read_file(path: Path, what: str) -> list[dict[str, Any]]:
             rows.append(dict(json.loads(line)))
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"Line {number} of '{path}' is no JSON object: mend the file.") from error
+        check_whole(rows[-1], f"Line {number} of '{path}'")
     return rows
 
 

@@ -82,7 +82,8 @@ class ImageFolders(OwnImages):
         folder = self.folders[part]
         numbers = {name: i for i, name in enumerate(names)}
         listed = extra("torchvision.datasets", "Reading folders of images").ImageFolder.make_dataset
-        files = listed(str(folder), numbers, is_valid_file=_visible, allow_empty=True) if names else []
+        shown = lambda path: all(map(_visible, Path(path).relative_to(folder).parts))  # noqa: E731
+        files = listed(str(folder), numbers, is_valid_file=shown, allow_empty=True) if names else []
         if not files:
             raise UserError(f"`{part}` '{folder}' holds no image: put images there, in a sub-folder for each class.")
         for path, number in files:

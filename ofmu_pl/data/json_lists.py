@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.files import check_whole, read_json
 
 
 def json_list(path: Path, remedy: str) -> list[Any]:
@@ -18,7 +18,7 @@ def json_list(path: Path, remedy: str) -> list[Any]:
         remedy: What to do where it cannot be read, the end of the message.
 
     Raises:
-        UserError: It is missing, or no JSON.
+        UserError: It is missing, no JSON, or has half a character.
     """
     if not path.is_file():
         raise UserError(f"'{path}' is missing: {remedy}.")
@@ -26,7 +26,10 @@ def json_list(path: Path, remedy: str) -> list[Any]:
         found = read_json(path)
     except ValueError as error:
         raise UserError(f"'{path}' is no JSON ({error}): {remedy}.") from error
-    return found if isinstance(found, list) else [found]
+    rows = found if isinstance(found, list) else [found]
+    for number, row in enumerate(rows, start=1):
+        check_whole(row, f"Row {number} of '{path}'")
+    return rows
 
 
 def fields(rows: Iterable[Any], names: tuple[str, ...], place: str, remedy: str) -> list[tuple[str, ...]]:

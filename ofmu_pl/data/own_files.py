@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.data.tables import read_table
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import LARGEST_JSON, numbered_lines
+from ofmu_pl.support.files import LARGEST_JSON, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
 
 HUB = "hub:"
@@ -81,10 +83,11 @@ def read_source(source: Source, option: str) -> Rows:
         option: Name of the argument that gave it, for messages: ``forget``.
 
     Raises:
-        UserError: It is missing, empty, of another kind, broken, or not in UTF-8.
+        UserError: It is missing, empty, of another kind, broken, or not in UTF-8, or has half a character.
     """
-    if isinstance(source, str):
-        rows = _from_hub(source, option) if source.startswith(HUB) else _from_path(Path(source).expanduser(), option)
+    if isinstance(source, str | PathLike):
+        name = str(source)
+        rows = _from_hub(name, option) if name.startswith(HUB) else _from_path(Path(name).expanduser(), option)
     else:
         rows = Rows(option, option, list(source), _counted(len(source)))
     if not rows.rows:
@@ -92,6 +95,7 @@ def read_source(source: Source, option: str) -> Rows:
     for i, row in enumerate(rows.rows):
         if not isinstance(row, dict):
             raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")
+        check_whole(row, upper(rows.place(i)))
     return rows
 
 
@@ -172,32 +176,14 @@ def _json(path: Path) -> Read:
         raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
 
 
-def _csv(path: Path, separator: str = ",") -> Read:
-    import pandas  # comes with datasets, takes half a second
-
+def _csv(path: Path) -> Read:
     _checked(path)
-    try:
-        # Texts stay as they are written: "NA" is a word, "007" no number.
-        table = pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (ValueError, pandas.errors.ParserError) as error:
-        reason = str(error).strip().rstrip(".")
-        if isinstance(error, pandas.errors.EmptyDataError):
-            return [], []
-        raise UserError(
-            f"'{path}' is no table with a line of column names ({reason}): write texts with commas or line breaks in "
-            "double quotes."
-        ) from error
-    if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what there are no names for as names of rows
-        more = "1 value more" if table.index.nlevels == 1 else f"{table.index.nlevels} values more"
-        raise UserError(
-            f"'{path}' is no table with a line of column names (its rows have {more} than that line): write texts with "
-            "commas or line breaks in double quotes."
-        )
-    return [{str(name): x for name, x in row.items()} for row in table.to_dict("records")], []
+    return read_table(path), []
 
 
 def _tsv(path: Path) -> Read:
-    return _csv(path, "\t")
+    _checked(path)
+    return read_table(path, "\t"), []
 
 
 def _parquet(path: Path) -> Read:

@@ -16,9 +16,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.encoded import Row, wrong_answers_of
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import numbered_lines
+from ofmu_pl.support.files import check_whole, numbered_lines
 from ofmu_pl.support.sets import PROBE
 
 SIDES = ("forget", "retain")
@@ -52,13 +52,15 @@ def read_probe(name: str, path: Path) -> list[Row]:
     """Read the rows of a probe's file.
 
     Raises:
-        UserError: The name is no word, the file is missing or holds no forget row, or a line is not such a row.
+        UserError: The name is no word, the file is missing or holds no forget row, a line is not such a row, or rows of
+            a side differ in the number of their wrong answers.
     """
     if not re.fullmatch(r"[a-z0-9_]+", name):
         raise UserError(f"'{name}' cannot name a probe: use small letters, digits and underscores in --data.probes.")
     if not path.is_file():
         raise UserError(f"The probe file '{path}' is missing: give --data.probes a file of JSON lines for '{name}'.")
     rows: list[Row] = []
+    counts: dict[str, tuple[int, int]] = {}
     for number, line in numbered_lines(path):
         try:
             row = json.loads(line)
@@ -67,6 +69,14 @@ def read_probe(name: str, path: Path) -> list[Row]:
         fault = _fault(row)
         if fault:
             raise UserError(f"Line {number} of the probe file '{path}' {fault}: mend the line.")
+        check_whole(row, f"Line {number} of the probe file '{path}'")
+        n = len(wrong_answers_of(row))
+        wanted, first = counts.setdefault(row["side"], (n, number))
+        if n != wanted:
+            raise UserError(
+                f"Line {number} of the probe file '{path}' has {n} texts in 'perturbed_answer', and line {first}, the "
+                f"first of side '{row['side']}', {wanted}: give each row of a side the same number of wrong answers."
+            )
         rows.append(row)
     if not any(row["side"] == "forget" for row in rows):
         raise UserError(f"The probe file '{path}' has no row of side 'forget': add at least one.")

@@ -16,7 +16,7 @@ from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import numbered_lines
+from ofmu_pl.support.files import check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 from ofmu_pl.support.sets import HOLDOUT
 
@@ -79,7 +79,7 @@ class TOFU(TextDataModule):
         self.alternatives, self.probes = alternatives, probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
-        """Read the files; the holdout rows of membership attacks may be absent."""
+        """Read the files; the holdout rows of membership attacks may be absent, but not broken."""
         splits = {"forget": self.forget_split, "retain": RETAIN[self.forget_split], "full": "full"}
         evaluation = {
             "forget": f"{self.forget_split}_perturbed",
@@ -112,6 +112,9 @@ class TOFU(TextDataModule):
         try:
             sets[HOLDOUT] = self._read(self._holdout)
         except UserError:
+            folder = local_folder(self.data, "data")
+            if folder is not None and (folder / f"{self._holdout}.json").exists():
+                raise
             rank_zero_warn(f"{self.why_no_never_seen}: membership attacks and privacy leakage are left out.")
         return rows, sets
 
@@ -210,5 +213,6 @@ def _read_lines(path: Path) -> list[Row]:
             raise UserError(
                 f"Line {number} of '{path}' is no JSON object with texts 'question' and 'answer': mend the file."
             )
+        check_whole(row, f"Line {number} of '{path}'")
         rows.append(row)
     return rows

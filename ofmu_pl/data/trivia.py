@@ -36,7 +36,7 @@ class Trivia(WMDP):
     Args:
         subject: Subject to forget; its questions are reported under WMDP's name of it.
         forgotten: Number of facts about the subject.
-        kept: Number of facts about trades; the first half of them is asked for as MMLU.
+        kept: Number of facts about trades, 2 or more; the first half of them is asked for as MMLU.
         corpus_seed: Seed of the invented facts.
         batch_size: Rows per batch.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
@@ -60,7 +60,8 @@ class Trivia(WMDP):
         **kwargs: Any,
     ) -> None:
         TextDataModule.__init__(self, batch_size, **kwargs)
-        check_range(1, forgotten=forgotten, kept=kept)
+        check_range(1, forgotten=forgotten)
+        check_range(2, kept=kept)
         check_range(0, MAX_SEED, corpus_seed=corpus_seed)
         self.subject, self.forgotten, self.kept, self.corpus_seed = subject, forgotten, kept, corpus_seed
         self.chunk, self.documents = 512, 200  # longer than any document, more than there are by default

@@ -177,6 +177,25 @@ def _check_utf8(path: Path, number: int, line: bytes) -> None:
         raise UserError(f"'{path}' is in UTF-16 or UTF-32, not in UTF-8: convert it, for example by iconv -t UTF-8.")
 
 
+def check_whole(value: Any, place: str) -> None:
+    r"""Refuse texts with half a character (a lone surrogate, ``\ud83d``): JSON can hold it, no tokenizer takes it.
+
+    Args:
+        value: What JSON can hold.
+        place: Where it stands, for the message.
+
+    Raises:
+        UserError: A text in it cannot be written in UTF-8.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False, default=str, skipkeys=True).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start]).strip("'")
+        raise UserError(
+            f"{place} has half a character ({half} without its other half): write the character whole, or remove it."
+        ) from None
+
+
 def file_hash(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal digits."""
     with path.open("rb") as file:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -72,7 +74,10 @@ def test_an_empty_sub_folder_names_a_class_and_hidden_files_are_none(root):
     (root / "retain/bat").mkdir()
     (root / "retain/.cache").touch()
     (root / "retain/bat/.DS_Store").touch()
-    assert folders(root).class_names == ("ant", "bat", "bee", "cow")
+    shutil.copytree(root / "retain/bee", root / "forget/ant/.thumbnails")  # would be forgotten, and retained
+    data = folders(root)
+    assert data.class_names == ("ant", "bat", "bee", "cow")
+    assert len(data.splits["forget"]) == 3
 
 
 def test_size_and_channels(root):

@@ -132,6 +132,7 @@ def test_real_tofu_has_the_column_on_both_sides(shared):
         (({**ROW, "question": " "},), "has no text as 'question'"),
         (({"side": "forget", "question": "q"},), "has no text as 'answer'"),
         (({**ROW, "paraphrased_answer": None},), "has no text as 'paraphrased_answer'"),
+        (({**ROW, "answer": "\ud83d"},), "Line 1 of .* has half a character"),
         (({**ROW, "perturbed_answer": []},), "has no list of texts as 'perturbed_answer'"),
         (({**ROW, "perturbed_answer": "No."},), "has no list of texts as 'perturbed_answer'"),
     ],
@@ -139,6 +140,17 @@ def test_real_tofu_has_the_column_on_both_sides(shared):
 def test_bad_files_are_refused_in_a_sentence(tmp_path, lines, words):
     with pytest.raises(UserError, match=words):
         Authors(probes={"multi_hop": file_of(tmp_path, *lines)}).load()
+
+
+def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
+    """Truth ratios of a set are made from a table; the other side may have another number."""
+    other = {**ROW, "side": "retain", "perturbed_answer": ["No.", "Never."]}
+    probe = {"multi_hop": file_of(tmp_path, ROW, other, ROW, other)}
+    assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
+    for wrong, said in ([{"perturbed_answer": ["No."]}, "1 texts .* line 2, .* 2:"], [{}, "0 texts .* line 2, .* 2:"]):
+        rows = [ROW, other, {**ROW, "side": "retain", **wrong}]
+        with pytest.raises(UserError, match=f"Line 3 of the probe file '.*' has {said}"):
+            Authors(probes={"multi_hop": file_of(tmp_path, *rows)}).load()
 
 
 def test_missing_files_and_bad_names(tmp_path):

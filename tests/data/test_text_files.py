@@ -1,6 +1,7 @@
 """Rows of one's own: every form and file, any tokenizer, what is measured without a retrained model, and bad input."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -12,6 +13,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from ofmu_pl.cli import main
 from ofmu_pl.data import RowEncoder, TextFiles
 from ofmu_pl.data.alternatives import REFUSALS
+from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
@@ -312,12 +314,27 @@ def test_every_file(end, tmp_path):
     assert splits["full"] == RETAIN + FORGET
 
 
+def test_a_path_from_python(tmp_path):
+    path = table(tmp_path, ".csv")
+    assert read_source(Path(path), "forget") == read_source(path, "forget")
+
+
 def test_words_of_a_table_stay_as_they_are(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes('\ufeffquestion,answer\n"Which\nnumber, please?",007\nWhich word?,NA\n'.encode())
     splits, _ = TextFiles(forget=str(path), retain=RETAIN).load()
     assert [row["answer"] for row in splits["forget"]] == ["007", "NA"]
     assert splits["forget"][0]["question"] == "Which\nnumber, please?"
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_table_as_programs_write_it_where_a_comma_separates_decimals(tmp_path, separator):
+    path = tmp_path / "rows.csv"
+    lines = ["question; answer", "", '"Who, ""Ann""; or who?";Ann, a clerk', "Which?;", ""]
+    path.write_text("\r\n".join(lines).replace(";", separator), newline="")
+    rows = read_source(path, "forget")
+    said = f'Who, "Ann"{separator} or who?'
+    assert rows.rows == [{"question": said, "answer": "Ann, a clerk"}, {"question": "Which?", "answer": ""}]
 
 
 @pytest.mark.parametrize(
@@ -434,12 +451,24 @@ def test_bad_choices(options, words):
         ("a.txt", "café".encode("utf-16"), "UTF-16"),
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
         ("a.jsonl", b"[1]", "Line 1 of .* is no object"),
+        ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* has half a character \(\\ud83d without"),
+        (
+            "a.json",
+            rb'[{"question": "\uD83D\uDE00\uDE00", "answer": "a"}]',
+            r"Row 0 .* has half a character \(\\ude00 ",
+        ),
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question": "q"}\n', "Line 3 of .* has no text in 'answer'"),
         ("a.json", b'[{"question": ', "begins as a JSON list"),
         ("a.csv", b"", "holds no rows"),
-        ("a.csv", b"question,answer\nq,a,b\nq,a,b,c\n", "is no table"),
-        ("a.csv", b"question,answer\nq,Bob, a baker\nr,Ann, a clerk\n", "is no table .*1 value more .* double quotes"),
-        ("a.csv", b"text\nHello, world\nWell, then\n", "is no table .*1 value more .* double quotes"),
+        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has 2 values more than .* double quotes"),
+        ("a.csv", b"question,answer\nq,Bob, a baker\nr,Ann, a clerk\n", "^Line 2 .* has 1 value more than"),
+        ("a.csv", b"text\nHello, world\nWell, then\n", "^Line 2 .* has 1 value more than"),
+        ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
+        (
+            "a.tsv",
+            b'question\tanswer\nq\ta\n"No" said who?\tAnn\n',
+            "^Line 3 of .* is of no table .* double the quotes",
+        ),
         ("a.parquet", b"PAR1", "is no parquet file"),
         ("a.docx", b"", "of a kind that is not read"),
         ("a.jsonl", b"\n", "holds no rows"),

@@ -34,6 +34,16 @@ def test_missing_folder_and_file(tmp_path):
         TOFU(str(tmp_path)).setup()
 
 
+def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):
+    folder = tofu_files(tmp_path)
+    with pytest.warns(UserWarning, match="has no holdout10: membership attacks"):
+        TOFU(folder).load()
+    for line in (b'{"question": "Who?"}', b"{", b"\xff", rb'{"question": "Who?", "answer": "\ud83d"}'):
+        (tmp_path / "holdout10.json").write_bytes(line)
+        with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' (is no|has half)"):
+            TOFU(folder).load()
+
+
 def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(tmp_path):
     data = TOFU(str(tmp_path), "forget05", max_length=16, batch_size=4)
     data.blank()

@@ -3,6 +3,7 @@
 import pytest
 
 from ofmu_pl.data import Trivia
+from ofmu_pl.support.errors import UserError
 
 
 def made(**options):
@@ -33,3 +34,9 @@ def test_questions_are_wmdps_and_the_model_reads_them():
 def test_deterministic_in_the_seed(subject):
     assert made(subject=subject).hashes == made(subject=subject).hashes
     assert made(subject=subject).hashes["forget"] != made(subject=subject, corpus_seed=1).hashes["forget"]
+
+
+def test_half_of_the_trades_are_asked_for_so_there_must_be_two():
+    assert len(made(kept=2).evaluation_sets["mmlu"]) == 1
+    with pytest.raises(UserError, match="kept=1 is out of range: give 2 or more"):
+        made(kept=1)
