@@ -117,7 +117,8 @@ def _sheet(data: Any, sides: SIDES) -> Any:
         axis.axis("off")
     for axis, i in zip(axes.flat, shown, strict=False):
         pixels = images[i].permute(1, 2, 0).numpy()
-        axis.imshow(pixels.squeeze(), cmap="gray_r" if pixels.shape[2] == 1 else None)
+        grey = pixels.shape[2] == 1
+        axis.imshow(pixels[:, :, 0] if grey else pixels, cmap="gray_r" if grey else None)
         s = sides["after"]["forget"]
         said = data.class_names[s.predictions[i]]
         p = np.exp(s.log_probs[i]).max()
