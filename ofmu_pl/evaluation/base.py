@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
@@ -176,13 +177,17 @@ class Evaluation(pl.Callback, ABC):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the model as it is, for ``validate``."""
         if trainer.state.fn == "validate":
-            self._load_reference(trainer, pl_module)
-            self._finish(trainer, pl_module)
+            self._judge(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the model as it is, for ``test``."""
-        self._load_reference(trainer, pl_module)
-        self._finish(trainer, pl_module)
+        self._judge(trainer, pl_module)
+
+    def _judge(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Measure as ``fit`` does: a model that is made in the trainer's inference mode never has gradients."""
+        with torch.inference_mode(False):
+            self._load_reference(trainer, pl_module)
+            self._finish(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
         """The scores and times that a resumed run cannot measure again."""

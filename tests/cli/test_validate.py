@@ -26,6 +26,14 @@ def test_values_are_those_of_the_run_that_made_the_model(validate, models):
     assert read(folder)["provenance"]["steps"] == 0
 
 
+def test_gradients_are_taken_without_training_too(validate, models):
+    """Of the model and of the retrained one, which is made while Lightning evaluates."""
+    options = ["--evaluation.gradient_norms", "true", "--data.holdout_authors", "2", "--evaluation.max_new_tokens", "1"]
+    attack = read(validate(*options, "--evaluation.reference", str(models / "retrained/latest/hf")))["metrics"]
+    assert 0 <= attack["mia_gradnorm"]["value"] <= 1
+    assert attack["mia_gradnorm"]["target"] is not None
+
+
 @pytest.mark.slow
 def test_a_reference_file_stands_for_its_model(validate, fit, models):
     folder = validate("--evaluation.reference", str(models / "retrained/latest/hf"))
