@@ -37,6 +37,30 @@ def test_two_loops_by_hand():
         assert theta.item() == pytest.approx(at, rel=1e-12)
 
 
+def test_an_iteration_goes_root_two_times_as_far_as_adam_on_the_sum():
+    """Two gradients that are orthogonal over coordinates, as those of rows that have nothing in common."""
+    forget = torch.tensor([1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    retain = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+    both, alone = parameter(*[0.0] * 4), parameter(*[0.0] * 4)
+    shared = SharedAdam([both], lr=0.01, betas=(0.0, 0.9))
+    joint = torch.optim.Adam([alone], lr=0.01, betas=(0.0, 0.9))
+    squared = {"shared": 0.0, "joint": 0.0}
+    for k in range(40):
+        g_f, g_r = forget.roll(k // 2), retain.roll(k)  # of the same sign as often as not, on each coordinate
+        before = both.detach().clone(), alone.detach().clone()
+        both.grad = g_f
+        with shared.ascending():
+            shared.step()
+        both.grad = g_r
+        shared.step()
+        alone.grad = g_f + g_r
+        joint.step()
+        if k >= 20:
+            squared["shared"] += float((both.detach() - before[0]).square().sum())
+            squared["joint"] += float((alone.detach() - before[1]).square().sum())
+    assert (squared["shared"] / squared["joint"]) ** 0.5 == pytest.approx(2**0.5, rel=0.05)
+
+
 def test_a_vanishing_ascent_stands_still_beside_the_descent():
     theta = parameter(0.0)
     optimizer = SharedAdam([theta], lr=1.0, betas=(0.0, 0.99))
