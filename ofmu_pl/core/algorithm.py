@@ -24,7 +24,7 @@ class OuterIteration:
 
     Attributes:
         gradient: The direction that the outer step descends along, one tensor per parameter: grad F, or g_r alone.
-        loss_r: L_r on B_r' at theta_in.
+        loss_r: L_r on B_r' where the outer gradient was taken, at theta_in unless it was asked for at theta.
         ascent: One record per ascent step.
         parts: The parts of grad F; ``None`` where the iteration was of first order.
     """
@@ -68,6 +68,7 @@ def outer_iteration(
     gap: Callable[[int, float], float] | None = None,
     sam_rho: float | None = None,
     retain_weight: float = 1.0,
+    outer_at_start: bool = False,
 ) -> OuterIteration:
     """Ascend on Phi, then differentiate F where the ascent ended; the engine's parameters stay there, at theta_in.
 
@@ -89,6 +90,9 @@ def outer_iteration(
         sam_rho: Distance within which an ascent step asks for the gradient of L_f where L_f is least.
         retain_weight: Factor of g_r in the outer gradient, such as the price of keeping L_r below a bound.
         first_order: Leave out everything that needs second derivatives: plain ascent on L_f, and g_r.
+        outer_at_start: Take the outer gradient at theta, before the ascent, and not at theta_in, after it. There it
+            contains, to first order, eta_in Hess(L_r) times the ascent, by which the descent takes a part of the ascent
+            back.
 
     Returns:
         The direction to descend along, and what was seen on the way.
@@ -107,8 +111,31 @@ def outer_iteration(
         [2.0, 2.0]
         >>> [g.tolist() for g in found.gradient]
         [[3.0, 4.0]]
+
+        With the outer gradient at theta, here (1, 1) again: (theta - q) + 2 rho (theta - p).
+
+        >>> with torch.no_grad():
+        ...     _ = theta.fill_(1.0)
+        >>> pairs = [(forget, retain)] * 2
+        >>> found = outer_iteration(Autograd([theta]), pairs, eta_in=1.0, rho=0.5, beta=0.0, outer_at_start=True)
+        >>> theta.tolist(), [g.tolist() for g in found.gradient]
+        ([2.0, 2.0], [[1.0, 2.0]])
     """
     higher_order_beta = 0.0 if first_order else beta
+
+    def outer() -> tuple[Vector, float, OuterGradient | None]:
+        forget, retain = pairs[-1]
+        if first_order:
+            g_r = engine.expand(retain, order=1)
+            if retain_weight != 1:
+                scale_(g_r.gradient, retain_weight)
+            return g_r.gradient, g_r.value, None
+        parts = outer_gradient(engine, forget, retain, rho, beta, floor, penalty_clip, concave_only)
+        if retain_weight != 1:
+            scale_(parts.retain, retain_weight)
+        return parts.total_(), parts.loss_r, parts
+
+    before = outer() if outer_at_start else None
     ascent = ascend(
         engine,
         pairs[:-1],
@@ -121,13 +148,5 @@ def outer_iteration(
         gap=gap,
         sam_rho=sam_rho,
     )
-    forget, retain = pairs[-1]
-    if first_order:
-        g_r = engine.expand(retain, order=1)
-        if retain_weight != 1:
-            scale_(g_r.gradient, retain_weight)
-        return OuterIteration(g_r.gradient, g_r.value, ascent, None)
-    parts = outer_gradient(engine, forget, retain, rho, beta, floor, penalty_clip, concave_only)
-    if retain_weight != 1:
-        scale_(parts.retain, retain_weight)
-    return OuterIteration(parts.total_(), parts.loss_r, ascent, parts)
+    gradient, loss_r, parts = before or outer()
+    return OuterIteration(gradient, loss_r, ascent, parts)

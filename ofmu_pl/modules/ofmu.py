@@ -99,6 +99,9 @@ class OFMU(UnlearningModule):
             retain rows that will be drawn, and one over 128 rows every ten iterations.
         stop_at: ``holdout``: end where forgotten rows can no longer be told from never-seen ones and retain rows are
             kept, and bend each forget row's loss there instead of at ``forget_ceiling``; ``null``: run all iterations.
+        outer_at: Where the outer gradient is taken: at the ``end`` of the ascents (theta_in, the paper's), or at their
+            ``start`` (theta), so that the descent does not take back what its own iteration's ascents have done
+            (docs/methods.md).
         sam_rho: Sharpness-aware ascent: g_f of an ascent is that at ``theta - sam_rho g_f / |g_f|``, where, nearby,
             least is forgotten (Fan et al. 2025 wrap other methods' losses so, with 0.01), at one more gradient an
             ascent; ``null``: the gradient at theta, the paper's.
@@ -165,6 +168,7 @@ class OFMU(UnlearningModule):
         concave_only: bool = True,
         rates: Literal["auto"] | None = None,
         stop_at: Literal["holdout"] | None = None,
+        outer_at: Literal["end", "start"] = "end",
         sam_rho: float | None = None,
         question_noise: float = 0.0,
         ngram_weight: float = 0.0,
@@ -174,6 +178,8 @@ class OFMU(UnlearningModule):
     ) -> None:
         if rates not in (None, "auto") or stop_at not in (None, "holdout"):
             raise UserError(f"rates={rates} and stop_at={stop_at}: rates can be auto, stop_at can be holdout, or null.")
+        if outer_at not in ("end", "start"):
+            raise UserError(f"outer_at={outer_at} is unknown: set --model.outer_at end or start.")
         if rates == "auto" and ngram_weight:
             raise UserError("rates=auto steps by the distance to the goal alone: set --model.ngram_weight 0.")
         if rates == "auto":
@@ -202,7 +208,7 @@ class OFMU(UnlearningModule):
         self.similarity_every, self.higher_order_every = similarity_every, higher_order_every
         self.stationarity_tol = stationarity_tol
         self.forget_ceiling, self.price = forget_ceiling, price
-        self.rates, self.stop_at, self.sam_rho = rates, stop_at, sam_rho
+        self.rates, self.stop_at, self.sam_rho, self.outer_at = rates, stop_at, sam_rho, outer_at
         other = objective and objective(network)
         seeks_goal = rates is not None or stop_at is not None
         bound = None if rates else forget_ceiling
@@ -344,6 +350,7 @@ class OFMU(UnlearningModule):
             first_order=not whole,
             sam_rho=self.sam_rho,
             retain_weight=1.0 if self.price is None else self.price.value,
+            outer_at_start=self.outer_at == "start",
         )
         if self.price is not None:
             scalars["price"] = self.price.value

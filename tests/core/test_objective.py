@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ofmu_pl.core.algorithm import outer_iteration
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.inner import ascend
@@ -147,7 +148,8 @@ def quadratic():
     return x, (A, a), (B, b)
 
 
-def test_one_outer_iteration_on_a_quadratic_equals_the_closed_form():
+@pytest.mark.parametrize("at_start", [False, True])
+def test_one_outer_iteration_on_a_quadratic_equals_the_closed_form(at_start):
     """Algorithm 1, T=3, by hand: matrices and the Hessian of the cosine, written out independently."""
     x, (A, a), (B, b) = quadratic()
     eta_in, eta_out, rho, beta = 0.05, 0.02, 0.3, 0.7
@@ -172,15 +174,14 @@ def test_one_outer_iteration_on_a_quadratic_equals_the_closed_form():
     z = x.detach().clone()
     for _ in range(3):
         z = z + eta_in * grad_phi(z)
-    expected = z - eta_out * (B @ (z - b) + 2 * rho * hess_phi(z) @ grad_phi(z))
+    o = x.detach().clone() if at_start else z
+    expected = z - eta_out * (B @ (o - b) + 2 * rho * hess_phi(o) @ grad_phi(o))
 
-    engine = Autograd([x])
     forget = [lambda: 0.5 * (x - a) @ A @ (x - a)]
     retain = [lambda: 0.5 * (x - b) @ B @ (x - b)]
-    ascend(engine, [(forget, retain)] * 3, eta_in, beta)
-    outer = outer_gradient(engine, forget, retain, rho, beta)
+    found = outer_iteration(Autograd([x]), [(forget, retain)] * 4, eta_in, rho, beta, outer_at_start=at_start)
     with torch.no_grad():
-        x.sub_(outer.total_()[0], alpha=eta_out)
+        x.sub_(found.gradient[0], alpha=eta_out)
     torch.testing.assert_close(x.detach(), expected, rtol=1e-12, atol=1e-12)
 
 

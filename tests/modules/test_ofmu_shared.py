@@ -22,9 +22,10 @@ def shared(lr=0.01, **options):
     return OFMU(CausalLM(config=TINY), optimizer=lambda p: SharedAdam(p, lr=lr), **settings | options)
 
 
-def test_two_iterations_by_independent_arithmetic():
+@pytest.mark.parametrize("outer_at", ["end", "start"])
+def test_two_iterations_by_independent_arithmetic(outer_at):
     """Torch alone: a mean over rows of means over tokens of bent losses, one second moment, two first ones."""
-    module = shared(gradient_clip=None, inner_clip=None)
+    module = shared(gradient_clip=None, inner_clip=None, outer_at=outer_at)
     train(module, steps=2)
     plain = shared()
     trainer = train(plain, steps=0)
@@ -33,16 +34,20 @@ def test_two_iterations_by_independent_arithmetic():
     v = [torch.zeros_like(p) for p in theta]
     m = {sign: [torch.zeros_like(p) for p in theta] for sign in (1, -1)}
     counts = {1: 0, -1: 0}
+
+    def gradients_of(b, sign):
+        logits = network(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
+        targets = shifted(b["labels"])
+        nll = token_nll(logits, targets)
+        bent = ceiling(nll, 4.0) if sign > 0 else nll
+        mask = targets != IGNORED
+        return torch.autograd.grad(((bent * mask).sum(1) / mask.sum(1)).mean(), theta)
+
     for k in range(2):
         batch = trainer.datamodule.iteration(k)
+        before = gradients_of(batch["retain"][2], -1)
         for b, sign in [(batch["forget"][0], 1), (batch["forget"][1], 1), (batch["retain"][2], -1)]:
-            logits = network(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
-            targets = shifted(b["labels"])
-            nll = token_nll(logits, targets)
-            bent = ceiling(nll, 4.0) if sign > 0 else nll
-            mask = targets != IGNORED
-            loss = ((bent * mask).sum(1) / mask.sum(1)).mean()
-            gradients = torch.autograd.grad(loss, theta)
+            gradients = before if sign < 0 and outer_at == "start" else gradients_of(b, sign)
             counts[sign] += 1
             with torch.no_grad():
                 for p, g, square, mean in zip(theta, gradients, v, m[sign], strict=True):
