@@ -23,6 +23,7 @@ class Lengths:
         left_out: Pieces of texts that are too short to be rows.
         longest: Tokens of the longest row as it was written.
         read: Tokens of the longest row as a model reads it.
+        top_token: The largest number of a token that a model reads; -1 without any.
     """
 
     rows: int
@@ -30,18 +31,21 @@ class Lengths:
     left_out: int = 0
     longest: int = 0
     read: int = 0
+    top_token: int = -1
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Encoded]], left_out: int = 0) -> Lengths:
         """Measure rows, each of which is one conversation or more."""
         n = cut = longest = read = 0
+        top = -1
         for conversations in rows:
             n, lost = n + 1, 0
             for e in conversations:
                 lost = max(lost, e.lost)
                 longest, read = max(longest, len(e.input_ids) + e.lost), max(read, len(e.input_ids))
+                top = max([top, *e.input_ids])
             cut += lost > 0
-        return cls(n, cut, left_out, longest, read)
+        return cls(n, cut, left_out, longest, read, top)
 
 
 def refuse_cut_forget_rows(lengths: Mapping[str, Lengths], max_length: int | None) -> None:

@@ -19,7 +19,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.dropout import silence_dropout
 from ofmu_pl.networks.known import known_shape
 from ofmu_pl.networks.older_transformers import add_older_keys
-from ofmu_pl.networks.positions import check_positions
+from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import model_folder, offline
@@ -114,7 +114,7 @@ class CausalLM(Network):
             model = load_pretrained(self.path, attention, self.load_in_4bit, self.trust_remote_code)
         else:
             model = self._tried(datamodule.tokenizer, attention)
-        check_positions(model.config, datamodule)
+        check_readable(model.config, datamodule)
         return self._prepared(model)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
@@ -129,7 +129,7 @@ class CausalLM(Network):
         with torch.device("meta"):
             if self.path is None:
                 model = self._random(datamodule.make_tokenizer(), attention)
-                check_positions(model.config, datamodule)
+                check_readable(model.config, datamodule)
                 return self._prepared(model)
             folder = model_folder(self.path, "path") or known_shape(self.path) or Path(self.path)
             try:
@@ -141,7 +141,7 @@ class CausalLM(Network):
                 model = AutoModelForCausalLM.from_config(
                     config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
                 )
-                check_positions(config, datamodule)
+                check_readable(config, datamodule)
             except UserError:
                 raise
             except (OSError, ValueError, KeyError, TypeError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from ofmu_pl.networks.language import CausalLM
-from ofmu_pl.networks.positions import check_positions
+from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.support.errors import UserError
 
 
@@ -66,7 +66,7 @@ class LoadedLM(CausalLM):
         """
         if self._given:
             return copy.deepcopy(self.model)
-        check_positions(self.model.config, datamodule)
+        check_readable(self.model.config, datamodule)
         model: Any = self.model
         if not getattr(model, "is_quantized", False):  # what bitsandbytes holds stays as it is
             model.float()

@@ -1,4 +1,4 @@
-"""How many positions a language model has, and a refusal of rows that have more tokens."""
+"""What a language model can read: how many positions it has, and a refusal of rows that ask for more."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def positions_of(config: Any) -> int:
     return getattr(config.get_text_config(), "max_position_embeddings", None) or sys.maxsize
 
 
-def check_positions(config: Any, data: Any) -> None:
-    """Refuse rows that the model cannot read to their end.
+def check_readable(config: Any, data: Any) -> None:
+    """Refuse rows that the model cannot read to their end, and tokens that it has no embedding of.
 
     Args:
         config: Configuration of the model.
         data: A ``TextDataModule`` after ``setup``; the rows of its ``streams`` and evaluation sets are checked.
 
     Raises:
-        UserError: A row is too long; it says how many tokens the longest has.
+        UserError: A row is too long, and it says how many tokens the longest has; or the tokenizer is another model's.
     """
     positions = positions_of(config)
     seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}
@@ -36,4 +36,12 @@ def check_positions(config: Any, data: Any) -> None:
             f"The longest row of {name} has {long[name]} tokens, and the model has {positions} positions "
             f"(max_position_embeddings): set {data.length_option} to {positions} or less, remove what is longer, or "
             "take a model with more."
+        )
+    vocabulary = getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize
+    unknown = {name: x.top_token for name, x in seen.items() if x.top_token >= vocabulary}
+    if unknown:
+        name = max(unknown, key=unknown.__getitem__)
+        raise UserError(
+            f"The rows of {name} have a token of number {unknown[name]}, and the model knows {vocabulary} tokens "
+            "(vocab_size), from 0: give the tokenizer that belongs to the model (--data.tokenizer)."
         )

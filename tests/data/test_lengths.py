@@ -9,7 +9,7 @@ from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.lengths import Lengths
 from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.positions import check_positions, positions_of
+from ofmu_pl.networks.positions import check_readable, positions_of
 from ofmu_pl.support.errors import UserError
 from tests.helpers.tofu_files import tofu_files
 
@@ -37,7 +37,9 @@ def made(folder, tokenizer, changes=None, **options):
 
 def test_lengths_count_rows_conversations_and_what_is_lost():
     short, cut = Encoded([1, 2], [1, 2], 1), Encoded([1, 2, 3], [1, 2, 3], 1, lost=4)
-    assert Lengths.of([[short, cut], [cut, cut], [short]], left_out=9) == Lengths(3, 2, 9, longest=7, read=3)
+    assert Lengths.of([[short, cut], [cut, cut], [short]], left_out=9) == Lengths(
+        3, 2, 9, longest=7, read=3, top_token=3
+    )
 
 
 def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
@@ -86,9 +88,18 @@ def test_rows_longer_than_the_models_positions(tmp_path, tokenizer, kind):
     CausalLM(config={**config, "max_position_embeddings": 64}).build(data, exact=False)
 
 
+def test_tokens_that_the_model_has_no_embedding_of(tmp_path, tokenizer):
+    """An index out of range in the first forward pass."""
+    data = made(tmp_path, tokenizer)
+    top = max(x.top_token for x in data.lengths.values())
+    check_readable(GPT2Config(vocab_size=top + 1), data)
+    with pytest.raises(UserError, match=f"token of number {top}, and the model knows {top} tokens .*data.tokenizer"):
+        check_readable(GPT2Config(vocab_size=top), data)
+
+
 def test_rows_that_nobody_draws_may_be_long(tmp_path, tokenizer):
     data = made(tmp_path, tokenizer, {"retain90": [long_row()]}, streams=("forget",))
-    check_positions(GPT2Config(n_positions=40), data)
+    check_readable(GPT2Config(n_positions=40), data)
 
 
 def test_positions_without_a_bound():
