@@ -184,6 +184,7 @@ def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
     also = [m for m, lost in zip(methods, beaten, strict=True) if better[m] and not lost]
     if also:
         said += f" In the mean, but not on every seed, some method is better than {', '.join(also)}."
+    said += "".join(fewer_seeds({m: list(values[m][forgets]) for m in methods}, len(e["seeds"])))
     return [*lines, "", said]
 
 
@@ -196,6 +197,18 @@ def beaten_on_every_seed(values: list[dict[str, dict[str, float]]], forgets: str
         return bool(seeds) and lower and all(one[keeps][s] > other[keeps][s] for s in seeds)
 
     return [any(beats(o, m) for o in values) for m in values]
+
+
+def fewer_seeds(seeds: dict[str, list[str]], most: int) -> list[str]:
+    """Sentences on the methods that ran on fewer seeds than others, whose means are therefore less sure."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for m, run in seeds.items():
+        groups.setdefault(tuple(run), []).append(m)
+    return [
+        f" On seed{'s' * (len(run) > 1)} {', '.join(run)} alone: {', '.join(names)}."
+        for run, names in groups.items()
+        if len(run) < most
+    ]
 
 
 def few(names: list[str]) -> str:

@@ -89,13 +89,17 @@ def test_what_holds_in_the_mean_only_is_told_from_what_holds_on_every_seed(monke
         }
         for m, x in points.items()
     }
-    e = {"searched": dict.fromkeys(points), "metrics": ["forget_Q_A_Prob", "retain_Q_A_Prob"]}
+    e = {"searched": dict.fromkeys(points), "metrics": ["forget_Q_A_Prob", "retain_Q_A_Prob"], "seeds": [0, 1]}
     ends = {"retrained": {x: {} for x in e["metrics"]}, "before": {x: {} for x in e["metrics"]}}
     *_, said = section(e, values | ends)
     # a is better than b on both seeds, and than c on the first alone.
     assert said.endswith(
         "better on both sides than a. In the mean, but not on every seed, some method is better than c."
     )
+    for x in values["b"].values():
+        del x["1"]
+    *_, said = section(e, values | ends)
+    assert said.endswith(" On seed 0 alone: b.")
 
 
 def test_a_page_names_the_dates_of_all_that_stays(monkeypatch):
