@@ -43,5 +43,5 @@ def check_readable(config: Any, data: Any) -> None:
         name = max(unknown, key=unknown.__getitem__)
         raise UserError(
             f"The rows of {name} have a token of number {unknown[name]}, and the model knows {vocabulary} tokens "
-            "(vocab_size), from 0: give the tokenizer that belongs to the model (--data.tokenizer)."
+            "(vocab_size), from 0: give the data the model's own `tokenizer`."
         )

@@ -47,9 +47,8 @@ def test_cut_retain_rows_are_in_the_results_and_below_the_table(fit, tmp_path, c
     data = json.loads((run / "results.json").read_text())["data"]
     assert data["retain"]["cut"] == 1
     assert data["retain"]["read"] == 64 < data["retain"]["longest"]
-    assert data["forget"] == {"rows": 1, "cut": 0, "left_out": 0, "longest": data["forget"]["read"]} | {
-        "read": data["forget"]["read"]
-    }
+    whole = {"longest": data["forget"]["read"]} | {name: data["forget"][name] for name in ("read", "top_token")}
+    assert data["forget"] == {"rows": 1, "cut": 0, "left_out": 0, **whole}
     assert data["forget_eval"]["rows"] == 1
     assert "Cut at 64 tokens: 1 of 1 rows of retain" in " ".join(capsys.readouterr().out.split())
 

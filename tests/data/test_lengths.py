@@ -93,7 +93,7 @@ def test_tokens_that_the_model_has_no_embedding_of(tmp_path, tokenizer):
     data = made(tmp_path, tokenizer)
     top = max(x.top_token for x in data.lengths.values())
     check_readable(GPT2Config(vocab_size=top + 1), data)
-    with pytest.raises(UserError, match=f"token of number {top}, and the model knows {top} tokens .*data.tokenizer"):
+    with pytest.raises(UserError, match=f"token of number {top}, and the model knows {top} tokens .*own `tokenizer`"):
         check_readable(GPT2Config(vocab_size=top), data)
 
 
