@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ATTACKS as FOLDER
 from ofmu_pl.benchmark.specs import Experiment, files
 from ofmu_pl.metrics.per_example import FEWEST
+from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.records import ATTACKS
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
@@ -67,7 +67,7 @@ class Attacks:
         folders = [self.folder.absolute() / cell.folder / "latest" for cell in runs]
         words = ["attack", *(word for path in paths for word in ("--config", path))]
         words += ["--runs", *map(str, folders)]
-        key = key_of([[cell.key for cell in runs], [hashlib.sha256(Path(p).read_bytes()).hexdigest() for p in paths]])
+        key = key_of([[cell.key for cell in runs], [file_hash(Path(p)) for p in paths]])
         result = str(folders[-1] / ATTACKS)
         return Job(
             self.folder / FOLDER / name / place, self.group(name), key[:16], partial(self.call, words), words, result

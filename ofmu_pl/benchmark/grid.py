@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Experiment, Method, Prepare, files
+from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
@@ -41,7 +41,7 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The key of what the results follow from: files, options and prepared models, and ``RESULTS_VERSION``."""
-        contents = [hashlib.sha256(Path(expanded(path)).read_bytes()).hexdigest() for path in self.configs]
+        contents = [file_hash(Path(expanded(path))) for path in self.configs]
         return key_of([contents, self.options])[:16]
 
     def words(self, root: Path) -> list[str]:

@@ -90,9 +90,9 @@ def outer_iteration(
         sam_rho: Distance within which an ascent step asks for the gradient of L_f where L_f is least.
         retain_weight: Factor of g_r in the outer gradient, such as the price of keeping L_r below a bound.
         first_order: Leave out everything that needs second derivatives: plain ascent on L_f, and g_r.
-        outer_at_start: Take the outer gradient at theta, before the ascent, and not at theta_in, after it. There it
-            contains, to first order, eta_in Hess(L_r) times the ascent, by which the descent takes a part of the ascent
-            back.
+        outer_at_start: Take the outer gradient at theta, before the ascent, and not at theta_in, after it. At theta_in
+            it contains, to first order, Hess(L_r) times the ascent's step, by which the descent takes a part of the
+            ascent back.
 
     Returns:
         The direction to descend along, and what was seen on the way.

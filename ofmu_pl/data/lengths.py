@@ -43,7 +43,7 @@ class Lengths:
             for e in conversations:
                 lost = max(lost, e.lost)
                 longest, read = max(longest, len(e.input_ids) + e.lost), max(read, len(e.input_ids))
-                top = max([top, *e.input_ids])
+                top = max(top, max(e.input_ids, default=-1))
             cut += lost > 0
         return cls(n, cut, left_out, longest, read, top)
 

@@ -23,6 +23,7 @@ from ofmu_pl.evaluation.cached import read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
@@ -102,7 +103,7 @@ class Tasks:
             "device": model.device.type,
             "tokenizer": tokenizer_hash(tokenizer, special_tokens(tokenizer)),
             "tasks": {name: [task.dump_config(), _hash_of(task, self.rows)] for name, task in tasks.items()},
-            "files": [hashlib.sha256(path.read_bytes()).hexdigest() for path in own],
+            "files": [file_hash(path) for path in own],
             "rows": self.rows,
             "versions": [version(name) for name in ("torch", "transformers", "lm_eval")],
         }

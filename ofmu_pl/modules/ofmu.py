@@ -222,7 +222,6 @@ class OFMU(UnlearningModule):
         self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None
         self.scrutiny = Scrutiny(beta, self.norm_floor, audit=audit)
-        self._evaluations_before = 0.0
 
     def configure_model(self) -> None:
         """Make the network; another method's forget term may need it once more as it is now."""
@@ -258,7 +257,7 @@ class OFMU(UnlearningModule):
     @property
     def gradient_evaluations(self) -> float:
         """Work so far in gradients (``core.derivatives.Engine``), over all resumed parts of the run."""
-        return self._evaluations_before + (self.engine.gradient_evaluations if self.engine else 0.0)
+        return self._gradient_evaluations + (self.engine.gradient_evaluations if self.engine else 0.0)
 
     @property
     def remedy(self) -> str:
@@ -394,7 +393,6 @@ class OFMU(UnlearningModule):
         super().on_save_checkpoint(checkpoint)
         checkpoint["ofmu"] = {
             "penalty": self.penalty.state_dict(),
-            "gradient_evaluations": self.gradient_evaluations,
             "lower": self.lower.state_dict(),
             "price": self.price and self.price.value,
             **self.scrutiny.state_dict(),
@@ -409,4 +407,4 @@ class OFMU(UnlearningModule):
         if self.price is not None:
             self.price.value = checkpoint["ofmu"]["price"]
         spent = self.engine.gradient_evaluations if self.engine else 0.0
-        self._evaluations_before = checkpoint["ofmu"]["gradient_evaluations"] - spent
+        self._gradient_evaluations = checkpoint["ofmu"].get("gradient_evaluations", self._gradient_evaluations) - spent

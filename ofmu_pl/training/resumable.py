@@ -139,14 +139,10 @@ def _tidy(trainer: pl.Trainer, newest: Path | None) -> None:
     keeper = _keeper(trainer)
     if keeper is None or newest is None or not trainer.is_global_zero or len(trainer.checkpoint_callbacks) > 1:
         return
-    if (
-        keeper.save_top_k < 1
-        or keeper.monitor not in (None, "step")
-        or newest.parent.resolve() != _folder(keeper).resolve()
-    ):
+    if keeper.save_top_k < 1 or keeper.monitor not in (None, "step") or not newest.exists():
         return
     step = _step(newest)
-    if step is not None and newest.exists():
+    if step is not None and newest.parent.resolve() == _folder(keeper).resolve():
         found = {path: _step(path) for path in newest.parent.glob("*.ckpt")}
         until = {path: n for path, n in found.items() if n is not None and n <= step}
         for path in sorted(until, key=lambda path: until[path])[: -keeper.save_top_k]:
