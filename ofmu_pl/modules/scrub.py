@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ofmu_pl.losses import kl
+from ofmu_pl.losses import kl, sample_mean, token_nll
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
@@ -60,13 +60,16 @@ class SCRUB(TwoTerms):
         """Minus the divergences, (b,), or zeros after ``max_epochs``."""
         if self.run.step > self.max_epochs * self.run.data.iterations_per_epoch:
             return 0.0 * self.recipe.sample_losses(self.trained, part)
-        return -self._divergences(part)
+        goal = self._goal(part)
+        return -kl(*self.recipe.logits(self.trained, part), goal)
 
     def retain_losses(self, part: Batch) -> Tensor:
-        """Divergences plus cross-entropies, (b,)."""
-        return self._divergences(part) + self.ce * self.recipe.sample_losses(self.trained, part)
+        """Divergences plus cross-entropies, (b,), of one pass of the trained model."""
+        goal = self._goal(part)
+        logits, labels = self.recipe.logits(self.trained, part)
+        return kl(logits, labels, goal) + self.ce * sample_mean(token_nll(logits, labels), labels)
 
-    def _divergences(self, part: Batch) -> Tensor:
+    def _goal(self, part: Batch) -> Tensor:
+        """What the frozen model says, (b, S, V)."""
         with self.frozen() as teacher:
-            goal = self.recipe.logits(teacher, part)[0]
-        return kl(*self.recipe.logits(self.trained, part), goal)
+            return self.recipe.logits(teacher, part)[0]

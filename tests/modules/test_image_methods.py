@@ -340,6 +340,14 @@ def test_scrub_pushes_for_its_epochs_only(target):
         SCRUB(network(), retain_loss="kl")
 
 
+def test_scrub_differentiates_each_term_once():
+    """Its work is counted so; passes in train mode move the running statistics, too."""
+    module = SCRUB(network(norm="batch", bn_mode="retain"), optimizer=sgd())
+    train_on_digits(module, steps=3)
+    assert [int(m.num_batches_tracked) for m in batch_norms(module.network)] == [3, 3, 3]
+    assert module.gradient_evaluations == pytest.approx(3 * (2 + 2 / 3))
+
+
 def test_l1_adds_its_falling_subgradient():
     plain = FineTune(network(), split="retain", optimizer=sgd(lr=1.0), gradient_clip=None)
     sparse = L1Sparse(network(), a=1e-3, optimizer=sgd(lr=1.0), gradient_clip=None)
