@@ -50,8 +50,9 @@ class RandomLabels(TwoTerms):
 class SalUn(RandomLabels):
     """Random labels moving the most salient weights only (Fan et al. 2024).
 
-    A weight's saliency is ``|d L_f / d theta|`` of the whole forget set at the start. Weights outside the mask keep
-    their bits whatever weight decay or momentum would do to them (the published code froze only their gradients).
+    A weight's saliency is ``|d L_f / d theta|`` of the whole forget set at the start, where images are augmented with
+    one draw for each, whatever the batches. Weights outside the mask keep their bits whatever weight decay or momentum
+    would do to them (the published code froze only their gradients).
 
     Args:
         fraction: Share of the weights that may move (published: 0.5).
@@ -86,9 +87,10 @@ class SalUn(RandomLabels):
         gradient = zeros_like(parameters)
         n = len(data.splits["forget"])
         for start in range(0, n, data.batch_size):
-            index = list(range(start, min(start + data.batch_size, n)))
-            batch = {k: v.to(self.device) for k, v in data.collate("forget", index, start).items()}
-            engine.add_gradient(gradient, len(index) / n, self.loss(batch))
+            # Drawn one by one: what is drawn for an image depends on those beside it.
+            images = [data.collate("forget", [i], i) for i in range(start, min(start + data.batch_size, n))]
+            batch = {k: torch.cat([x[k] for x in images]).to(self.device) for k in images[0]}
+            engine.add_gradient(gradient, len(images) / n, self.loss(batch))
         self._gradient_evaluations += engine.gradient_evaluations
         self.masks = top_fraction(gradient, self.fraction)
 

@@ -280,6 +280,17 @@ def test_saliency_is_the_whole_forget_sets_gradient():
     ]
 
 
+def test_saliency_does_not_depend_on_the_batches_that_images_are_read_in():
+    """Neither do the crops and mirrors that they are seen by."""
+
+    def masks(batch_size):
+        module = SalUn(network(), optimizer=sgd(lr=0.0))
+        train_on_digits(module, steps=1, augment=True, batch_size=batch_size)
+        return torch.cat([m.flatten() for m in module.masks])
+
+    assert (masks(8) == masks(16)).float().mean() > 0.999
+
+
 def test_a_resumed_mask_is_the_first_ones(tmp_path):
     def make():
         return SalUn(network(), fraction=0.2, optimizer=sgd())
