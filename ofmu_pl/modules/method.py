@@ -16,6 +16,7 @@ from ofmu_pl.core.derivatives import Loss, running_statistics, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, scale_
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.descent import check_direction, descend, diverged
 from ofmu_pl.training.parallel import Replica
 from ofmu_pl.training.record import peak_memory
@@ -170,13 +171,21 @@ class Method(ABC):
         Args:
             batch: One batch of a stream.
             sample_values: Maps a micro-batch of b samples to (b,) values.
+
+        Raises:
+            UserError: A rank has no row by which BatchNorm's statistics would move.
         """
 
         def term(part: Batch, size: int) -> Tensor:
             with self.run.forward_context():
                 return sample_values(part).sum() / size
 
-        size = len(next(iter(batch.values())))
+        size, ranks = len(next(iter(batch.values()))), self.run.ranks.size
+        if size < ranks and any(m.training and running_statistics(m) for m in self.trained.modules()):
+            raise UserError(
+                f"A batch of {size} rows leaves some of {ranks} ranks without any, and each moves BatchNorm's "
+                "statistics by its own: raise --data.batch_size, take fewer devices, or set bn_mode frozen."
+            )
         mine = self.run.ranks.share(batch)
         if len(next(iter(mine.values()))) == 0:
             return []

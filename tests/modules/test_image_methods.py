@@ -380,10 +380,10 @@ def test_do_nothing_does_nothing():
     assert all(torch.equal(v, start[k]) for k, v in state(module).items())
 
 
-def begun(ranks):
+def begun(ranks, bn_mode="both", batch_size=16):
     """A method before its first iteration, by hand, and that iteration's batches."""
-    module = GradDiff(network(norm="batch", bn_mode="both"), alpha=0.0, optimizer=sgd())
-    data = Digits(streams=module.streams, forget_classes=[0], train_items=400, batch_size=16)
+    module = GradDiff(network(norm="batch", bn_mode=bn_mode), alpha=0.0, optimizer=sgd())
+    data = Digits(streams=module.streams, forget_classes=[0], train_items=400, batch_size=batch_size)
     data.setup()
     torch.manual_seed(0)
     module.run, module.network = Run(data, ranks=ranks), module.recipe.build(data, exact=False)
@@ -416,6 +416,16 @@ def test_ranks_have_the_mean_of_their_statistics(tmp_path):
     wanted = [(x + y) / 2 for x, y in zip(*own, strict=True)]
     for rank in range(2):
         torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), wanted)
+
+
+def test_ranks_without_rows_are_refused_where_statistics_move():
+    """They would be averaged with the others' as if they had moved; every rank refuses, so that none waits."""
+    for rank in range(4):
+        module, batch = begun(Ranks(rank, 4), batch_size=3)
+        with pytest.raises(UserError, match="batch of 3 rows leaves some of 4 ranks .* raise --data.batch_size"):
+            module.iterate(batch)
+    module, batch = begun(Ranks(3, 4), "frozen", batch_size=3)
+    assert module.loss(batch["forget"][0]) == []
 
 
 @pytest.mark.parametrize(("bn_mode", "moves"), [("frozen", False), ("retain", False), ("both", True)])
