@@ -27,12 +27,14 @@ def read_table(path: Path, separators: str = SEPARATORS) -> list[dict[str, str]]
         names = file.readline()
         file.seek(0)
         separator = next((x for x in separators if x in names), separators[0])
-        csv.field_size_limit(LARGEST_JSON)  # the limit of the module is meant for other tables
         reader = csv.reader(file, delimiter=separator, strict=True)
+        limit = csv.field_size_limit(LARGEST_JSON)  # the module's is meant for other tables, which the process may read
         try:
             lines = [(reader.line_num, values) for values in reader if values]
         except csv.Error as error:
             raise UserError(f"Line {reader.line_num} of '{path}' is of no table ({error}): {REMEDY}.") from error
+        finally:
+            csv.field_size_limit(limit)
     columns = [name.strip() for name in lines[0][1]] if lines else []
     for number, values in lines[1:]:
         more = len(values) - len(columns)

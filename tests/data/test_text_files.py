@@ -1,5 +1,6 @@
 """Rows of one's own: every form and file, any tokenizer, what is measured without a retrained model, and bad input."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -325,6 +326,19 @@ def test_words_of_a_table_stay_as_they_are(tmp_path):
     splits, _ = TextFiles(forget=str(path), retain=RETAIN).load()
     assert [row["answer"] for row in splits["forget"]] == ["007", "NA"]
     assert splits["forget"][0]["question"] == "Which\nnumber, please?"
+
+
+@pytest.mark.parametrize("end", ["\n", '"x\n'])
+def test_a_long_text_of_a_table_changes_no_limit_of_the_process(tmp_path, end):
+    """Python's own is for other tables, which whoever imports the library may read; it stays for a broken one, too."""
+    path, limit = tmp_path / "rows.csv", csv.field_size_limit()
+    path.write_text(f'text\n"{"x" * (limit + 1)}"{end}')
+    if end == "\n":
+        assert len(read_source(str(path), "forget").rows[0]["text"]) == limit + 1
+    else:
+        with pytest.raises(UserError, match="of no table"):
+            read_source(str(path), "forget")
+    assert csv.field_size_limit() == limit
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
