@@ -48,7 +48,7 @@ class Guess:
         )
         self.model = NGram(known, held, vocabulary)
         self.data, self.temperature = data, 1.0
-        self._said: dict[int, Sparse] = {}
+        self._said: dict[tuple[str, int], tuple[Answer, Sparse]] = {}
 
     def sharpen(self, logits: Callable[[Batch], tuple[Tensor, Tensor]]) -> None:
         """Find the temperature at which the mean entropy at never-seen rows' answers is the network's; at most 1.
@@ -60,7 +60,7 @@ class Guess:
         rows = evenly(range(len(data.splits[stream])), LOOKED_AT)
         found = (logits(data.collate(stream, [i], 0)) for i in rows)
         wanted = _entropy(x[targets != IGNORED].float().log_softmax(1) for x, targets in found)
-        said = [self.model.sparse(answer) for answer in answers(data, stream, rows)]
+        said = [self._guessed(stream, i)[1] for i in rows]
         lowest, highest = LOWEST, 1.0
         for _ in range(HALVINGS):
             middle = (lowest + highest) / 2
@@ -81,10 +81,8 @@ class Guess:
             rows: Numbers of the rows.
         """
         found = []
-        for i, answer in zip(rows, answers(self.data, stream, rows), strict=True):
-            said = self.model.sparse(answer)
-            if stream == "forget":
-                self._said[i] = said  # it will be drawn
+        for i in rows:
+            answer, said = self._guessed(stream, i)
             true = [answer.tokens[place] for place in answer.places]
             found.append(-self.model.dense(said)[range(len(true)), true].double().log().mean())
         return torch.stack(found)
@@ -98,11 +96,16 @@ class Guess:
         """
         guessed = torch.zeros(*targets.shape, self.model.vocabulary, device=targets.device)
         for row, i, places in zip(guessed, ids.tolist(), targets != IGNORED, strict=True):
-            if i not in self._said:
-                (answer,) = answers(self.data, "forget", [i])
-                self._said[i] = self.model.sparse(answer)
-            row[places] = (self.model.dense(self._said[i]).log() / self.temperature).to(row)
+            _, said = self._guessed("forget", i)
+            row[places] = (self.model.dense(said).log() / self.temperature).to(row)
         return guessed
+
+    def _guessed(self, stream: str, i: int) -> tuple[Answer, Sparse]:
+        """A row's true answer and the guess at it, which is asked for once: like questions are sought in all known."""
+        if (stream, i) not in self._said:
+            (answer,) = answers(self.data, stream, [i])
+            self._said[stream, i] = answer, self.model.sparse(answer)
+        return self._said[stream, i]
 
 
 def _entropy(log_probabilities: Iterable[Tensor]) -> float:

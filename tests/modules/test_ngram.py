@@ -168,6 +168,20 @@ def test_a_guess_is_as_sure_as_the_network(data, temperature):
     assert guess.temperature == pytest.approx(min(temperature, 1.0), abs=1e-3)
 
 
+def test_of_each_row_the_model_is_asked_once(data, monkeypatch):
+    """Like questions are sought among all answers known: of never-seen rows for the temperature and for the levels."""
+    guess, asked = Guess(data, len(data.tokenizer)), []
+    sparse = guess.model.sparse
+    monkeypatch.setattr(guess.model, "sparse", lambda answer: asked.append(answer) or sparse(answer))
+    guess.sharpen(lambda batch: (torch.zeros(*batch["labels"].shape, guess.model.vocabulary), shifted(batch["labels"])))
+    first = guess.losses("holdout", range(4))
+    assert torch.equal(guess.losses("holdout", range(4)), first)
+    guess.losses("forget", range(2))
+    batch = data.collate("forget", [1, 0], 0)
+    guess.logits(batch["ids"], shifted(batch["labels"]))
+    assert len(asked) == len(data.splits["holdout"]) + 2
+
+
 def test_noise_leaves_the_guess_as_it_is():
     module = lower(ngram_weight=1.0, lr=0.0, inner_lr=0.0)
     trainer = train(module, steps=1, holdout_authors=2)
