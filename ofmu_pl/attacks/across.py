@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_warn
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.records import ACROSS, RESULTS, AcrossRecord, Results
+from ofmu_pl.support.terminal import console, print_whole
 
 OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
@@ -89,6 +88,4 @@ def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
         for values in of.values():
             shown = [f"{values[n]:.0f}" if n == "models" else figure(values[n]) if n in values else "" for n in names]
             table.add_row(method.name, *shown)
-    console = Console(file=sys.stdout)
-    console = console if console.is_terminal else Console(file=sys.stdout, width=140)
-    console.print(table)
+    print_whole(table, console())

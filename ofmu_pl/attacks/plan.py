@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.attacks.cost import AttackCost
+from ofmu_pl.support.terminal import console, print_whole
 
 
 @dataclass
@@ -72,6 +71,4 @@ def print_plan(work: dict[str, Work], left_out: Iterable[str]) -> None:
             *left_out,
         ]
     )
-    console = Console(file=sys.stdout)
-    console = console if console.is_terminal else Console(file=sys.stdout, width=140)
-    console.print(table)
+    print_whole(table, console())

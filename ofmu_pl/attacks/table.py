@@ -8,8 +8,9 @@ from rich import box
 from rich.table import Table
 
 from ofmu_pl.attacks.base import MODELS
-from ofmu_pl.evaluation.table import console, figure, padding
+from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.records import AttacksRecord
+from ofmu_pl.support.terminal import console, padding
 
 
 def print_attacks(title: str, record: AttacksRecord) -> None:

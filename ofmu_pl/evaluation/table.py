@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.metrics.result import GROUPS, MetricResult
+from ofmu_pl.support.terminal import console, padding
 
 Metrics = dict[str, MetricResult]
-NARROWEST = 80
-"""Columns that a table needs at least."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
@@ -46,21 +42,6 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
             table.add_row(metric, better, *values, target, ends, str(result.n))
         table.add_section()
     on.print(table)
-
-
-def console() -> Console:
-    """What tables are printed on: the terminal, whose lines wrap where it is narrower than any table, or a wide file.
-
-    Rich would cut numbers to fit, and a number that is cut is another number.
-    """
-    found = Console(file=sys.stdout)
-    wide = max(found.width, NARROWEST) if found.is_terminal else 140
-    return Console(file=sys.stdout, width=wide)
-
-
-def padding(on: Console) -> tuple[int, int, int, int]:
-    """Spaces around the cells of a table: less where there is little room."""
-    return (0, 1, 0, 1 if on.width >= 100 else 0)
 
 
 def figure(value: float) -> str:

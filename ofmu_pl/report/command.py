@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column
 from rich.table import Table as Printed
@@ -22,6 +20,7 @@ from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
 from ofmu_pl.support.pages import REPORT
+from ofmu_pl.support.terminal import console, print_whole
 
 
 def report(folder: Path, foreign: list[Path] | None = None) -> Path:
@@ -68,15 +67,15 @@ def _file(name: str) -> str:
 
 def _print(found: Collection, sections: list[Section], target: Path) -> None:
     """The first table of each experiment without deviations, the problems, the paths."""
-    console = Console() if sys.stdout.isatty() else Console(width=170)
+    on = console()
     for section in sections:
         for table in section.tables + section.attack_tables:
             if table.name.endswith(("-results", "-grid", "-attacks", "-across")):
-                console.print(_short(table))
+                print_whole(_short(table), on)
     for problem in found.problems:
-        console.print(f"Problem: {problem}", markup=False)
-    console.print(f"Tables: {target / 'tables'}\nFigures: {target / 'figures'}", markup=False, soft_wrap=True)
-    console.print(f"Report: {target / 'index.html'}", markup=False, soft_wrap=True)
+        on.print(f"Problem: {problem}", markup=False)
+    on.print(f"Tables: {target / 'tables'}\nFigures: {target / 'figures'}", markup=False, soft_wrap=True)
+    on.print(f"Report: {target / 'index.html'}", markup=False, soft_wrap=True)
 
 
 def _short(table: Table) -> Printed:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
-from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.support.records import RequestsRecord, SequenceRecord
+from ofmu_pl.support.terminal import console, print_whole
 
 
 def show(record: RequestsRecord) -> None:
@@ -17,12 +16,10 @@ def show(record: RequestsRecord) -> None:
     Args:
         record: What became of the requests.
     """
-    console = Console(file=sys.stdout)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, width=160)
+    on = console()
     for sequence in record.sequences:
         if sequence.forgotten:
-            console.print(_table(sequence))
+            print_whole(_table(sequence), on)
 
 
 def _table(sequence: SequenceRecord) -> Table:
