@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
-from pages import RESULTS_FOLDER, facts, spread, table, write_page, written_by
+from pages import MEANING, RESULTS_FOLDER, WAYS, facts, spread, table, write_page, written_by
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
@@ -28,20 +28,9 @@ from ofmu_pl.support.files import write_json
 SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
 """Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
 
-WAYS = {
-    "forget_quality": "↑",
-    "forget_quality_D": "↓",
-    "model_utility": "↑",
-    "forget_truth_ratio": "→",
-    "forget_Q_A_Prob": "→",
-    "retain_Q_A_Prob": "↑",
-    "mia_loss": "→",
-}
-"""Which way a metric of a table is better."""
-
 ABOUT = (
     "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better; all values lie between 0 and 1 "
-    "([what they mean](../words.md#numbers))."
+    f"({MEANING})."
 )
 
 NAMED = 3

@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pages import facts, row, table, write_page
+from pages import MEANING, WAYS, facts, row, table, write_page
 
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.records import REQUESTS, RequestsRecord
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs/results/data/requests.json"
-ABOUT = """# Requests one after another
+ABOUT = f"""# Requests one after another
 
 Written by `scripts/one_after_another.py` from docs/results/data/requests.json; [how they are run and
 what is written](../requests.md). p is the probability of the true answer, exp(-loss), the mean over a request's
 rows: row s, column t of a matrix is that of request s after request t. Came back: the most that a request's p rose
 after its own turn (below 0: it never rose). Retrained: models trained without the requests so far. One seed, no rate
-was searched: what is compared is a short, equal budget of gradients, not what each method can do in the end.
+was searched: what is compared is a short, equal budget of gradients, not what each method can do in the end. ↑ the
+higher, ↓ the lower, → the nearer to the retrained model's value the better ({MEANING}).
 """
 METRIC = "forget_Q_A_Prob"
 KEPT = ("retain_Q_A_Prob", "model_utility")
@@ -97,8 +98,8 @@ def page(stored: dict[str, Any]) -> str:
 
 def _overview(found: dict[str, Any]) -> list[str]:
     kept = [name for name in KEPT if any(name in s["kept"] for s in found["sequences"])]
-    heads = ["method", "requests", "p of all before", "p of all in the end", "largest return"]
-    lines = table([*heads, *(f"{name}: before, in the end" for name in kept), "gradients", "seconds"], [])
+    heads = ["method", "requests", "p of all before", "p of all in the end →", "largest return ↓"]
+    lines = table([*heads, *(f"{name} {WAYS[name]}: before, in the end" for name in kept), "gradients", "seconds"], [])
     for s in found["sequences"]:
         n = s["status"].count("finished")
         last = [values[n - 1] for values in s["matrix"]][:n] if n else []
@@ -120,13 +121,13 @@ def _overview(found: dict[str, Any]) -> list[str]:
 def _matrix(s: dict[str, Any], controls: list[dict[str, Any]]) -> list[str]:
     n = len(s["matrix"])
     beside = [f"retrained without {c['after']}" for c in controls]
-    lines = [f"**{s['method']}**", ""]
-    lines += table(["request", "before it", *(f"after {t}" for t in range(1, n + 1)), "came back", *beside], [])
+    lines = [f"**{s['method']}** (p →)", ""]
+    lines += table(["request", "before it", *(f"after {t}" for t in range(1, n + 1)), "came back ↓", *beside], [])
     for i, values in enumerate(s["matrix"]):
         cells = [str(i + 1), *map(_number, (s["before"][i], *values, s["returned"][i]))]
         lines.append(row([*cells, *(_number(c["p"][i]) for c in controls)]))
     for name, values in s["kept"].items():
-        cells = [name, *map(_number, values), "", *(_number(c["kept"].get(name)) for c in controls)]
+        cells = [f"{name} {WAYS[name]}", *map(_number, values), "", *(_number(c["kept"].get(name)) for c in controls)]
         lines.append(row(cells))
     return [*lines, ""]
 

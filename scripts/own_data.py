@@ -39,17 +39,17 @@ MADE: dict[str, tuple[int, int, int, dict[str, Any]]] = {
     "GPT-2, 1 M": (50, 5, 600, GPT2),
 }
 """Authors, how many of them to forget, iterations of training, and the architecture."""
-ABOUT = """# Rows of one's own, several models, one configuration
+ABOUT = f"""# Rows of one's own, several models, one configuration
 
 Written by `scripts/own_data.py` from docs/results/data/own-data.json. Every run is `configs/text.yaml` as it is
 shipped: no rate, no length, no other option was chosen for a model (SmolLM2 has adapters, bf16 and the system prompt
 that it was taught with, and shorter answers, for memory and time alone). Seconds are those of a busy machine. p is
 exp(-loss) of the true answer, the mean over rows; the AUC is that of telling forgotten from never-seen rows by their
-loss, with its 95 % interval.
-
-| model | rows: forget, never seen | iterations | p forget: before, after | p never seen | AUC before | AUC after """
-ABOUT += """| min-k AUC after | p retain: before, after, kept | seconds: training, evaluation |
-|---|---|---|---|---|---|---|---|---|---|"""
+loss, with its 95 % interval. ↑ the higher, → the nearer to never-seen rows' p, or of an AUC to 0.5, the better
+({pages.MEANING}).
+"""
+HEAD = ("model", "rows: forget, never seen", "iterations", "p forget: before, after →", "p never seen", "AUC before")
+HEAD += ("AUC after →", "min-k AUC after →", "p retain: before, after ↑, kept ↑", "seconds: training, evaluation")
 
 
 def main() -> None:
@@ -160,7 +160,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 def page(stored: dict[str, Any]) -> str:
     """The table and samples as Markdown."""
-    head = [ABOUT]
+    rows = []
     for name, run in stored.items():
         after, before = run["metrics"]["after"], run["metrics"]["before"]
         kept = after["retain_Q_A_Prob"]["value"] / before["retain_Q_A_Prob"]["value"]
@@ -176,15 +176,16 @@ def page(stored: dict[str, Any]) -> str:
             f"{before['retain_Q_A_Prob']['value']:.3f}, {after['retain_Q_A_Prob']['value']:.3f}, {kept:.1%}",
             f"{run['cost']['training_seconds']:.0f}, {run['cost']['evaluation_seconds']:.0f}",
         ]
-        head.append(pages.row(cells))
+        rows.append(cells)
+    lines = [ABOUT, *pages.table(HEAD, rows)]
     for name, run in stored.items():
-        head += ["", f"**{name}** ({run['date']}, {run['machine']}, torch {run['versions']['torch']})", ""]
+        lines += ["", f"**{name}** ({run['date']}, {run['machine']}, torch {run['versions']['torch']})", ""]
         samples = []
         for x in run["samples"]:
             texts = [x[name] for name in ("set", "question", "truth", "before", "after")]
             samples.append([str(text).replace("|", "/").replace("\n", " ") for text in texts])
-        head += pages.table(["side", "question", "true answer", "said before", "said after"], samples)
-    return "\n".join(head) + "\n"
+        lines += pages.table(["side", "question", "true answer", "said before", "said after"], samples)
+    return "\n".join(lines) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

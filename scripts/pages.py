@@ -16,6 +16,18 @@ import transformers
 from ofmu_pl.support.files import replacing
 
 RESULTS_FOLDER = Path(__file__).parents[1] / "docs/results"
+WAYS = {
+    "forget_quality": "↑",
+    "forget_quality_D": "↓",
+    "model_utility": "↑",
+    "forget_truth_ratio": "→",
+    "forget_Q_A_Prob": "→",
+    "retain_Q_A_Prob": "↑",
+    "mia_loss": "→",
+}
+"""Which way a metric of a table is better."""
+MEANING = "[what they mean](../words.md#numbers)"
+"""Link to what the columns are."""
 
 
 def facts(stored: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,13 @@ def test_a_page_names_the_dates_of_all_that_stays(monkeypatch):
     assert "(2025-01-02, " in pages.written_by("s.py", "n", pages.facts(old))
     assert f"; {today['date']}, " in pages.written_by("s.py", "n", pages.facts(old))
     assert pages.facts(pages.facts(old))["earlier"] == [old]
+
+
+@pytest.mark.parametrize("page", ["own-data", "requests"])
+def test_pages_say_which_way_is_better(page):
+    text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
+    heads = [line for line, rule in pairwise(text.splitlines()) if set(rule) == {"|", "-"}]
+    tables = [head for head in heads if "side" not in head]  # tables of texts have nothing to be better in
+    assert tables
+    assert all({"↑", "↓", "→"} & set(head) for head in tables)
+    assert "([what they mean](../words.md#numbers))" in text
