@@ -41,7 +41,7 @@ def _running_least(values: list[int]) -> list[int]:
 def can_branch(cache: Any, columns: int) -> bool:
     """Whether a cache of so many columns can be cut: windows drop columns, and recurrent layers have none."""
     kinds = (DynamicLayer, DynamicSlidingWindowLayer)
-    return all(
+    return bool(cache.layers) and all(
         type(layer) in kinds and columns < getattr(layer, "sliding_window", sys.maxsize) for layer in cache.layers
     )
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import DynamicCache
 
+from ofmu_pl.evaluation.columns import begin, go_on
 from ofmu_pl.evaluation.roomy import filled, make_roomy
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
@@ -26,7 +26,7 @@ class Prompts:
     """B prompts, with all but their last tokens already in the model's cache.
 
     Attributes:
-        cache: Keys and values of P - 1 columns, padded on the left.
+        cache: Keys and values of P - 1 columns, padded on the left, or what stands in their place (``columns``).
         mask: 1 where a column may be attended to, (B, P); the last column is the last token's.
         last: The last token, (B,).
         position: Position of the last token, (B,).
@@ -62,16 +62,7 @@ def read_prompts(
     real = torch.arange(width, device=device) >= width - torch.tensor([[len(p)] for p in prompts], device=device)
     mask = real.long() if hidden is None else (real & (ids != hidden)).long()
     positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
-    cache = DynamicCache(config=model.config)
-    body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too: no logits of prompts
-    if width > 1:
-        body(
-            input_ids=ids[:, :-1],
-            attention_mask=mask[:, :-1],
-            position_ids=positions[:, :-1],
-            past_key_values=cache,
-            use_cache=True,
-        )
+    cache = begin(model, ids[:, :-1], mask[:, :-1], positions[:, :-1])
     return Prompts(cache, mask, ids[:, -1], positions[:, -1])
 
 
@@ -118,13 +109,8 @@ def score_answers(
     ids = torch.cat([prompts.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
     mask = torch.cat([prompts.mask, (labels[:, :-1] != IGNORED).long()], dim=1)
     last = torch.tensor([[len(a) - 1] for a in answers], device=device)  # padding must not pass the model's positions
-    logits = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=prompts.position[:, None] + torch.arange(width, device=device).minimum(last),
-        past_key_values=prompts.cache,
-        use_cache=True,
-    ).logits
+    positions = prompts.position[:, None] + torch.arange(width, device=device).minimum(last)
+    logits = go_on(model, prompts.cache, ids, mask, positions, keep=width)
     flat, targets = logits.flatten(0, 1), labels.flatten()
     step = max(1, CHUNK_ELEMENTS.get(device.type, 2**24) // flat.shape[1])
     parts = [_score(x, y, detail) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
@@ -198,14 +184,7 @@ def continue_prompts(
     room = [min(max_new_tokens, len(x) + left) for x, left in zip(answers, positions_left, strict=True)]
     running = list(range(len(ids)))
     while running:
-        logits = model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
+        logits = go_on(model, cache, ids, mask, positions, keep=1)[:, -1]
         order = torch.tensor(running, device=ids.device).argsort()  # a rule that draws does so by the prompts' order
         tokens = torch.empty_like(order).scatter_(0, order, choose(logits[order]))
         going = []

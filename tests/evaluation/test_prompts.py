@@ -7,9 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from ofmu_pl.evaluation import prompts as module
+from ofmu_pl.evaluation.branches import can_branch
 from ofmu_pl.evaluation.prompts import (
     Detail,
     continue_greedily,
@@ -142,6 +150,30 @@ def test_a_sliding_window_shorter_than_the_prompt():
     for b, (prompt, answer) in enumerate(pairs):
         np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-9)
     assert continue_greedily(model, read, [], 8) == [greedy(model, p, (), 8) for p, _ in pairs]
+
+
+RECURRENT = {
+    "mamba": {"state_size": 4},  # no attention, hence no keys and values
+    "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 4, "head_dim": 8},  # both in each layer
+}
+
+
+@pytest.mark.parametrize("kind", ["mamba", pytest.param("falcon_h1", marks=pytest.mark.slow)])
+def test_recurrent_layers_whose_states_are_of_no_column(kind):
+    """Rows are read again with each token: their states cannot be taken apart as keys and values can."""
+    torch.manual_seed(0)
+    ids = {"vocab_size": VOCABULARY, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48} if kind != "mamba" else {}
+    shape = {**ids, "hidden_size": 32, "num_hidden_layers": 2, **heads, **RECURRENT[kind]}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape)).eval()
+    pairs = [*conversations(8), ([3], [5, 1])]
+    read = read_prompts(model, [p for p, _ in pairs])
+    assert not can_branch(read.cache, 1)
+    rows = torch.tensor([3, 0, 3, 8, 7])
+    scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
+    for b, (prompt, answer) in enumerate(pairs[i] for i in rows.tolist()):
+        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4)
+    assert continue_greedily(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
 
 
 def test_a_hidden_token_is_attended_to_by_no_one(model):
