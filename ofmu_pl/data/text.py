@@ -14,7 +14,7 @@ from ofmu_pl.support.errors import UserError
 ROWS_PER_CALL = 1000
 """Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
 ROWS_KEPT = 10_000
-"""Most evaluation rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)."""
+"""Most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)."""
 
 
 class Encoder(ABC):
@@ -172,7 +172,7 @@ class ChatEncoder(Encoder):
         return self._encode([(question, answers)])[0]
 
     def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
-        """The conversations of each of several evaluation rows, which are kept: a run measures the same rows often."""
+        """The conversations of each of several rows, which are kept: a run measures the same rows often."""
         asked = [(row["question"], tuple(answers_of(row))) for row in rows if "tokens" not in row]
         if len(self._kept.keys() | asked) > ROWS_KEPT:
             self._kept.clear()
@@ -183,8 +183,8 @@ class ChatEncoder(Encoder):
 
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
         """Tokens and labels of several training rows."""
-        encoded = iter(self._encode([(row["question"], [row["answer"]]) for row in rows if "tokens" not in row]))
-        return [piece(row["tokens"]) if "tokens" in row else next(encoded)[0] for row in rows]
+        alone = [row if "tokens" in row else {k: row[k] for k in ("question", "answer")} for row in rows]
+        return [encoded for (encoded,) in self.encode_rows(alone)]
 
     @property
     def template_hash(self) -> str:
