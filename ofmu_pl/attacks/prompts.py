@@ -16,8 +16,8 @@ from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.ways import Asked, Pair, paired, plain, read_pairs, with_examples, with_prefix
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.metrics.functional import rouge_l_recall
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.networks.positions import positions_of
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import PROBE

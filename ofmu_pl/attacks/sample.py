@@ -17,8 +17,8 @@ from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.metrics.functional import rouge_l_recall
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.metrics.sampling import at_least_once, leak_at_k
 from ofmu_pl.support.errors import UserError, check_range
 

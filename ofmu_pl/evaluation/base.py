@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, Example, account
+from ofmu_pl.evaluation.account import Account, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Reference
+from ofmu_pl.evaluation.measures import Measures
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
 from ofmu_pl.evaluation.table import Metrics, print_table
-from ofmu_pl.evaluation.untested import remark_of
-from ofmu_pl.metrics.own import OwnMetric
+from ofmu_pl.metrics.own import OwnMetric, with_own
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
@@ -29,11 +28,10 @@ from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRe
 from ofmu_pl.training.record import peak_memory
 
 
-class Evaluation(pl.Callback, ABC):
+class Evaluation(pl.Callback, Measures):
     """Metrics before, along and after a run; ``validate`` and ``test`` only measure.
 
-    A subclass says how a model is scored (set by set, item by item), which metrics follow from scores, and which files
-    are written beside ``results.json``.
+    A subclass says what is measured, as ``Measures`` lists it.
 
     Args:
         reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
@@ -41,14 +39,6 @@ class Evaluation(pl.Callback, ABC):
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
     """
-
-    modality: ClassVar[Literal["text", "images"]]
-    """The kind of data that it evaluates."""
-    definition: str = "exact"
-    scores_class: ClassVar[Any]
-    """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
-    rows: int | None = None
-    """Most rows of a set that are scored; ``None``: all."""
 
     def __init__(
         self,
@@ -59,76 +49,12 @@ class Evaluation(pl.Callback, ABC):
         check_range(1, every_n_steps=every_n_steps)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
         self.show: Callable[..., None] = print_table
-        self.reference: Reference | None = None
+        self.reference = None
         self.before: dict[str, Any] = {}
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
         self._seconds = {"training": 0.0, "evaluation": 0.0}
         self._mark: float | None = None
-
-    # What a subclass says --------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
-        """Score the evaluation sets; a cheap measurement may score fewer rows."""
-
-    @abstractmethod
-    def metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
-        """Metrics of a full measurement, against the reference."""
-
-    @abstractmethod
-    def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
-        """Metrics of a cheap measurement."""
-
-    @abstractmethod
-    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
-        """Load the retrained model's scores; refuse them if they belong to other data or were made otherwise."""
-
-    @abstractmethod
-    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
-        """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
-
-    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
-        """Metrics that no scores give, since they need the model itself; takes all ranks. By default there are none.
-
-        Args:
-            trainer: Trainer of the run.
-            model: The model, whole.
-        """
-        return {}
-
-    def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
-        """What the table does not say by itself: what of the data nobody saw, or what has no goal.
-
-        Args:
-            trainer: Trainer of the run.
-            metrics: Metrics of the model that is judged.
-        """
-        return remark_of(data_of(trainer), self.reference is not None)
-
-    def write_files(
-        self,
-        trainer: pl.Trainer,
-        pl_module: Any,
-        network: Any,
-        folder: Path,
-        scores: dict[str, Any],
-        columns: dict[str, Metrics],
-    ) -> None:
-        """Write more files beside ``results.json``.
-
-        Args:
-            trainer: Trainer of the run.
-            pl_module: The method.
-            network: The method's network, whole.
-            folder: Folder of the files.
-            scores: Scores of the model after the run.
-            columns: Metrics ``before``, ``after`` (or of the ``model``, where nothing was trained), ``retrained``.
-        """
-
-    def examples(self, trainer: pl.Trainer, scores: dict[str, Any]) -> list[Example]:
-        """Forgotten rows to read, with what the model said before and after; none unless texts were asked for."""
-        return []
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse data of the other modality.
@@ -229,21 +155,8 @@ class Evaluation(pl.Callback, ABC):
         return scores
 
     def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
-        """The metrics of the suite, then the user's own, whose goals are the retrained model's values.
-
-        Raises:
-            UserError: A metric of the user's own has the name of another.
-        """
-        found = dict(self.metrics(trainer, scores))
-        for own in self.own_metrics:
-            theirs = own.compute(self.reference.scores) if self.reference else ()
-            goals = {result.metric.name: result.value for result in theirs}
-            for result in own.compute(scores):
-                name = result.metric.name
-                if name in found:
-                    raise UserError(f"The metric '{name}' of {type(own).__name__} is there already: rename it.")
-                found[name] = result if result.target is not None else replace(result, target=goals.get(name))
-        return found
+        theirs = self.reference.scores if self.reference else None
+        return with_own(self.metrics(trainer, scores), self.own_metrics, scores, theirs)
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.source == RETRAIN:  # the command line has put the model's folder in its place, if it could

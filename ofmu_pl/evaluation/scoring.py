@@ -18,7 +18,7 @@ from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
 from ofmu_pl.metrics import Scores, SetScores
-from ofmu_pl.metrics.functional import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
+from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_document, prefix_of

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ofmu_pl.metrics.own import OwnMetric as OwnMetric
     from ofmu_pl.metrics.result import Metric as Metric
     from ofmu_pl.metrics.result import MetricResult as MetricResult
+    from ofmu_pl.metrics.rouge import *  # noqa: F403
     from ofmu_pl.metrics.sampling import at_least_once as at_least_once
     from ofmu_pl.metrics.sampling import leak_at_k as leak_at_k
     from ofmu_pl.metrics.scores import Scores as Scores

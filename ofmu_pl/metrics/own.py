@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ofmu_pl.metrics.result import MetricResult
+from ofmu_pl.support.errors import UserError
 
 
 class OwnMetric(ABC):
@@ -36,3 +38,31 @@ class OwnMetric(ABC):
         Args:
             scores: ``SetScores`` (images: ``ImageScores``) by evaluation set: ``forget``, ``retain``, ``holdout``, ...
         """
+
+
+def with_own(
+    metrics: Mapping[str, MetricResult],
+    own_metrics: Sequence[OwnMetric],
+    scores: Mapping[str, Any],
+    retrained: Mapping[str, Any] | None,
+) -> dict[str, MetricResult]:
+    """The metrics of a suite, then the user's own, whose goals are the retrained model's values.
+
+    Args:
+        metrics: The suite's metrics by name.
+        own_metrics: The user's own.
+        scores: The model's scores by evaluation set.
+        retrained: The retrained model's; ``None``: there is none.
+
+    Raises:
+        UserError: A metric of the user's own has the name of another.
+    """
+    found = dict(metrics)
+    for own in own_metrics:
+        goals = {} if retrained is None else {x.metric.name: x.value for x in own.compute(retrained)}
+        for result in own.compute(scores):
+            name = result.metric.name
+            if name in found:
+                raise UserError(f"The metric '{name}' of {type(own).__name__} is there already: rename it.")
+            found[name] = result if result.target is not None else replace(result, target=goals.get(name))
+    return found
