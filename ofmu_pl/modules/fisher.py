@@ -12,7 +12,7 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 
 
 class Fisher(OneShot):
@@ -49,6 +49,7 @@ class Fisher(OneShot):
         micro_batch_size: int = 32,
     ) -> None:
         super().__init__(network)
+        check_range(1, micro_batch_size=micro_batch_size)
         if alpha < 0 or cap <= 0:
             raise UserError(f"alpha={alpha} and cap={cap} scale a variance: set alpha to 0 or more, cap above 0.")
         self.alpha, self.cap, self.zero_rows, self.chunk = alpha, cap, zero_rows, micro_batch_size

@@ -14,7 +14,7 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
 from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 
 
 class Influence(OneShot):
@@ -54,6 +54,7 @@ class Influence(OneShot):
         micro_batch_size: int = 256,
     ) -> None:
         super().__init__(network)
+        check_range(1, micro_batch_size=micro_batch_size)
         if damping < 0 or iterations < 1:
             raise UserError(f"damping={damping} must be 0 or more and iterations={iterations} 1 or more.")
         self.scale, self.damping, self.iterations, self.tolerance = scale, damping, iterations, tolerance

@@ -306,6 +306,12 @@ def test_a_resumed_mask_is_the_first_ones(tmp_path):
 
 
 @pytest.mark.parametrize("make", [Fisher, Influence])
+def test_methods_of_one_step_read_an_image_at_least_at_a_time(make):
+    with pytest.raises(UserError, match="micro_batch_size=0 is out of range"):
+        make(network(), micro_batch_size=0)
+
+
+@pytest.mark.parametrize("make", [Fisher, Influence])
 def test_methods_of_one_step_refuse_shards(make):
     module = make(network())
     module.run = Run(None, Ranks(0, 2, sharded=True))
