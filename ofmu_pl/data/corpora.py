@@ -85,18 +85,19 @@ def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> l
     found = []
     for number, row in enumerate(rows, start=1):
         choices, right = row.get("choices"), row.get("answer")
-        if not isinstance(choices, list) or len(choices) != 4 or right not in (0, 1, 2, 3):
+        listed = choices if isinstance(choices, list) else []
+        if len(listed) != 4 or right not in (0, 1, 2, 3):
             raise UserError(
-                f"Row {number} of --data.{what} has {len(choices or [])} choices and answer {right}: give each row a "
-                "list of four choices and the number (0 to 3) of the right one."
+                f"Row {number} of --data.{what} has {len(listed)} choices and answer {right}: give each row a list of "
+                "four choices and the number (0 to 3) of the right one."
             )
         for name in ("question", *(() if subject else ("subject",))):
             if not isinstance(row.get(name), str):
                 raise UserError(f"Row {number} of --data.{what} has no text '{name}': give it to each row.")
         about = subject or str(row["subject"]).replace("_", " ")
         lines = [f"The following are multiple choice questions (with answers) about {about}.", ""]
-        lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(choices)), "Answer:"]
+        lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(listed)), "Answer:"]
         letters = [f" {letter}" for letter in LETTERS]
-        answer = letters.pop(right)
+        answer = letters.pop(int(right))  # programs write 1.0 where another row has none
         found.append({"question": "\n".join(lines), "answer": answer, "perturbed_answer": letters})
     return found

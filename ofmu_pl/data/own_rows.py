@@ -102,8 +102,15 @@ def _conversation(messages: Any, place: str) -> Row:
 
 
 def _add(found: list[Row], rows: Rows, column: str) -> None:
-    """Take over an optional column, if every row has it."""
+    """Take over an optional column, if every row has it.
+
+    Raises:
+        UserError: A row has several texts where one belongs, or another number of wrong answers than the first.
+    """
     values: list[Any] = [row.get(column) for row in rows.rows]
+    for i, value in enumerate(values):
+        if isinstance(value, list) and column != "perturbed_answer":
+            raise UserError(f"{upper(rows.place(i))} has a list in '{column}': give one text.")
     if not all(_is_text(x) or (isinstance(x, list) and x) for x in values):
         return
     if column == "perturbed_answer":

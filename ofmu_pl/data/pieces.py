@@ -7,6 +7,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_encoder import first_tokens
+from ofmu_pl.support.errors import UserError
 
 
 def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[list[int]]:
@@ -21,7 +22,7 @@ def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[li
     ([[0, 1, 2], [3, 4, 5], [4, 5, 6]], [[0, 1, 2, 3], [1, 2, 3, 4]])
     """
     last = max(len(ids) - size, 0)
-    return [list(ids[i : i + size]) for i in [*range(0, last, min(stride or size, size)), last]]
+    return [list(ids[i : i + size]) for i in [*range(0, last, max(1, min(stride or size, size))), last]]
 
 
 def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
@@ -33,11 +34,18 @@ def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int |
         size: Most tokens of a piece, the first token included; ``None``: a text is one piece.
         stride: Tokens from a piece's beginning to the next; ``None``: pieces do not overlap, but for the last.
 
+    Raises:
+        UserError: A piece would have one token, which nothing predicts.
+
     >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
     >>> tokenizer = train_tokenizer(["abc"])
     >>> [[len(row["tokens"]) for row in rows] for rows in pieces(tokenizer, ["abcabc", "a"], size=2)]
     [[2], [1]]
     """
+    if size is not None and size < 2:
+        raise UserError(
+            f"data.max_length is {size}, and one token of a text is predicted by nothing: set it to 2 or more."
+        )
     first = first_tokens(tokenizer)
     most = None if size is None else size - len(first)
     return [

@@ -64,7 +64,7 @@ def read_probe(name: str, path: Path) -> list[Row]:
     for number, line in numbered_lines(path):
         try:
             row = json.loads(line)
-        except ValueError:  # JSON and UTF-8 errors
+        except (ValueError, RecursionError):  # JSON and UTF-8 errors, and brackets without end
             row = None
         fault = _fault(row)
         if fault:

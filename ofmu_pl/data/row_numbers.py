@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
@@ -18,13 +20,13 @@ def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
         n: Number of rows that there are.
 
     Raises:
-        UserError: The file is missing or holds something else, a number is out of range or doubled, or the numbers are
-            none or all.
+        UserError: The file is missing or holds something else, a number is not whole, out of range or doubled, or the
+            numbers are none or all.
 
     >>> forgotten_rows([4, 1], 6)
     [1, 4]
     """
-    numbers = read_row_numbers(Path(given).expanduser()) if isinstance(given, str) else [int(row) for row in given]
+    numbers = read_row_numbers(Path(given).expanduser()) if isinstance(given, str) else list(map(_whole, given))
     check_numbers(numbers, n, "`forget_rows`", "row")
     if not 0 < len(numbers) < n:
         raise UserError(
@@ -69,3 +71,15 @@ def read_row_numbers(path: Path) -> list[int]:
             shown = text.decode().strip()[:40]
             raise UserError(f"Line {line} of '{path}' is '{shown}', no row number: give one a line.") from None
     return numbers
+
+
+def _whole(number: Any) -> int:
+    """A row's number as it is: neither a share of one, nor whether the row in this place is chosen."""
+    try:
+        if isinstance(number, bool):
+            raise TypeError
+        return operator.index(number)
+    except TypeError:
+        raise UserError(
+            f"`forget_rows` has {number!r}, no row number: give whole numbers from 0, of the rows to forget alone."
+        ) from None

@@ -127,6 +127,7 @@ def test_real_tofu_has_the_column_on_both_sides(shared):
         ((), "has no row of side 'forget'"),
         (({**ROW, "side": "retain"},), "has no row of side 'forget'"),
         ((ROW, "{"), "Line 2 of .* is no JSON object"),
+        ((ROW, "[" * 100_000), "Line 2 of .* is no JSON object"),
         ((ROW, "", "[1]"), "Line 3 of .* is no JSON object"),
         (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side' that is 'forget' or 'retain'"),
         (({**ROW, "question": " "},), "has no text as 'question'"),

@@ -16,6 +16,7 @@ from ofmu_pl.data import RowEncoder, TextFiles
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
+from ofmu_pl.data.pieces import windows
 from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.outputs import hashed
@@ -422,6 +423,14 @@ BAD = {
     ),
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
     "a stride past the piece": ({"stride": 65}, "tokens between two pieces"),
+    "two ways to ask": (
+        {"forget": [{**row, "paraphrased_question": ["What?"]} for row in FORGET]},
+        "Row 0 .* has a list in 'paraphrased_question': give one text",
+    ),
+    "two ways to answer": (
+        {"forget": [FORGET[0], {**FORGET[1], "paraphrased_answer": ["So.", "Yes."]}]},
+        "Row 1 .* has a list in 'paraphrased_answer'",
+    ),
     "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'forget' is empty"),
     "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     "half a name on the hub": ({"forget": "hub:mine"}, "names no data set on the hub"),
@@ -444,6 +453,8 @@ def test_bad_rows(case, model):
         ({"forget_rows": [-1]}, "has -1"),
         ({"forget_rows": [1, 2, 1]}, "has 1 2 times"),
         ({"forget_rows": []}, "names 0 of 12 rows"),
+        ({"forget_rows": [1.7]}, "`forget_rows` has 1.7, no row number"),
+        ({"forget_rows": [True, False]}, "`forget_rows` has True, no row number"),
         ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
         ({"forget_where": "answer=none"}, "None of the 12 rows of 'full' has 'none' in the column 'answer'"),
         ({"forget_where": "half=both"}, "All 12 rows of 'full' have 'both' in the column 'half', as"),
@@ -494,6 +505,16 @@ def test_bad_files(tmp_path, name, content, words):
     with pytest.raises(UserError, match=words) as error:
         TextFiles(forget=str(path), retain=RETAIN).load()
     assert str(path) in str(error.value)
+
+
+def test_a_text_without_tokens_is_one_piece_without_any():
+    """Which is refused as one of which nothing can be learnt."""
+    assert windows([], 0) == windows([], 4) == [[]]
+
+
+def test_pieces_have_a_token_that_another_predicts(model):
+    with pytest.raises(UserError, match="data.max_length is 1, and .* set it to 2 or more"):
+        TextFiles(forget=[{"text": "One two."}], retain=RETAIN, tokenizer=str(model), max_length=1).load()
 
 
 def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):

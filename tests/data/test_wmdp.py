@@ -8,6 +8,7 @@ import torch
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import WMDP, Authors
+from ofmu_pl.data.corpora import choice_rows
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.choice import choice_metrics
@@ -190,6 +191,12 @@ def test_texts_alone_are_enough(trivia, tmp_path, capsys):
     assert results["metrics"]["forget_doc_loss"]["value"] > results["before"]["forget_doc_loss"]["value"]
 
 
+def test_the_right_choice_may_be_written_as_a_number_with_a_point():
+    """Programs write a column of whole numbers so where a row has none."""
+    row = {"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 1.0}
+    assert choice_rows([row], "places", "questions") == choice_rows([{**row, "answer": 1}], "places", "questions")
+
+
 def test_bad_input(trivia, tmp_path):
     def fails(words, **changes):
         with pytest.raises(UserError, match=words):
@@ -201,6 +208,8 @@ def test_bad_input(trivia, tmp_path):
     fails("Row 1 of --data.questions has 3 choices", questions=str(tmp_path / "three.jsonl"))
     write(tmp_path, "other", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": "A"}])
     fails("has 4 choices and answer A", questions=str(tmp_path / "other.jsonl"))
+    write(tmp_path, "number", [{"question": "Where?", "choices": 4, "answer": 0}])
+    fails("has 0 choices", questions=str(tmp_path / "number.jsonl"))
     write(tmp_path, "mute", [{"choices": ["a", "b", "c", "d"], "answer": 0}])
     fails("Row 1 of --data.questions has no text 'question'", questions=str(tmp_path / "mute.jsonl"))
     write(tmp_path, "any", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
