@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonargparse import auto_cli
 
 from ofmu_pl.benchmark.attacks import Attacks
@@ -107,3 +108,20 @@ def test_the_benchmark_of_the_page_plans_with_equal_budgets_and_searches(tmp_pat
     ours = words[e.ours]
     assert ours[ours.index("--model") + 1] == "my_methods.LogAscent"
     assert len({w[w.index("--trainer.callbacks") + 1] for w in words.values()}) == 1
+
+
+def test_the_configuration_for_tofu_is_the_form_that_it_says_it_is():
+    """It can be read, and run, by itself; only what depends on the model and the length is its own."""
+    tofu, form = (
+        yaml.safe_load((ROOT / "configs" / name).read_text())["model"]
+        for name in ("tofu.yaml", "methods/ofmu_holdout.yaml")
+    )
+    assert tofu["class_path"] == form["class_path"]
+    ours, theirs = tofu["init_args"], form["init_args"]
+    own = {"inner_lr", "optimizer", "scheduler"}
+    assert {key: ours.get(key) for key in theirs.keys() - own} == {key: theirs[key] for key in theirs.keys() - own}
+    assert ours.keys() - theirs.keys() == {"network", "micro_batch_size"}
+    assert ours["optimizer"]["class_path"] == theirs["optimizer"]["class_path"]
+    assert ours["scheduler"]["class_path"] == theirs["scheduler"]["class_path"]
+    factors = [{k: v for k, v in x["scheduler"]["init_args"].items() if k != "total_iters"} for x in (ours, theirs)]
+    assert factors[0] == factors[1]
