@@ -109,6 +109,8 @@ class Run:
             self.live.expect(f"{name}/run", len(e.scenarios) * len(e.methods) * len(e.seeds))
             self.live.expect(attacks.group(name), attacks.number(name))
             self.live.expect("analysis", comparisons.number(name))
+            for prepared, cell in grid.prepared(name):
+                self.manifest.prepare(name, prepared, cell.key, cell.folder)
         self.manifest.write()
 
         self._cells([cell for cell in first if not cell.needs])
@@ -215,6 +217,8 @@ class Run:
 
     def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
         self.ended[job.key] = sentence
+        record = job.record
+        self.manifest.made(job.key, sentence, None if record is None else record.seconds)
         for place in self._places.get(job.key, []):
             self.manifest.end(place, sentence)
         if fresh:

@@ -86,13 +86,23 @@ class Grid:
         """What the others need: prepared models, and the control, which has the models from scratch made."""
         cells: dict[str, Cell] = {}
         for name, e in self.experiments.items():
-            searched = {scenario for _, scenario in self.searches(name)}
-            for scenario in e.scenarios:
-                for seed in [*e.seeds, *([e.search_seed] if scenario in searched else [])]:
-                    wanted = [self.run(name, CONTROL, scenario, seed)] if CONTROL in e.methods else []
-                    wanted += [self._prepared(name, p, scenario, seed) for p in self._used(e, seed)]
-                    cells |= {cell.key: cell for cell in wanted}
+            for scenario, seed in self._draws(name):
+                wanted = [self.run(name, CONTROL, scenario, seed)] if CONTROL in e.methods else []
+                wanted += [self._prepared(name, p, scenario, seed) for p in self._used(e, seed)]
+                cells |= {cell.key: cell for cell in wanted}
         return list(cells.values())
+
+    def prepared(self, name: str) -> list[tuple[str, Cell]]:
+        """The runs that make models for an experiment, each with its name in ``prepare``."""
+        e = self.experiments[name]
+        used = [(p, self._prepared(name, p, *draw)) for draw in self._draws(name) for p in self._used(e, draw[1])]
+        return list({(p, cell.key): (p, cell) for p, cell in used}.values())
+
+    def _draws(self, name: str) -> list[tuple[str, int]]:
+        """Scenarios with their seeds, that of a search included."""
+        e, searched = self.experiments[name], {scenario for _, scenario in self.searches(name)}
+        more = {scenario: [e.search_seed] if scenario in searched else [] for scenario in e.scenarios}
+        return [(scenario, seed) for scenario in e.scenarios for seed in [*e.seeds, *more[scenario]]]
 
     def searches(self, name: str) -> list[tuple[str, str]]:
         """Methods of an experiment whose settings are searched in it, each with the scenario."""

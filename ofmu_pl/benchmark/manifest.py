@@ -10,7 +10,15 @@ from typing import Any
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.specs import Experiment, files
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import MANIFEST, BenchmarkRecord, CellRecord, ExperimentRecord, MethodRecord
+from ofmu_pl.support.records import (
+    MANIFEST,
+    BenchmarkRecord,
+    CellRecord,
+    ExperimentRecord,
+    MadeRecord,
+    MethodRecord,
+    PreparedRecord,
+)
 from ofmu_pl.support.version import RESULTS_VERSION
 
 Place = tuple[str, str, str, int]
@@ -33,6 +41,7 @@ class Manifest:
     def __init__(self, name: str, folder: Path, experiments: dict[str, Experiment]) -> None:
         self.name, self.path, self.experiments = name, folder / MANIFEST, experiments
         self.searched: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._made: dict[tuple[str, str, str], MadeRecord] = {}  # by experiment, name in its prepare and key
         self._cells: dict[Place, CellRecord] = {
             (name, scenario, method, seed): CellRecord(
                 scenario, method, seed, folder=f"{name}/{scenario}/{method}/seed_{seed}"
@@ -68,6 +77,15 @@ class Manifest:
         """A run has finished or failed."""
         cell = self._cells[place]
         cell.status, cell.error = "finished" if error is None else "failed", error
+
+    def prepare(self, experiment: str, name: str, key: str, folder: str) -> None:
+        """Say where a model is made that runs of an experiment need."""
+        self._made[experiment, name, key] = MadeRecord(folder)
+
+    def made(self, key: str, error: str | None, seconds: float | None) -> None:
+        """A run has finished or failed, which may have made a model that others need."""
+        for record in (record for (*_, owner), record in self._made.items() if owner == key):
+            record.status, record.error, record.seconds = "failed" if error else "finished", error, seconds
 
     def attacked(self, place: Place, error: str | None) -> None:
         """Say what became of the attacks on a run."""
@@ -113,6 +131,16 @@ class Manifest:
             seeds=e.seeds,
             attacks=list(files(e.attacks)),
             cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
+            prepare={
+                k: PreparedRecord(
+                    base=p.base,
+                    gives=p.gives,
+                    options=p.options,
+                    each=list(p.each),
+                    made=[made for (*owner, _), made in self._made.items() if owner == [name, k]],
+                )
+                for k, p in e.prepare.items()
+            },
         )
 
 

@@ -259,7 +259,7 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
                 made.append(job.place)
 
     def start():
-        manifest = SimpleNamespace(write=lambda: None)
+        manifest = SimpleNamespace(write=lambda: None, made=lambda *_: None)
         run = Run(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
         run._cells([Cell("prepared/table/target/once", "table/prepared", (), {}, {})])
 

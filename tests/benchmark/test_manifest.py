@@ -3,7 +3,7 @@
 import pytest
 
 from ofmu_pl.benchmark.manifest import Manifest
-from ofmu_pl.benchmark.specs import Experiment, Method
+from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
 from ofmu_pl.support.records import BenchmarkRecord
 
 PLACE = ("e", "all", "npo", 0)
@@ -59,3 +59,22 @@ def test_a_file_that_cannot_be_read_is_written_anew(tmp_path):
     (tmp_path / "benchmark.json").write_text("{")
     Manifest("b", tmp_path, experiment()).write()
     assert BenchmarkRecord.read(tmp_path / "benchmark.json").name == "b"
+
+
+def test_models_that_are_made_first_are_told(tmp_path):
+    """What a table rests on: settings, place and time of each."""
+    target = Prepare("target.yaml", "model.network.path", {"x": 1}, ["seed"])
+    manifest = Manifest("b", tmp_path, experiment(prepare={"target": target}))
+    for seed in (0, 1, 2):
+        manifest.prepare("e", "target", f"key {seed}", f"prepared/e/target/seed_{seed}")
+    manifest.made("key 0", None, 12.5)
+    manifest.made("key 1", "It diverged.", None)
+    manifest.made("a run's", None, 3.0)
+    manifest.write()
+    told = BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"].prepare["target"]
+    assert (told.base, told.gives, told.options, told.each) == ("target.yaml", "model.network.path", {"x": 1}, ["seed"])
+    assert [(m.folder[-1], m.status, m.error, m.seconds) for m in told.made] == [
+        ("0", "finished", None, 12.5),
+        ("1", "failed", "It diverged.", None),
+        ("2", "unfinished", None, None),
+    ]

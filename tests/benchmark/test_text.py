@@ -107,6 +107,12 @@ def test_runs_find_their_models(folder):
     assert results["reference"]["source"] == f"{folder}/prepared/udi/retrained/draw_1/seed_0/latest/hf"
     assert sorted(p.name for p in (folder / "prepared/udi/target").iterdir()) == ["seed_0", "seed_1000"]
     assert not (folder / "prepared/alignment").exists(), "another experiment has made them"
+    prepare = read(folder / "benchmark.json")["experiments"]["alignment"]["prepare"]
+    assert prepare["target"]["gives"] == "model.network.path"
+    assert [m["folder"] for m in prepare["target"]["made"]] == ["prepared/udi/target/seed_0"], "another's"
+    for made in prepare["target"]["made"]:
+        assert made["status"] == "finished"
+        assert made["seconds"] == read(folder / made["folder"] / "cell.json")["seconds"]
     candidate = folder / "search/udi/draw_0/npo-0/seed_1000/latest"
     assert set(read(candidate / "validation.json")) == {"forget", "retain"}
     assert read(candidate / "results.json")["reference"] is None

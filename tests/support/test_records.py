@@ -23,9 +23,11 @@ from ofmu_pl.support.records import (
     FailureRecord,
     Interim,
     JobRecord,
+    MadeRecord,
     MethodRecord,
     ModelRecord,
     NewerError,
+    PreparedRecord,
     ReferenceRecord,
     Results,
     ScoresRecord,
@@ -59,6 +61,11 @@ EXPERIMENT = ExperimentRecord(
     methods={"npo": MethodRecord("configs/methods/npo.yaml", {"a": 1}, {"forget05": {"choice": 2, "scores": {}}})},
     seeds=[3],
     cells=[CELL],
+    prepare={
+        "target": PreparedRecord(
+            "configs/a.yaml", "model.network.path", {"b": 1}, ["seed"], [MadeRecord("p/tofu", "finished", None, 9.5)]
+        )
+    },
 )
 BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", {"tofu": EXPERIMENT})
 
@@ -99,9 +106,8 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
     }
     assert list(benchmark) == ["schema", "name", "version", "results_version", "date", "experiments"]
     experiment = benchmark["experiments"]["tofu"]
-    assert list(experiment) == (
-        "title kind paper note metrics ours gradients base options scenarios methods seeds cells attacks".split()
-    )
+    names = "title kind paper note metrics ours gradients base options scenarios methods seeds cells attacks prepare"
+    assert list(experiment) == names.split()
     assert experiment["methods"]["npo"] == {
         "overlay": "configs/methods/npo.yaml",
         "options": {"a": 1},

@@ -12,7 +12,9 @@ from ofmu_pl.support.records.manifest import (
     CellRecord,
     ExperimentRecord,
     Kind,
+    MadeRecord,
     MethodRecord,
+    PreparedRecord,
 )
 from ofmu_pl.support.records.models import PROVENANCE, REFERENCE, ModelRecord, ScoresRecord
 from ofmu_pl.support.records.reading import SCHEMA, Entries, NewerError
@@ -52,9 +54,11 @@ __all__ = [
     "Interim",
     "JobRecord",
     "Kind",
+    "MadeRecord",
     "MethodRecord",
     "ModelRecord",
     "NewerError",
+    "PreparedRecord",
     "ReferenceRecord",
     "RequestRecord",
     "RequestsRecord",

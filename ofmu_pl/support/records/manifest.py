@@ -62,6 +62,47 @@ class MethodRecord:
 
 
 @dataclass
+class MadeRecord:
+    """One model that was made for runs.
+
+    Attributes:
+        folder: Folder of its run below the benchmark's; two experiments may share one.
+        status: ``finished``, ``failed`` or ``unfinished``.
+        error: Why its run failed, in one sentence.
+        seconds: Time that its run took; ``None``: it has not finished.
+    """
+
+    folder: str
+    status: str = "unfinished"
+    error: str | None = None
+    seconds: float | None = None
+
+
+@dataclass
+class PreparedRecord:
+    """What makes models for the runs of an experiment; ``benchmark.specs.Prepare`` has the same names.
+
+    Attributes:
+        base: Its configuration, or a list of files, each put over those before.
+        gives: The option of the experiment's runs that gets a model's folder.
+        options: Command-line options by key.
+        each: What it is made anew for.
+        made: The models.
+    """
+
+    base: str | list[str]
+    gives: str
+    options: dict[str, Any] = field(default_factory=dict)
+    each: list[str] = field(default_factory=list)
+    made: list[MadeRecord] = field(default_factory=list)
+
+    @classmethod
+    def _of(cls, x: dict[str, Any]) -> PreparedRecord:
+        made = [MadeRecord(str(m["folder"]), str(m["status"]), _line(m["error"]), m["seconds"]) for m in x["made"]]
+        return cls(x["base"], str(x["gives"]), section(x, "options"), items(x, "each"), made)
+
+
+@dataclass
 class ExperimentRecord:
     """One experiment: what was asked for, and where its runs are. ``benchmark.specs.Experiment`` has the same names.
 
@@ -80,6 +121,7 @@ class ExperimentRecord:
         seeds: Seeds of the runs.
         cells: All runs.
         attacks: Configurations of the attacks on every finished run; empty: none.
+        prepare: What makes models for the runs, by name.
     """
 
     title: str
@@ -96,6 +138,7 @@ class ExperimentRecord:
     seeds: list[int]
     cells: list[CellRecord]
     attacks: list[str] = field(default_factory=list)
+    prepare: dict[str, PreparedRecord] = field(default_factory=dict)
 
     @classmethod
     def _of(cls, name: str, entry: dict[str, Any]) -> ExperimentRecord:
@@ -118,6 +161,7 @@ class ExperimentRecord:
             seeds=items(entry, "seeds"),
             cells=[CellRecord._of(cell) for cell in entry["cells"]],
             attacks=[str(path) for path in items(entry, "attacks")],
+            prepare={k: PreparedRecord._of(x) for k, x in entries(entry, "prepare").items()},
         )
 
 
