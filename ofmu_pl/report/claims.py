@@ -14,7 +14,7 @@ from ofmu_pl.report.derived import alignment, grid
 from ofmu_pl.report.figures.studies import norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Experiment, words
-from ofmu_pl.report.statistics import LEVEL, compare, merit, paired
+from ofmu_pl.report.statistics import LEVEL, compare, least_p, merit, paired
 from ofmu_pl.report.tables import figure
 
 Verdict = Literal["reproduced", "contradicted", "not decidable"]
@@ -245,6 +245,6 @@ def _significance(experiment: Experiment) -> Iterator[Found]:
     verdict: Verdict = "reproduced" if better == len(tests) else "contradicted" if worse else "not decidable"
     why = (
         f"Of {len(tests)} comparisons (methods, metrics, scenarios) {experiment.ours} is better in {better} and worse "
-        f"in {worse} by the corrected t-test; {n} seeds let the exact test reach p = {figure(2.0 ** (1 - n))} at best."
+        f"in {worse} by the corrected t-test; {n} seeds let the exact test reach p = {figure(least_p(n))} at best."
     )
     yield text, verdict, why

@@ -68,8 +68,10 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         foreign: Folders of open-unlearning's evaluations, added as rows to the main tables of text.
 
     Raises:
-        UserError: There is neither a benchmark nor a finished unlearning run.
+        UserError: There is no such folder, or neither a benchmark nor a finished unlearning run.
     """
+    if not folder.is_dir():
+        raise UserError(f"'{folder}' is no folder: give the one that holds the runs, for example logs/quickstart.")
     found = Collection(folder, folder.resolve().name)
     manifest = _manifest(folder / MANIFEST, found.problems)
     if manifest is not None:

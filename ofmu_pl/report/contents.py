@@ -11,7 +11,7 @@ from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
 from ofmu_pl.report.runs import Experiment, words
-from ofmu_pl.report.statistics import Comparison, compare, ranks, spread
+from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 GRIDS = ("sweep", "convergence")
@@ -53,7 +53,7 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
             numbers = {"": c.difference, "low": c.low, "high": c.high}
             rows.append(
                 [Entry(words(c.metric)), Entry(c.other), Entry(str(c.n)), Entry(figure(c.difference), ends, numbers)]
-                + [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, c.least)]
+                + [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, least_p(c.n))]
                 + [Entry(verdict, best=c.verdict != 0)]
             )
     if not rows:

@@ -6,7 +6,7 @@ import math
 
 from ofmu_pl.report.attacks import HEAD, worst
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, words
-from ofmu_pl.report.statistics import LEVEL, Comparison, distance, merit, overall, ranks, spread
+from ofmu_pl.report.statistics import LEVEL, Comparison, distance, least_p, merit, overall, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 
@@ -181,8 +181,8 @@ def _limits(n: int, over: str) -> str:
     """What so few replicates cannot show."""
     if n < 2:
         return f"Of {over} there is one: nothing can be tested, and there is no interval."
-    exact = f"the exact sign-flip test cannot give less than p = {figure(2.0 ** (1 - n))} with {n} {over}"
-    short = ", so no result here can be significant by it" if 2.0 ** (1 - n) >= LEVEL else ""
+    exact = f"the exact sign-flip test cannot give less than p = {figure(least_p(n))} with {n} {over}"
+    short = ", so no result here can be significant by it" if least_p(n) >= LEVEL else ""
     return f"The t-test takes differences as normal, which {n} {over} cannot show; {exact}{short}. " + (
         f"Bootstrap intervals of so few {over} are too narrow." if n < 10 else ""
     )

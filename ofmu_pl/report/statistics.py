@@ -14,6 +14,7 @@ from ofmu_pl.metrics.vision import MAIN_METRICS
 from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number
 
 LEVEL = 0.05
+EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
 
 
@@ -80,7 +81,6 @@ class Comparison:
         p_t: Two-sided, paired t-test; NaN below two replicates, or where the difference does not vary.
         p_holm: The same after Holm's correction for all other methods.
         p_sign: Two-sided, exact sign-flip permutation test.
-        least: The least that test can give with n replicates, ``2^(1 - n)``.
     """
 
     metric: str
@@ -94,14 +94,14 @@ class Comparison:
     p_sign: float
 
     @property
-    def least(self) -> float:
-        """Least p that the sign-flip test can give with so many replicates."""
-        return min(1.0, 2.0 ** (1 - self.n))
-
-    @property
     def verdict(self) -> int:
         """1: ours is better at the level of 0.05 by the corrected t-test, -1: worse, 0: neither is shown."""
         return int(np.sign(self.difference)) if self.p_holm < LEVEL else 0
+
+
+def least_p(n: int) -> float:
+    """Least p that the sign-flip test can give with n pairs: ``2^(1 - n)``; where patterns are drawn, two of them."""
+    return min(1.0, 2.0 ** (1 - n)) if n <= EXACT else 2 / (DRAWN + 1)
 
 
 def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
@@ -126,7 +126,7 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
         lambda a, b, axis: np.mean(a - b, axis=axis),
         vectorized=True,
         permutation_type="samples",
-        n_resamples=2 ** len(d) if len(d) <= 14 else 9999,
+        n_resamples=2 ** len(d) if len(d) <= EXACT else DRAWN,
         random_state=0,  # a report that is made again says the same
     )
     if np.ptp(d) <= 1e-12 * np.abs(d).max():

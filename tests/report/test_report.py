@@ -178,6 +178,9 @@ def test_refusals_are_one_sentence(tmp_path, capsys):
         main(["report", str(tmp_path)])
     assert stop.value.code == 1
     assert "no finished unlearning run" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["report", str(tmp_path / "quickstrt")])
+    assert "quickstrt' is no folder" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         main(["report", str(tmp_path), "--nonsense", "1"])
     assert stop.value.code == 2

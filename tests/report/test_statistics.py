@@ -10,7 +10,7 @@ from scipy import stats
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import costs
-from ofmu_pl.report.statistics import compare, distance, holm, merit, overall, paired, ranks, spread
+from ofmu_pl.report.statistics import compare, distance, holm, least_p, merit, overall, paired, ranks, spread
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 
@@ -34,12 +34,13 @@ def test_spread():
     assert spread([]).n == 0
 
 
-@pytest.mark.parametrize(("n", "least"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
+@pytest.mark.parametrize(("n", "least"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125), (14, 2**-13), (15, 0.0002)])
 def test_the_sign_flip_test_is_exact(n, least):
     """All differences on one side give the least p there is."""
     d = np.arange(1.0, n + 1)
     p_t, p_sign, low, high = paired(d)
     assert p_sign == pytest.approx(least)
+    assert least_p(n) == p_sign, "the report says what is least"
     assert p_t == pytest.approx(stats.ttest_rel(d, np.zeros(n)).pvalue)
     assert low < d.mean() < high
     assert paired(-d)[1] == pytest.approx(least)
@@ -101,7 +102,7 @@ def test_ours_is_compared_with_each_by_seed(bench):
     found = {c.other: c for c in compare(e, ["a"], "model_utility")}
     assert {m: c.verdict for m, c in found.items()} == {"npo": 1, "rmu": -1, "kl": 0}
     assert found["npo"].difference == pytest.approx(0.05, abs=1e-3)
-    assert found["npo"].least == 0.125
+    assert least_p(found["npo"].n) == 0.125
     assert found["npo"].p_sign == 0.125
     assert all(c.p_holm >= c.p_t for c in found.values())
     assert stats.ttest_ind([0.3, 0.5, 0.7, 0.9], [0.25, 0.45, 0.65, 0.85]).pvalue > 0.5
