@@ -15,6 +15,8 @@ from torch import nn
 from ofmu_pl.core.calls import Calls
 from ofmu_pl.support.errors import UserError
 
+LOSSY = ("16-mixed", "16-true", "bf16-true", "16", "transformer-engine-float16")
+"""Lightning's names of precisions that are refused."""
 _KINKS = (
     "relu",
     "relu_",
@@ -41,11 +43,7 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
     Raises:
         UserError: The first thing found, with its remedy.
     """
-    if precision in ("16-mixed", "16-true", "bf16-true", "16", "transformer-engine-float16"):
-        raise UserError(
-            f"Precision {precision} loses OFMU's updates and derivatives (loss scaling bypassed, weights rounded): "
-            "set `precision=32-true`, or `precision=bf16-mixed` where its error is acceptable."
-        )
+    check_precision(precision)
     if precision == "bf16-mixed" and first_order and penalised:
         raise UserError(
             "Precision bf16-mixed leaves nothing of the penalty by finite differences (cosine 0.2 at best): set "
@@ -55,6 +53,23 @@ def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-tru
         problem = None if first_order else _no_double_backward(m)
         if problem:
             raise UserError(f"{type(m).__name__} at '{name or 'the root'}' {problem}")
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a precision in which no method's steps are what they should be.
+
+    Args:
+        precision: Lightning's name of the precision.
+
+    Raises:
+        UserError: Weights are kept in 16 bits, where small steps vanish, or gradients of losses that are not
+            scaled are taken in float16, where they vanish.
+    """
+    if precision in LOSSY:
+        raise UserError(
+            f"Precision {precision} loses updates and derivatives (loss scaling bypassed, weights rounded): "
+            "set `precision=32-true`, or `precision=bf16-mixed` where its error is acceptable."
+        )
 
 
 def _no_double_backward(m: nn.Module) -> str | None:

@@ -13,6 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.modules.method import Method
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
@@ -123,10 +124,11 @@ class UnlearningModule(pl.LightningModule, Method):
         """Make the optimizer of the trainable parameters, then the method's own, and the first one's scheduler, if any.
 
         Raises:
-            UserError: No parameter is trained, or an optimizer cannot step here (``descent.check_optimizer``) or
-                refuses the parameters.
+            UserError: The precision is refused (``preflight.check_precision``), no parameter is trained, or an
+                optimizer cannot step here (``descent.check_optimizer``) or refuses the parameters.
         """
         assert self.network is not None, "configure_model has not run"
+        check_precision(self.run.precision)
         parameters = trainable(self.network)
         if not parameters:
             raise UserError(

@@ -209,6 +209,12 @@ def test_the_price_of_retaining_follows_the_violation(folder):
     assert module.price.value == pytest.approx(2.0 + 0.5 * (loss - 1), rel=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["16-true", "bf16-true"])  # on a CPU 16-mixed is bf16-mixed
+def test_no_method_runs_where_steps_are_lost(folder, precision):
+    with pytest.raises(UserError, match=f"Precision {precision} loses .* set `precision=32-true`"):
+        train(GradDiff(CausalLM(path=folder), **SGD), steps=1, precision=precision)
+
+
 def test_work_is_counted(folder):
     counts = {
         "grad_ascent": 1,
