@@ -11,7 +11,7 @@ the method converges (Polyak 1969; Loizou, Vaswani, Laradji, Lacoste-Julien 2021
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.optim import Optimizer
@@ -51,6 +51,9 @@ class Polyak(Optimizer):
         >>> round(theta.item(), 5)
         2.0
     """
+
+    moments: ClassVar[int] = 1
+    """Tensors of a parameter's size that are kept beside each."""
 
     def __init__(
         self, params: Any, lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5

@@ -7,7 +7,7 @@ m <- w g + (1 - w) m,   m = 0 at first      the average, whose length does not m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.optim import Optimizer
@@ -57,6 +57,9 @@ class MovingAverage(Optimizer):
         >>> [average.update([torch.tensor([g])])[0].item() for g in (4.0, 0.0)], theta.item()
         ([3.0, 0.75], 1.0)
     """
+
+    moments: ClassVar[int] = 1
+    """Tensors of a parameter's size that are kept beside each."""
 
     def __init__(self, params: Any, weight: float) -> None:
         if not 0 < weight <= 1:

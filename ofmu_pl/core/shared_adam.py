@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.optim import Optimizer
@@ -51,6 +51,9 @@ class SharedAdam(Optimizer):
         >>> steps
         [1.0, 0.14]
     """
+
+    moments: ClassVar[int] = 3
+    """Tensors of a parameter's size that are kept beside each."""
 
     def __init__(
         self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8

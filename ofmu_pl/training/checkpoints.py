@@ -212,9 +212,13 @@ def require_fit(path: Path, network: nn.Module) -> None:
 
 
 def moments_bytes(optimizer: Any) -> float:
-    """Bytes of an optimizer's state: two tensors per parameter for Adam and its kin, one with momentum, else none."""
+    """Bytes of an optimizer's state: as many tensors per parameter as ours say that they keep (``moments``).
+
+    Of others two for Adam and its kin, one with momentum, else none.
+    """
     defaults = optimizer.defaults
-    tensors = 2 + bool(defaults.get("amsgrad")) if "betas" in defaults else bool(defaults.get("momentum"))
+    kin = 2 + bool(defaults.get("amsgrad")) if "betas" in defaults else bool(defaults.get("momentum"))
+    tensors = getattr(optimizer, "moments", kin)
     sizes = (p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"])
     return float(tensors * sum(sizes))
 
