@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
@@ -178,7 +179,7 @@ def page(stored: dict[str, Any], name: str) -> str:
         cells += [spread([run["sides"]["after"][x] for run in of[m] if x in run["sides"]["after"]]) for x in shown]
         lines.append(row([m, str(len(of[m])), *cells]))
     for side in ("target", "retrained"):
-        ends = [spread([run["sides"][side][x] for run in runs if x in run["sides"][side]]) for x in shown]
+        ends = [spread(once_a_seed((run["seed"], run["sides"][side].get(x)) for run in runs)) for x in shown]
         lines.append(row([f"*{side}*", "", *("100 %" if side == "target" else "0 %" for _ in attacks), *ends]))
     for figure in stored.get("figures", []):
         pictured = f"What {Path(figure).stem.removeprefix(f'{name}-')} finds on each model"
@@ -191,7 +192,8 @@ def page(stored: dict[str, Any], name: str) -> str:
     for m in methods:
         lines.append(row([m, *(spread(found(of[m], a, "unlearned")) for a in attacks)]))
     for side in ("retrained", "target"):
-        lines.append(row([f"*{side}*", *(spread(found(runs, a, side)) for a in attacks)]))
+        ends = [spread(once_a_seed((run["seed"], finding(run, a, side)) for run in runs)) for a in attacks]
+        lines.append(row([f"*{side}*", *ends]))
     lines += ["", "## What attacks cost", "", row(["attack", "gradients a model", "seconds a model"]), rule(3)]
     for a in attacks:
         costs = [run["attacks"][a] for run in runs if a in run["attacks"]]
@@ -219,11 +221,22 @@ def share(runs: list[dict[str, Any]], attack: str) -> list[float]:
 
 def found(runs: list[dict[str, Any]], attack: str, model: str) -> list[float]:
     """What the attack finds on a model, one value a run."""
-    return [
-        run["attacks"][attack]["found"][model]
-        for run in runs
-        if model in run["attacks"].get(attack, {}).get("found", {})
-    ]
+    return [x for run in runs if (x := finding(run, attack, model)) is not None]
+
+
+def finding(run: dict[str, Any], attack: str, model: str) -> float | None:
+    """What the attack finds on a model of one run; ``None``: it was not made."""
+    x: float | None = run["attacks"].get(attack, {}).get("found", {}).get(model)
+    return x
+
+
+def once_a_seed(values: Iterable[tuple[int, float | None]]) -> list[float]:
+    """The first value of each seed, of models that all runs of a seed share."""
+    found: dict[int, float] = {}
+    for seed, x in values:
+        if x is not None:
+            found.setdefault(seed, x)
+    return list(found.values())
 
 
 def spread(values: list[float], percent: bool = False) -> str:
