@@ -18,21 +18,23 @@ from ofmu_pl.training.parallel import reshard
 ROWS = 32
 
 
-def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str) -> Tensor:
+def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str, precision: str) -> Tensor:
     """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by position.
 
-    The values are kept on disk by content (weights, rows, template), so that the second run on a target reads them.
+    The values are kept on disk by content (weights, rows, template) and precision, so that the second run on a target
+    reads them.
 
     Args:
         model: The network before its first step; its mode is kept.
         recipe: Recipe of the network.
         data: A ``PairedDataModule`` after ``setup``.
         split: Name of the split.
+        precision: Name of the precision, whose context the caller is in.
     """
     path, folder = None, cache_folder()
     if folder is not None:
         facts = [weights_hash(model), config_hash(model), data.hashes[split], data.encoder.template_hash]
-        path = content_path(folder, "nll", [*facts, *special_tokens(data.tokenizer)])
+        path = content_path(folder, "nll", [*facts, *special_tokens(data.tokenizer), precision])
     rows = data.splits[split]
     stored = None if path is None else read_kept(path)
     if stored is not None:

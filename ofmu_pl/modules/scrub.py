@@ -35,7 +35,6 @@ class SCRUB(TwoTerms):
         "The model was pushed away from what it said of the forgotten rows before, and held to what it said "
         "of rows that must stay."
     )
-    frozen_in_forget_term = True
 
     def __init__(
         self,
@@ -52,13 +51,18 @@ class SCRUB(TwoTerms):
         self.ce, self.max_epochs = ce, max_epochs
 
     @property
+    def frozen_in_forget_term(self) -> bool:
+        """Until ``max_epochs`` are over."""
+        return bool(self.run.step <= self.max_epochs * self.run.data.iterations_per_epoch)
+
+    @property
     def frozen_passes(self) -> int:
-        """Both terms run the frozen model."""
-        return 2
+        """The retain term runs the frozen model always, the forget term as long as it pushes."""
+        return 1 + self.frozen_in_forget_term
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Minus the divergences, (b,), or zeros after ``max_epochs``."""
-        if self.run.step > self.max_epochs * self.run.data.iterations_per_epoch:
+        if not self.frozen_in_forget_term:
             return 0.0 * self.recipe.sample_losses(self.trained, part)
         goal = self._goal(part)
         return -kl(*self.recipe.logits(self.trained, part), goal)

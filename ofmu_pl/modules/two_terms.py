@@ -51,8 +51,6 @@ class TwoTerms(UnlearningModule):
     """Streams whose answers' losses under the frozen model are needed; they are computed once and cached."""
     forget_gradients: int = 1
     """Number of batches that ``forget_losses`` differentiates."""
-    frozen_in_forget_term: bool = False
-    """Whether ``forget_losses`` runs the frozen model."""
 
     def __init__(
         self,
@@ -81,6 +79,11 @@ class TwoTerms(UnlearningModule):
         self.in_words = " ".join([self.in_words, *words, *([SAM_IN_WORDS] if sam_rho else [])])
         self.reference_nll: dict[str, Tensor] = {}
         self._frozen = Frozen()  # no module, so that Lightning neither saves nor moves nor trains it
+
+    @property
+    def frozen_in_forget_term(self) -> bool:
+        """Whether ``forget_losses`` runs the frozen model, in the present iteration."""
+        return False
 
     @property
     def retains(self) -> bool:
@@ -165,7 +168,7 @@ class TwoTerms(UnlearningModule):
 
     @property
     def frozen_passes(self) -> int:
-        """Number of terms that run the frozen model beside the trained one."""
+        """Number of terms that run the frozen model beside the trained one, in the present iteration."""
         return self.frozen_in_forget_term + (self.retains and self.retain_loss != "nll")
 
     def configure_model(self) -> None:
@@ -204,7 +207,9 @@ class TwoTerms(UnlearningModule):
             self._frozen.take(self._build_copy, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
-                self.reference_nll[stream] = reference_nll(self.trained, self.recipe, self.run.data, stream)
+                with self.run.forward_context():  # as the losses that they are compared with
+                    found = reference_nll(self.trained, self.recipe, self.run.data, stream, self.run.precision)
+                self.reference_nll[stream] = found
 
     def _build_copy(self) -> nn.Module:
         return self.run.convert(self.recipe.build(self.run.data, exact=False))

@@ -105,6 +105,18 @@ def test_npo_with_cached_losses_is_npo_with_a_live_reference(folder):
     step_by_hand(folder, NPO(CausalLM(path=folder), **SGD), loss)
 
 
+def test_under_autocast_the_reference_is_computed_as_what_is_compared_with_it(folder):
+    """Before the first step both are the same model: in two precisions they would differ by all of the rounding."""
+    module = NPO(CausalLM(path=folder), optimizer=lambda p: torch.optim.SGD(p, lr=0.0))
+    data = train(module, steps=1, precision="bf16-mixed").datamodule
+    batch = data.collate("forget", list(range(len(data.splits["forget"]))), 0)
+    with torch.no_grad():
+        exact = module.summed_nll(batch)
+        with module.run.forward_context():
+            rounded = module.summed_nll(batch)
+    assert (module.reference("forget", batch) - rounded).abs().max() < 0.1 * (exact - rounded).abs().max()
+
+
 class LiveNPO(NPO):
     """A second model, run at every step."""
 

@@ -347,12 +347,14 @@ def test_scrub_starts_with_the_labels_gradient_alone(target):
 
 def test_scrub_pushes_for_its_epochs_only(target):
     module = SCRUB(network(path=target), max_epochs=1, optimizer=sgd())
-    assert module.frozen_passes == 2
     trainer = train_on_digits(module, steps=1)
     part = trainer.datamodule.collate("forget", [0, 1, 2], 0)
     assert (module.forget_losses(part) < 0).all()
     train_on_digits(late := SCRUB(network(path=target), max_epochs=0, optimizer=sgd()), steps=1)
     assert not late.forget_losses(part).any()
+    assert [x.gradient_evaluations for x in (module, late)] == pytest.approx([2 + 2 / 3, 2 + 1 / 3])
+    train_on_digits(sharp := SCRUB(network(path=target), max_epochs=0, sam_rho=0.01, optimizer=sgd()), steps=1)
+    assert sharp.gradient_evaluations == pytest.approx(3 + 1 / 3)
     with pytest.raises(UserError, match="retain loss of its own"):
         SCRUB(network(), retain_loss="kl")
 

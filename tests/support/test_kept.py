@@ -61,7 +61,7 @@ def text():
 
 def losses(text):
     model, recipe, data = text
-    return reference_nll(model, recipe, data, "forget")
+    return reference_nll(model, recipe, data, "forget", "32-true")
 
 
 def scores(text):
