@@ -36,6 +36,7 @@ class Finding:
         gradients: Number of gradients of a batch's loss that it took.
         seconds: Time that it took.
         broken: How the attack broke the model, as a sentence; ``None``: it did not.
+        ids: Numbers of the rows, where each seed asks for others; empty: every seed has the same rows.
     """
 
     figures: dict[str, float] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Finding:
     gradients: int = 0
     seconds: float = 0.0
     broken: str | None = None
+    ids: list[int] = field(default_factory=list)
 
     @classmethod
     def of_rows(cls, metric: Metric, values: Sequence[float], **more: Any) -> Finding:

@@ -101,6 +101,7 @@ class Relearn(Attack):
             steps=self.steps,
             every=self.every,
         )
+        finding.ids = asked
         finding.seconds = time.perf_counter() - started
         return finding
 

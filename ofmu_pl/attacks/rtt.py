@@ -66,14 +66,14 @@ class RTT(Attack):
 
     def planned(self, subject: Subject) -> AttackCost:
         """One gradient a step and rate, and the looks."""
-        _, choices = self._sides(subject.data, seed=0)
+        *_, choices = self._sides(subject.data, seed=0)
         passes = subject.passes(sum(map(len, choices)))
         return swept(self.rates, self.steps, self.every, self.batch_size, passes)
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
         started = time.perf_counter()
-        shown, choices = self._sides(subject.data, seed)
+        shown, places, choices = self._sides(subject.data, seed)
         finding = sweep(
             subject,
             stream(subject, FORGET, shown, self.batch_size, seed),
@@ -83,16 +83,18 @@ class RTT(Attack):
             steps=self.steps,
             every=self.every,
         )
+        finding.ids = places
         finding.seconds = time.perf_counter() - started
         return finding
 
-    def _sides(self, data: Any, seed: int) -> tuple[list[int], Choices]:
-        """Places of the rows that are shown, and the answers to choose from of those that are asked for."""
+    def _sides(self, data: Any, seed: int) -> tuple[list[int], list[int], Choices]:
+        """Places of the rows that are shown, those of the rows that are asked for, and the answers to choose from."""
         forgotten, asked = data.splits[FORGET], data.evaluation_sets.get(FORGET, [])
         if [row.get("question") for row in forgotten] != [row.get("question") for row in asked]:
             raise UserError(
                 f"The forget rows that '{data.name}' is measured on are not the questions of its forget split, so the "
                 f"attack '{self.name}' cannot tell shown facts from others: take the attack out of the list."
             )
-        shown, places = sides(len(forgotten), self.share, seed, data.rows_per_author)
-        return shown, choices_of(data, [asked[i] for i in evenly(places, self.rows or len(places))], self.name)
+        shown, others = sides(len(forgotten), self.share, seed, data.rows_per_author)
+        places = list(evenly(others, self.rows or len(others)))
+        return shown, places, choices_of(data, [asked[i] for i in places], self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -62,11 +63,14 @@ def _metrics(attack: Attack, findings: Sequence[Finding]) -> Entries:
 
 
 def _rows(name: str, findings: Sequence[Finding]) -> np.ndarray | None:
-    """Values of rows: means over seeds if these have the same number of rows, else of all seeds one after another."""
-    rows = [np.array(f.rows[name]) for f in findings if name in f.rows]
-    if not rows:
-        return None
-    return np.mean(rows, axis=0) if len({len(r) for r in rows}) == 1 else np.concatenate(rows)
+    """Values of rows: the mean of each row over the seeds that asked for it, in the order of the rows' numbers."""
+    values = defaultdict(list)
+    for finding in findings:
+        if name in finding.rows:
+            rows = finding.rows[name]
+            for row, value in zip(finding.ids or range(len(rows)), rows, strict=True):
+                values[row].append(value)
+    return np.array([np.mean(values[row]) for row in sorted(values)]) if values else None
 
 
 def _curve(findings: Sequence[Finding], places: list[object]) -> list[float | None]:

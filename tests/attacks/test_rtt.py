@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from ofmu_pl import RTT, Authors, Relearn
+from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.choices import choices_of, chosen
+from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.tuning import sides
 from ofmu_pl.data import TOFU
+from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.support.errors import UserError
 
 SHORT = {"steps": 4, "every": 2, "rates": [1e-4]}
@@ -55,7 +58,22 @@ def test_the_target_knows_and_the_retrained_model_guesses(subjects):
     assert again == replace(one, seconds=again.seconds)
     assert one.x == [0, 2, 4]
     assert one.gradients == RTT(**SHORT).planned(subjects["target"]).gradients == 4
-    assert len(one.rows["rtt_accuracy"]) == 4
+    assert len(one.rows["rtt_accuracy"]) == len(one.ids) == 4
+
+
+def test_rows_that_several_seeds_asked_for_count_once():
+    """Row 1's mean is that of both seeds; by places row 0 and row 1 were one row, and three rows counted as two."""
+    attack = RTT()
+    (metric,) = attack.metrics
+    found = {
+        "unlearned": [
+            Finding.of_rows(metric, [0.0, 1.0], ids=[0, 1]),
+            Finding.of_rows(metric, [0.0, 1.0], ids=[1, 2]),
+        ]
+    }
+    entry = summary(attack, found, [0, 1]).metrics["unlearned"][metric.name]
+    assert (entry["value"], entry["n"]) == (0.5, 3)
+    assert entry["interval"] == pytest.approx(interval([np.array([0.0, 0.5, 1.0])]))
 
 
 def test_what_is_asked_is_not_what_is_shown(subjects, monkeypatch):
