@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from ofmu_pl.data.corpora import choice_rows, read_rows, texts
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.lengths import SHORTEST
+from ofmu_pl.data.row_encoder import first_tokens
 from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -28,8 +29,9 @@ class WMDP(TextDataModule):
         retain_corpus: The same for the texts to keep; by default wikitext-2, as in the published runs.
         retain_config: Configuration of ``retain_corpus`` on the hub, or the name of its file in a folder.
         mmlu: Questions that measure utility: hub id, a folder with all.jsonl, or a file; ``null``: none.
-        chunk: Tokens of a training row. Documents are cut into such pieces; those under 16 tokens are left out, and
-            their number is printed and stands in ``results.json``.
+        chunk: Tokens of a training row. Documents are cut into such pieces, each with the tokenizer's first token, if
+            it has one, before it; those under 16 tokens are left out, and their number is printed and stands in
+            ``results.json``.
         documents: Largest number of pieces of each corpus, evenly spaced, that are scored themselves (the evaluation
             sets ``forget_doc`` and ``retain_doc``). Of the retain corpus at most every second piece is scored, so that
             the others can serve to choose settings.
@@ -114,10 +116,12 @@ class WMDP(TextDataModule):
 
     def _chunks(self, split: str, documents: list[str]) -> list[Row]:
         tokenizer = self.make_tokenizer()
+        first = first_tokens(tokenizer)
+        step = self.chunk - len(first)
         rows: list[Row] = []
         self.left_out[split] = 0
         for ids in tokenizer(documents, add_special_tokens=False)["input_ids"]:
-            pieces = [ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)]
+            pieces = [first + ids[i : i + step] for i in range(0, len(ids), step)]
             rows += [{"tokens": tokens} for tokens in pieces if len(tokens) >= SHORTEST]
             self.left_out[split] += sum(len(tokens) < SHORTEST for tokens in pieces)
         return rows

@@ -1,10 +1,13 @@
 """The whole WMDP path on harmless trivia: files in its schema, unlearning, multiple choice as lm-eval computes it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import WMDP, Authors
@@ -70,6 +73,24 @@ def test_documents_are_cut_into_chunks(data, trivia):
     batch = data.iteration(0)["forget"][0]
     lengths = batch["attention_mask"].sum(1)
     assert ((batch["labels"] != -100).sum(1) == lengths - 1).all(), "the loss is on every token but the first"
+
+
+def test_each_chunk_begins_as_its_tokenizer_begins_texts(data, trivia, tmp_path):
+    shutil.copytree(trivia / "model", tmp_path / "model")
+    mark = data.tokenizer.bos_token
+    begins = TemplateProcessing(single=f"{mark} $A", special_tokens=[(mark, data.tokenizer.bos_token_id)])
+    stored = Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
+    stored.post_processor = begins
+    stored.save(str(tmp_path / "model" / "tokenizer.json"))
+    begun = WMDP(**options(trivia) | {"tokenizer": str(tmp_path / "model")}, streams=("forget", "retain"))
+    begun.setup()
+    rows = [row["tokens"] for row in begun.splits["forget"]]
+    assert {row[0] for row in rows} == {data.tokenizer.bos_token_id}
+    assert max(map(len, rows)) == 40
+    texts = [json.loads(line)["text"] for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
+    whole = [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    cut = [ids[i : i + 39] for ids in whole for i in range(0, len(ids), 39)]
+    assert [row[1:] for row in rows] == [piece for piece in cut if len(piece) >= 15]
 
 
 def test_questions_read_as_lm_eval_asks_them(data):
