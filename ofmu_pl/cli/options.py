@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
 
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.parallel import no_float64
 
 
 def check_trainer(trainer: Any) -> None:
@@ -46,4 +47,4 @@ def check_devices(trainer: Any) -> None:
     if trainer["accelerator"] in ("gpu", "cuda") and not torch.cuda.is_available():
         raise UserError("There is no GPU that torch can use here: set --trainer.accelerator cpu.")
     if isinstance(trainer["strategy"], ModelParallelStrategy) and "64" in str(trainer["precision"]):
-        raise UserError("FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp.")
+        raise no_float64()

@@ -15,6 +15,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.plugins.environments import ClusterEnvironment
 
 from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.prompts import Detail, continue_greedily, read_prompts, score_answers
@@ -27,6 +28,8 @@ from ofmu_pl.planning.stand_ins import know_losses
 from ofmu_pl.planning.unreal import Unreal, pretended
 from ofmu_pl.planning.weightless import Weightless
 from ofmu_pl.support.errors import NotAtHand
+from ofmu_pl.training.parallel import check_rows
+from ofmu_pl.training.run import precision_name
 
 PAIRS = 2
 """One inner step and the outer one: further inner steps are like the first."""
@@ -64,11 +67,13 @@ class Rehearsal:
             course.tell(set_up(self.data))
             course.begin("ranks")
             processes = processes_of(self.trainer)
-            precision = str(self.trainer.get("precision") or "32-true")
+            precision = precision_name(self.trainer.get("precision"))
             how = "FSDP2" if processes.sharded else "DDP"
             told = f"{processes.size} by {how}" if processes.size > 1 else "one process"
             course.tell(f"{told}, {precision}")
-            nodes = int(self.trainer.get("num_nodes") or 1)
+            if processes.sharded:
+                check_rows(self.data, self.module.streams, Ranks(0, processes.size, sharded=True))
+            nodes = int(self.trainer.get("num_nodes", 1))
             trainer = pl.Trainer(
                 accelerator="cpu",
                 devices=processes.size // nodes,

@@ -13,12 +13,15 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.planning.rehearsal import Processes, Rehearsed, rehearse
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.parallel import cut_layers, unknown_strategy
+from ofmu_pl.training.parallel import cut_layers, no_float64, unknown_strategy
+from ofmu_pl.training.run import precision_name
 
 GPUS = (24, 40, 80, 141)
 """Memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200."""
 SLACK = 1.1
 """What an allocator, CUDA's context and workspaces inside kernels may take on top."""
+AUTO = (None, "auto", -1, "-1")
+"""Numbers of devices that only a machine knows."""
 ROWS = {
     "parameters": "parameters",
     "vectors": "gradients, engine's vectors",
@@ -71,7 +74,7 @@ def plan(module: UnlearningModule, data: PairedDataModule, trainer: Mapping[str,
         module,
         data,
         processes,
-        precision=str(trainer.get("precision") or "32-true"),
+        precision=precision_name(trainer.get("precision")),
         max_steps=int(trainer.get("max_steps") or -1),
         gpu=trainer.get("accelerator") != "cpu",
     )
@@ -83,26 +86,33 @@ def plan(module: UnlearningModule, data: PairedDataModule, trainer: Mapping[str,
     rows = min(rows, module.micro_batch_size or rows)
     tokens = getattr(data, "row_tokens", None)
     kind = f"rows of {tokens} tokens, all with a loss" if tokens else "images"
-    return Plan(title, needs, f"Assumes batches of {batch} {kind}; {rows} at a time on each process.")
+    assumption = f"Assumes batches of {batch} {kind}; {rows} at a time on each process."
+    if trainer.get("devices") in AUTO and str(trainer.get("strategy")).lower().startswith("ddp"):
+        assumption += " Devices are auto, taken as one: say with --trainer.devices how many the run has."
+    return Plan(title, needs, assumption)
 
 
 def processes_of(trainer: Mapping[str, Any]) -> Processes:
     """How many processes a trainer's configuration starts, and how they share; ``auto`` devices are taken as one.
 
     Raises:
-        UserError: Devices that are no number, or a strategy that runs refuse too.
+        UserError: Devices that are no number or none, or a strategy that runs refuse too.
     """
-    devices, nodes = trainer.get("devices", "auto"), int(trainer.get("num_nodes") or 1)
+    devices, nodes = trainer.get("devices", "auto"), int(trainer.get("num_nodes", 1))
     if isinstance(devices, str) and "," in devices:
         devices = [word for word in devices.split(",") if word.strip()]
     if isinstance(devices, list):
         devices = len(devices)
     try:
-        each = 1 if devices in (None, "auto", -1, "-1") else int(devices)
+        each = 1 if devices in AUTO else int(devices)
     except ValueError:
+        each = 0
+    if each < 1:
         raise UserError(
             f"--trainer.devices takes a number, a list of numbers or auto, not '{devices}': say how many the run has."
-        ) from None
+        )
+    if nodes < 1:
+        raise UserError(f"A run has one node or more, not {nodes}: set --trainer.num_nodes.")
     strategy = trainer.get("strategy") or "auto"
     name = strategy if isinstance(strategy, str) else str(strategy["class_path"]).rsplit(".", 1)[-1]
     if name == "ModelParallelStrategy":
@@ -111,11 +121,14 @@ def processes_of(trainer: Mapping[str, Any]) -> Processes:
         if (each if layers == "auto" else layers) > 1:
             raise cut_layers()
         shares = options.get("data_parallel_size", "auto")
-        if shares not in ("auto", each * nodes):
+        shares = nodes if shares == "auto" else shares  # as Lightning has it
+        if shares != each * nodes:
             raise UserError(
                 f"The strategy's data_parallel_size is {shares}, and the run has {each * nodes} processes: set it, or "
                 "--trainer.devices and --trainer.num_nodes, so that both are the same number."
             )
+        if precision_name(trainer.get("precision")) == "64-true":
+            raise no_float64()
         return Processes(each * nodes, sharded=True)
     if not (name == "auto" or name.lower().startswith("ddp")):
         if name == "SingleDeviceStrategy":

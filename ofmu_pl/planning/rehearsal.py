@@ -96,7 +96,7 @@ def rehearse(
     run = module.run = Run(data, Ranks(0, n, processes.sharded), precision, max_steps, checks_itself=False)
     module.to("meta")
     module.configure_model()
-    network = module.trained
+    network = run.convert(module.trained)
     parameters = trainable(network)
     size = sum(p.numel() * p.element_size() for p in parameters)
     ledger.add(network.state_dict(keep_vars=True).values(), "parameters")
@@ -132,7 +132,7 @@ def rehearse(
         batch = data.iteration(0)
         for parts in batch.values():
             for part in parts:  # what losses index by stays: its numbers matter
-                part |= {k: x.to("meta") for k, x in part.items() if x.is_floating_point()}
+                part |= {k: x.to("meta", parameters[0].dtype) for k, x in part.items() if x.is_floating_point()}
         few = {stream: parts[-ENOUGH_PAIRS:] for stream, parts in batch.items()} if exact else batch
         before = module.gradient_evaluations
         module.outer_step(few, 1, epoch_ends=True)

@@ -50,6 +50,11 @@ def cut_layers() -> UserError:
     )
 
 
+def no_float64() -> UserError:
+    """The error for float64 under FSDP2."""
+    return UserError("FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp.")
+
+
 def shard(network: nn.Module, strategy: Any) -> None:
     """Cut the parameters among ranks (FSDP2): each layer of a stack by itself, then the rest."""
     mesh = strategy.device_mesh["data_parallel"]

@@ -17,6 +17,20 @@ from torch.optim import Optimizer
 
 from ofmu_pl.core.ranks import ALONE, Ranks
 
+_OLDER = {"16": "16-mixed", "bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
+"""Lightning's older names of precisions, which it still takes."""
+
+
+def precision_name(given: Any) -> str:
+    """Lightning's name of a precision as configurations give it: by an older name, or as ``None``, the default.
+
+    Example:
+        >>> precision_name("bf16"), precision_name(64), precision_name(None)
+        ('bf16-mixed', '64-true', '32-true')
+    """
+    name = "32" if given is None else str(given)
+    return _OLDER.get(name, name)
+
 
 @dataclass
 class Run:
@@ -74,7 +88,7 @@ class Run:
 
     def convert(self, network: nn.Module) -> nn.Module:
         """Convert a network to the precision's types."""
-        return network
+        return network.double() if self.precision == "64-true" else network
 
     def shard(self, network: nn.Module) -> bool:
         """Cut a network's parameters among the ranks if they hold shards; returns whether they do."""

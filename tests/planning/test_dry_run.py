@@ -30,7 +30,11 @@ def test_rmu_on_four_ranks_passes(tried):
 
 MISTAKES = {
     "no such layer": ([*RMU, "7"], "iteration", "The network has no layer '7': set --model.layer to one of its"),
-    "batch": ([*TEXT, *FSDP2, "--data.batch_size", "6"], "model", "A batch of 6 forget rows does not divide among 4"),
+    "batch": (  # two micro-batches of 2 on each of four ranks, which are tried, would divide
+        [*TEXT, *FSDP2, "--data.batch_size", "18", "--model.micro_batch_size", "2"],
+        "ranks",
+        "A batch of 18 retain rows does not divide among 4",
+    ),
 }
 MORE_MISTAKES = {
     "ranks": ([*TEXT, *FSDP2, "--trainer.devices", "3"], "ranks", "data_parallel_size is 4, and the run has 3"),
@@ -40,6 +44,7 @@ MORE_MISTAKES = {
         "set --evaluation ImageEvaluation",
     ),
     "precision": ([*TEXT, "--trainer.precision", "16-mixed"], "method", "Precision 16-mixed loses"),
+    "older name": ([*TEXT, "--trainer.precision", "bf16"], "method", "Precision bf16-mixed leaves nothing of the"),
     "positions": (
         [*TEXT, "--model.network.config", LLAMA.replace("512", "8")],
         "model",

@@ -23,7 +23,7 @@ from ofmu_pl.modules import (
 )
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.known import SHAPES
-from ofmu_pl.planning.plan import processes_of
+from ofmu_pl.planning.plan import plan, processes_of
 from ofmu_pl.planning.rehearsal import Processes, rehearse
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
@@ -75,6 +75,9 @@ def llama(layers=2, **options):
             0.1,
             id="bf16",
             marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda: GradDiff(llama(), retain_loss="kl"), {}, "64-true", 0.1, id="float64", marks=pytest.mark.slow
         ),
         pytest.param(lambda: OFMU(llama(), **SHORT), {"rows": 2}, "32-true", 0.1, id="exact"),
         pytest.param(
@@ -147,6 +150,21 @@ def test_memory_by_parts():
     adapted = memory(NPO(llama(lora={"r": 4, "target_modules": "all-linear"})))
     assert adapted.trained < 0.1 * adapted.parameters
     assert adapted.memory["optimizer"] < 0.1 * whole
+
+
+def test_devices_that_only_a_machine_knows_are_said_to_be_one():
+    automatic, given = (
+        plan(m := FineTune(llama()), blank(m), {"strategy": "ddp", "devices": n}).assumption for n in ("auto", 1)
+    )
+    assert automatic == given + " Devices are auto, taken as one: say with --trainer.devices how many the run has."
+
+
+def test_a_precision_counts_by_whatever_name():
+    with pytest.raises(UserError, match="Precision bf16-mixed leaves nothing of the penalty"):
+        plan(module := OFMU(llama(), **DIFFERENCES), blank(module), {"precision": "bf16"})
+    single, double = (plan(m := FineTune(llama()), blank(m), {"precision": p}).needs.memory for p in (None, 64))
+    for kind in ("parameters", "vectors", "optimizer"):
+        assert double[kind] == pytest.approx(2 * single[kind], rel=0.01)
 
 
 @pytest.mark.slow
@@ -353,7 +371,10 @@ def test_bad_input_is_one_sentence(run, capsys, tmp_path, words, code, message):
             {
                 "devices": 8,
                 "num_nodes": 2,
-                "strategy": {"class_path": "x.ModelParallelStrategy", "init_args": {"tensor_parallel_size": 1}},
+                "strategy": {
+                    "class_path": "x.ModelParallelStrategy",
+                    "init_args": {"data_parallel_size": 16, "tensor_parallel_size": 1},
+                },
             },
             Processes(16, sharded=True),
         ),
@@ -363,8 +384,17 @@ def test_processes(trainer, expected):
     assert processes_of(trainer) == expected
     with pytest.raises(UserError, match="not layers"):
         processes_of({"devices": 2, "strategy": "ModelParallelStrategy"})
-    with pytest.raises(UserError, match="takes a number, a list of numbers or auto, not 'some'"):
-        processes_of({"devices": "some"})
+    for devices in ("some", 0, -2, []):
+        with pytest.raises(UserError, match="takes a number, a list of numbers or auto, not"):
+            processes_of({"devices": devices})
+    with pytest.raises(UserError, match="set --trainer.num_nodes"):
+        processes_of({"num_nodes": 0})
+    shards = {"class_path": "x.ModelParallelStrategy", "init_args": {"tensor_parallel_size": 1}}
+    assert processes_of({"devices": 1, "num_nodes": 2, "strategy": shards}) == Processes(2, sharded=True)
+    with pytest.raises(UserError, match="data_parallel_size is 1, and the run has 2 processes"):
+        processes_of({"devices": 2, "strategy": shards})  # by itself Lightning takes the number of nodes
+    with pytest.raises(UserError, match="FSDP2 shards no float64"):
+        processes_of({"devices": 1, "strategy": shards, "precision": "64"})
 
 
 def test_rollbacks_take_nothing_of_a_gpu():
