@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.foreign import foreign_rows
+from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, results_at, run_of
 from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.records import (
-    ACROSS,
     ANALYSIS,
-    ATTACKS,
-    FINISHED,
     KINDS,
     MANIFEST,
     REQUESTS,
     RESULTS,
-    AcrossRecord,
     AnalysisRecord,
-    AttacksRecord,
     BenchmarkRecord,
     CellRecord,
     ExperimentRecord,
-    JobRecord,
     MethodRecord,
     RequestsRecord,
-    Results,
 )
-
-Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord)
 
 DEPTH = 4
 """Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""
@@ -100,7 +91,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         found.experiments.append(experiment)
     rows = foreign_rows(foreign or [], found.problems)
     for experiment in found.experiments:
-        experiment.across = _across(folder, experiment, found.problems)
+        experiment.across = attacks_across(folder, experiment, found.problems)
         drop_doubles(experiment, found.problems)
         set_apart(experiment, found.problems)
         check(experiment, found.problems)
@@ -124,11 +115,11 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
     kind = entry.kind
     if kind not in KINDS:
         problems.append(f"The experiment '{name}' is of an unknown kind '{kind}': its tables are shown, no figures.")
-    runs = [_run(folder, cell, problems) for cell in entry.cells]
+    runs = [run_of(folder, cell, problems) for cell in entry.cells]
     results = [r.results for r in runs if r.results is not None]
     path = below(folder, name, "The experiment") / ANALYSIS
     found = Experiment(
-        **vars(entry), name=name, runs=runs, analysis=_read(AnalysisRecord, path, problems) or AnalysisRecord()
+        **vars(entry), name=name, runs=runs, analysis=record_at(AnalysisRecord, path, problems) or AnalysisRecord()
     )
     found.metrics = entry.metrics or ([] if kind == "cost" else default_metrics(results))
     found.gradients = number(entry.gradients)
@@ -142,7 +133,7 @@ def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Exper
         for s in record.sequences
         for r in s.requests
     ]
-    runs = [_run(folder, cell, problems) for cell in cells]
+    runs = [run_of(folder, cell, problems) for cell in cells]
     later = "Rows of later requests are retained until their turn." if record.retain_later else ""
     return Experiment(
         name="requests",
@@ -164,32 +155,6 @@ def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Exper
     )
 
 
-def _run(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
-    run = Run(**vars(cell))
-    try:
-        place = below(folder, run.folder, "The run")
-    except UserError as error:
-        run.status, run.error = "failed", str(error)
-        return run
-    if run.status != "finished":
-        return run
-    path = place / "latest" / RESULTS
-    if not path.is_file():
-        run.status, run.error = "unfinished", f"its {RESULTS} is missing although it is said to have finished"
-        return run
-    run.results, run.signed = _results(path, problems), path.with_name(AUDIT).is_file()
-    if run.results is None:
-        run.status, run.error = "unfinished", f"its {RESULTS} cannot be read"
-        return run
-    seed = run.fact("seed")
-    if seed is not None and seed != run.seed:
-        problems.append(f"{run.folder} is listed as seed {run.seed} but its results say seed {seed}.")
-    run.attacks = _attacks(path, problems)
-    job = _read(JobRecord, place / FINISHED, problems)
-    run.words = job.words if job else []
-    return run
-
-
 def _walked(folder: Path, found: Collection) -> Experiment | None:
     """One experiment of all ordinary runs below a folder; ``None`` if none has finished."""
     runs: list[Run] = []
@@ -207,7 +172,7 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
                 name = f"{place.relative_to(folder)}/{(place / 'latest').readlink().name}"
                 found.problems.append(f"The run {name}, which latest points at, has no {RESULTS}: left out.")
             continue
-        results = _results(place / "latest" / RESULTS, found.problems)
+        results = results_at(place / "latest" / RESULTS, found.problems)
         if results is None or not results.before:  # originals were trained, they did not unlearn
             continue
         if not (newest / RESULTS).is_file():
@@ -220,7 +185,7 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         relative = place.relative_to(folder).as_posix()
         signed = (place / "latest" / AUDIT).is_file()
         seed = seed if isinstance(seed, int) else 0
-        attacks = _attacks(place / "latest" / RESULTS, found.problems)
+        attacks = attacks_beside(place / "latest" / RESULTS, found.problems)
         runs.append(Run(name, method, seed, relative, "finished", results=results, signed=signed, attacks=attacks))
     if not runs:
         return None
@@ -243,37 +208,3 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         cells=[],
         runs=runs,
     )
-
-
-def _results(path: Path, problems: list[str]) -> Results | None:
-    """``results.json``, if it is one."""
-    try:
-        return Results.read(path)
-    except (OSError, UserError) as error:
-        problems.append(f"A run is left out: {error}")
-        return None
-
-
-def _attacks(results: Path, problems: list[str]) -> AttacksRecord:
-    """What attacks found on a run, from beside its results."""
-    return _read(AttacksRecord, results.with_name(ATTACKS), problems) or AttacksRecord({})
-
-
-def _across(folder: Path, experiment: Experiment, problems: list[str]) -> dict[tuple[str, str], AcrossRecord]:
-    """What attacks found over the runs of a method, from beside its runs' folders."""
-    places = {
-        (run.scenario, run.method): (folder / run.folder).parent / ACROSS
-        for run in experiment.finished
-        if Path(run.folder).name.startswith("seed_")
-    }
-    found = {key: _read(AcrossRecord, path, problems) for key, path in places.items()}
-    return {key: record for key, record in found.items() if record is not None}
-
-
-def _read(kind: type[Left], path: Path, problems: list[str]) -> Left | None:
-    """A record, if there is one that can be read."""
-    try:
-        return kind.read(path) if path.is_file() else None
-    except (OSError, UserError) as error:
-        problems.append(f"What {path.name} says is left out: {error}")
-        return None
