@@ -80,4 +80,21 @@ def without_adapters(model: Any) -> Iterator[None]:
 
 def merged(model: Any) -> Any:
     """The plain model that computes the same: adapters added to a copy of the weights, or the model itself."""
-    return deepcopy(model).merge_and_unload() if is_adapted(model) else model
+    if not is_adapted(model):
+        return model
+    copied = deepcopy(model)
+    _untie(copied.get_base_model())
+    return copied.merge_and_unload()
+
+
+def _untie(model: Any) -> None:
+    """Give the output layer weights of its own where it shares the embedding's and one of the two has an adapter.
+
+    An adapter changes what its own layer computes, and merged into weights that both hold it would change both.
+    """
+    inputs, outputs = model.get_input_embeddings(), model.get_output_embeddings()
+    adapted = any(hasattr(layer, "base_layer") for layer in (inputs, outputs))
+    if not adapted or getattr(outputs, "weight", None) is not inputs.weight:
+        return
+    layer = getattr(outputs, "base_layer", outputs)
+    layer.weight = nn.Parameter(layer.weight.detach().clone(), requires_grad=layer.weight.requires_grad)
