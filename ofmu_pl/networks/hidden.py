@@ -22,11 +22,15 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     """
     found = [module for path, module in model.named_modules() if path == name or path.endswith(f".{name}")]
     if not found:
-        layers = [path for path, _ in model.named_modules() if path.rsplit(".", 1)[-1].isdigit()]
-        shown = f"{layers[0]} ... {layers[-1]}" if layers else "no numbered layers"
-        raise UserError(f"The network has no layer '{name}': set `layer` to one of its modules ({shown}).")
+        raise UserError(f"The network has no layer '{name}': set `layer` to one of its modules ({_numbered(model)}).")
     layer: nn.Module = found[0]
     return layer
+
+
+def _numbered(model: nn.Module) -> str:
+    """Names of the first and the last numbered module, for messages."""
+    layers = [path for path, _ in model.named_modules() if path.rsplit(".", 1)[-1].isdigit()]
+    return f"{layers[0]} ... {layers[-1]}" if layers else "no numbered layers"
 
 
 def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
@@ -38,9 +42,9 @@ def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
         layer: Name of the layer's module, for example ``model.layers.7``.
 
     Raises:
-        UserError: There is no such layer.
+        UserError: There is no such layer, or it gives no hidden states (the list of all layers, the whole model).
     """
-    kept: list[Tensor] = []
+    kept: list[Any] = []
 
     def stop(module: nn.Module, args: Any, output: Any) -> None:
         kept.append(output[0] if isinstance(output, tuple) else output)
@@ -53,4 +57,9 @@ def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
         pass
     finally:
         handle.remove()
-    return kept[0]
+    if not kept or not isinstance(kept[0], Tensor) or kept[0].dim() != 3:
+        raise UserError(
+            f"'{layer}' gives no hidden states: set `layer` to one of the network's layers ({_numbered(model)})."
+        )
+    hidden: Tensor = kept[0]
+    return hidden

@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.hidden import hidden_states
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
 from ofmu_pl.support.errors import UserError
 
@@ -81,6 +82,15 @@ def test_positions_that_are_not_replaced_stay():
     assert torch.equal(moved[1:], plain[1:])
     assert torch.equal(moved[0, :4], plain[0, :4])  # causal: what comes before does not see it
     assert (moved[0, 4:] - plain[0, 4:]).abs().amax(1).min() > 1e-4
+
+
+@torch.no_grad()
+def test_states_of_one_layer_are_those_of_all_and_what_is_no_layer_is_refused():
+    model, b = make("llama"), batch()
+    assert torch.equal(hidden_states(model, b, "model.layers.1"), all_hidden_states(model, b)[2])
+    for name in ("model.layers", "model"):  # never runs; gives more than a tensor
+        with pytest.raises(UserError, match=rf"'{name}' gives no hidden states: .*layers.0 \.\.\. model.layers.2"):
+            hidden_states(model, b, name)
 
 
 def test_a_model_without_a_list_of_layers_is_refused():
