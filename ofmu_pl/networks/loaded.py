@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.positions import check_readable
@@ -67,17 +68,31 @@ class LoadedLM(CausalLM):
         if self._given:
             return copy.deepcopy(self.model)
         check_readable(self.model.config, datamodule)
-        model: Any = self.model
+        self._given = True
+        return self._made(self.model, exact)
+
+    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Make what ``build`` makes on the meta device; weights are not copied, but for those of bitsandbytes.
+
+        Raises:
+            UserError: The data has rows that are longer than what the model can read.
+        """
+        check_readable(self.model.config, datamodule)
+        blank: dict[int, Any] = {}  # deepcopy takes what is here in the place of a copy, so tied weights stay tied
+        for x in (*self.model.parameters(), *self.model.buffers()):
+            if type(x) is nn.Parameter:
+                blank[id(x)] = nn.Parameter(torch.empty_like(x, device="meta"), x.requires_grad)
+            elif type(x) is Tensor:
+                blank[id(x)] = torch.empty_like(x, device="meta")
+        return self._made(copy.deepcopy(self.model, blank).to("meta"), exact)
+
+    def _made(self, model: Any, exact: bool) -> Any:
+        """The model with float32 parameters, and the kernel that its derivatives need, changed in place."""
         if not getattr(model, "is_quantized", False):  # what bitsandbytes holds stays as it is
             model.float()
         if exact:
             model.set_attn_implementation("eager")
-        self._given = True
         return self._prepared(model)
-
-    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Copy the model to the meta device."""
-        return copy.deepcopy(self.model).to("meta")
 
 
 @contextmanager
