@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,10 @@ def in_turn(
     state = State(name, folder, asked)
     with alone(folder, "run of requests"), Live(workers) as live:
         state.refuse_changes()
+        run = Run(state, Pool(workers, live, fit.__module__), live, fit)
+        run.remember()
         state.write()
-        Run(state, Pool(workers, live, fit.__module__), live, fit).everything()
+        run.everything()
     record = state.write()
     show(record)
     for sentence in state.failures():
@@ -90,6 +93,13 @@ class Run:
 
     def __init__(self, state: State, pool: Pool, live: Live, fit: Fit) -> None:
         self.state, self.pool, self.live, self.fit = state, pool, live, fit
+
+    def remember(self) -> None:
+        """Take over what has finished, so that the record has it while the others run, however that ends."""
+        rows = [*(s.cells for s in self.state.sequences), *([cell] for cell in self.state.controls.values())]
+        for cells in rows:
+            for cell in takewhile(lambda cell: self._job(cell).record is not None, cells):
+                self.state.ended[cell.key] = None
 
     def everything(self) -> None:
         """All runs that have not ended; a sequence ends at the first request that fails."""

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from ofmu_pl.benchmark.pool import Pool
 from ofmu_pl.cli.configured import MANY_RUNS, configured
+from ofmu_pl.requests.command import in_turn
 from ofmu_pl.requests.sequences import controls, rows, sequences
 from ofmu_pl.requests.specs import Asked, Method, Retrained, check
 from ofmu_pl.requests.state import State, kept_metrics, matrix_metrics, of_requests, rise
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import REQUESTS, RequestsRecord
+from ofmu_pl.support.records import FINISHED, REQUESTS, RESULTS, JobRecord, RequestsRecord, Results
 
 ROOT = Path(__file__).parent.parent.parent
 CLASSES = [{"forget_classes": [i]} for i in range(4)]
@@ -133,6 +135,31 @@ def test_a_configuration_file_that_has_changed(tmp_path):
     config.write_text("a: 2")
     with pytest.raises(UserError, match=r"the contents of .*base.yaml or .* have changed"):
         State("list", tmp_path, asked(base=str(config))).refuse_changes()
+
+
+class Killed(Pool):
+    """A pool whose process ends before the first run does."""
+
+    def run(self, jobs, ended):
+        raise KeyboardInterrupt
+
+
+def test_what_has_finished_stays_so_in_the_record_when_a_longer_list_is_interrupted(tmp_path, monkeypatch):
+    """Else a change of settings would be answered by the advice to remove what has finished."""
+    monkeypatch.setattr("ofmu_pl.requests.command.Pool", Killed)
+    a = asked()
+    for cell in sequences(a)[0].cells[:2]:
+        place = tmp_path / "list" / cell.folder
+        (place / "latest").mkdir(parents=True)
+        JobRecord(cell.key, [], 1.0).write(place / FINISHED)
+        Results({"UA": entry(50.0), "forget_loss": entry(0.5)}).write(place / "latest" / RESULTS)
+    with pytest.raises(KeyboardInterrupt):
+        in_turn("list", a.base, a.methods, CLASSES, a.options, logs=tmp_path, fit=print)
+    (found,) = RequestsRecord.read(tmp_path / "list" / REQUESTS).sequences
+    assert [r.status for r in found.requests] == ["finished", "finished", "unfinished", "unfinished"]
+    assert found.forgotten["UA"][0] == [50.0, None, None, None]
+    with pytest.raises(UserError, match="put that back, or give this list another name"):
+        State("list", tmp_path / "list", asked(lr=0.2)).refuse_changes()
 
 
 def entry(value, group="forgotten", higher=False):
