@@ -34,6 +34,63 @@ def check_trainer(trainer: Any) -> None:
         if trainer[option] is not None:
             raise UserError(f"--trainer.{option} does nothing here: set --model.gradient_clip, a norm, instead.")
 
+    if trainer["overfit_batches"]:
+        raise UserError(
+            "--trainer.overfit_batches can repeat no batches here, where each follows from the seed and its number: "
+            "leave it out, and choose data of few rows."
+        )
+    if trainer["limit_train_batches"] == 0:
+        raise UserError(
+            "--trainer.limit_train_batches 0 leaves a run that does nothing: set --trainer.max_steps 0, with which it "
+            "measures and exports the model as it is."
+        )
+    for option in ("limit_val_batches", "limit_test_batches", "val_check_interval"):
+        if trainer[option] is not None:
+            raise UserError(
+                f"--trainer.{option} does nothing here, where the evaluation measures: set --evaluation.every_n_steps "
+                "for when, and --evaluation.rows or --evaluation.interim_items for how much."
+            )
+
+
+def check_schedule(config: Any) -> None:
+    """Refuse a schedule that is over before the run, unless something may end the run before ``max_steps``.
+
+    Args:
+        config: The command's configuration.
+
+    Raises:
+        UserError: torch's OneCycleLR, which takes no further step, has fewer of them than the run.
+    """
+    model, steps = config.get("model.init_args") or {}, config["trainer"]["max_steps"]
+    last = model.get("scheduler.init_args.total_steps")
+    ends = config["trainer"]["callbacks"] or model.get("stop_at") or model.get("stationarity_tol") is not None
+    if last and last < steps and model["scheduler.class_path"].endswith(".OneCycleLR") and not ends:
+        raise UserError(
+            f"The schedule is over after {last} steps, and the run has {steps} iterations: set "
+            f"--model.scheduler.total_steps {steps}, or --trainer.max_steps {last}."
+        )
+
+
+def check_keeper(checkpoint: Any) -> None:
+    """Refuse options of Lightning's ModelCheckpoint by which no run could go on.
+
+    Args:
+        checkpoint: Its configuration.
+
+    Raises:
+        UserError: The first such option, and what takes its place.
+    """
+    if checkpoint["dirpath"] is not None:
+        raise UserError(
+            "--checkpoint.dirpath takes checkpoints to where neither --ckpt_path last nor purge looks for them: leave "
+            "it out, and say with --logs where runs and their checkpoints go."
+        )
+    if checkpoint["save_weights_only"]:
+        raise UserError(
+            "--checkpoint.save_weights_only leaves checkpoints that no run can go on from: leave it out; weights alone "
+            "are in the exported model (--export.folder)."
+        )
+
 
 def check_devices(trainer: Any) -> None:
     """Refuse devices that are not here, before any process is started.

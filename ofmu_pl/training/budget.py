@@ -6,7 +6,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 
 
 class GradientBudget(pl.Callback):
@@ -18,9 +18,13 @@ class GradientBudget(pl.Callback):
     Args:
         gradients: Number of gradients of one batch's loss that may be spent
             (``UnlearningModule.gradient_evaluations``).
+
+    Raises:
+        UserError: The number is not above 0.
     """
 
     def __init__(self, gradients: float) -> None:
+        check_range(0, above=True, gradients=gradients)
         self.gradients = gradients
         self._spent = 0.0
         self._costs: list[float] = []

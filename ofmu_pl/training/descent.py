@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -65,13 +66,24 @@ def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
     """Make an optimizer over parameters, or a scheduler over an optimizer.
 
     Raises:
-        UserError: The class refuses its options.
+        UserError: The class refuses its options, or its steps need something that no method has for them (LBFGS a
+            closure, ReduceLROnPlateau a metric).
     """
     try:
-        return make(over)
+        made = make(over)
     except (ValueError, TypeError, RuntimeError) as error:
-        why = " ".join(str(error).split()).rstrip(".")
-        raise UserError(f"The {what} refuses its options ({why}): mend --model.{what}.") from error
+        raise UserError(f"The {what} refuses its options ({_said(error)}): mend --model.{what}.") from error
+    takes = inspect.signature(made.step).parameters.values()
+    needed = [p.name for p in takes if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    if needed:
+        raise UserError(
+            f"{type(made).__name__} steps by `{needed[0]}`, which nothing gives it here: choose another --model.{what}."
+        )
+    return made
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
 
 
 def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device) -> None:
@@ -124,6 +136,7 @@ def descend(method: Descending, gradient: Vector) -> None:
 
     Raises:
         DivergedError: The norm of the weights more than doubled; the step is then not counted.
+        UserError: The scheduler is at its end (OneCycleLR after ``total_steps``).
     """
     assert method.network is not None, "configure_model has not run"
     run, parameters = method.run, trainable(method.network)
@@ -147,7 +160,13 @@ def descend(method: Descending, gradient: Vector) -> None:
         run.advance()
     run.optimizers[0].zero_grad()
     if run.scheduler is not None:
-        run.scheduler.step()
+        try:
+            run.scheduler.step()
+        except ValueError as error:
+            raise UserError(
+                f"{type(run.scheduler).__name__} cannot go on after iteration {run.step} ({_said(error)}): mend "
+                "--model.scheduler."
+            ) from error
 
 
 def diverged(method: Descending, what: str) -> DivergedError:

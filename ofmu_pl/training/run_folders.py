@@ -55,11 +55,16 @@ def choose(method_folder: Path, command: str, words: str | None, resolved: dict[
         resolved: The command's configuration.
 
     Raises:
-        UserError: The checkpoint is of a run with other settings.
+        UserError: The checkpoint is of a run with other settings, or there is none to measure.
     """
     fits = command == "fit"
     checkpoint = resumed_from(words, method_folder, settings(resolved) if fits else None) if words else None
     if not fits:
+        if words and checkpoint is None:
+            raise UserError(
+                f"There is no sound checkpoint in '{method_folder}' that could be measured: name another folder with "
+                "--logs, --benchmark and --method, or leave out --ckpt_path to measure the model as it is."
+            )
         return Start(checkpoint)
     step, ended = progress(checkpoint, resolved)
     start = Start(checkpoint, step=step, ended=ended)

@@ -74,6 +74,15 @@ def test_a_checkpoint_of_any_method_is_measured(fit):
         assert results["metrics"] == read(run)["metrics"], method
 
 
+def test_a_checkpoint_that_is_not_there_is_not_measured(validate, capsys):
+    """``last`` begins a run of fit where there is none yet; what has no weights of its own has nothing to measure."""
+    with pytest.raises(SystemExit):
+        validate("--method", "another", "--ckpt_path", "last")
+    said = capsys.readouterr().err
+    assert "There is no sound checkpoint in " in said
+    assert "authors/another' that could be measured: name another folder with --logs, --benchmark" in said
+
+
 def test_a_quick_look_at_some_rows(validate, models, capsys):
     retrained = ["--evaluation.reference", str(models / "retrained/latest/hf")]
     whole, quick = validate(*retrained), validate(*retrained, "--evaluation.rows", "3")

@@ -162,6 +162,30 @@ def test_a_class_of_a_file_that_is_not_found_says_where_to_run(says):
         (["--trainer.accumulate_grad_batches", "2"], "set a larger --data.batch_size"),
         (["--trainer.logger", "false"], "leaves the run without a folder for its results: leave it out"),
         (["--trainer.gradient_clip_val", "1"], "set --model.gradient_clip, a norm, instead."),
+        (["--trainer.overfit_batches", "1"], "leave it out, and choose data of few rows."),
+        (["--trainer.limit_train_batches", "0"], "leaves a run that does nothing: set --trainer.max_steps 0, with"),
+        (["--trainer.limit_val_batches", "5"], "where the evaluation measures: set --evaluation.every_n_steps for"),
+        (["--checkpoint.dirpath", "elsewhere"], "say with --logs where runs and their checkpoints go."),
+        (["--checkpoint.save_weights_only", "true"], "leaves checkpoints that no run can go on from: leave it out"),
+        (
+            ["--model.optimizer", "torch.optim.LBFGS"],
+            "LBFGS steps by `closure`, which nothing gives it here: choose another --model.optimizer.",
+        ),
+        (
+            ["--model.scheduler", "lightning.pytorch.cli.ReduceLROnPlateau", "--model.scheduler.monitor", "L_f"],
+            "ReduceLROnPlateau steps by `metrics`, which nothing gives it here: choose another --model.scheduler.",
+        ),
+        (
+            [
+                *("--model.scheduler", "torch.optim.lr_scheduler.OneCycleLR", "--model.scheduler.max_lr", "0.1"),
+                *("--model.scheduler.total_steps", "3", "--trainer.max_steps", "4"),
+            ],
+            "The schedule is over after 3 steps, and the run has 4 iterations: set --model.scheduler.total_steps 4, or",
+        ),
+        (
+            ["--trainer.callbacks", "GradientBudget", "--trainer.callbacks.gradients", "-1"],
+            "gradients=-1.0 is out of range: give more than 0.",
+        ),
         (["--trainer.max_epochs", "-5"], "`max_epochs` must be a non-negative integer or -1. You passed in -5."),
         (["--trainer.accelerator", "abacus"], "You selected an invalid accelerator name"),
     ],

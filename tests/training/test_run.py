@@ -6,6 +6,7 @@ import torch
 from ofmu_pl.data import Authors
 from ofmu_pl.modules import OFMU, PDU, GradDiff
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.run import Run
 from tests.helpers.training import TINY, train, weights
 
@@ -43,6 +44,12 @@ def test_iterations_by_hand_are_those_of_a_trainer(make):
     assert not torch.equal(weights(module), start)
     assert torch.equal(weights(module), weights(by_trainer))
     assert module.gradient_evaluations == by_trainer.gradient_evaluations
+
+
+def test_a_scheduler_at_its_end_is_named():
+    cycle = {"scheduler": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, max_lr=1e-3, total_steps=2)}
+    with pytest.raises(UserError, match=r"OneCycleLR cannot go on after iteration 3 \(Tried to step 3 times"):
+        train(PDU(CausalLM(config=TINY), **ADAM, **cycle), steps=3)
 
 
 def test_a_method_may_end_its_run():
