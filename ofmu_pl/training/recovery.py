@@ -148,38 +148,49 @@ class Recovery:
                 group["lr"] = rate
 
     def _keep(self, method: Recoverable, start: Start) -> None:
-        """Keep weights and states: all optimizers' for a divergence, those that ``iterate`` steps for a full memory."""
-        kept, device, run = start.state, method.device.type, method.run
-        if self.rollbacks or (device == "cuda" and method.moves_parameters):
-            optimizers = run.optimizers if self.rollbacks else method.inner_optimizers
-            kept["optimizers"] = [(o, _on_host(o.state_dict())) for o in optimizers]
-            moved = _moved(method)
-            if not start.host:  # on a GPU's host, pinned: the GPU's memory is what is short
-                start.host = [torch.empty_like(x, device="cpu", pin_memory=device == "cuda") for x in moved]
-            for h, x in zip(start.host, moved, strict=True):
-                h.copy_(x)
-        if self.rollbacks:
-            method.on_save_checkpoint(kept)
-            kept["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
+        """Keep what a divergence spoils, or of that what a full memory does.
+
+        For a full memory these are the weights and the optimizers that ``iterate`` moves by itself, what passes move,
+        the method's own state, and optimizers that have no state yet: their first step makes it, and may not fit.
+        """
+        if not self.rollbacks and not _may_run_out(method):
+            return
+        kept, run = start.state, method.run
+        inner = method.inner_optimizers
+        optimizers = [o for o in run.optimizers if self.rollbacks or o in inner or not o.state]
+        kept["optimizers"] = [(o, _on_host(o.state_dict())) for o in optimizers]
+        moved = self._moved(method)
+        if not start.host:  # on a GPU's host, pinned: the GPU's memory is what is short
+            pinned = method.device.type == "cuda"
+            start.host = [torch.empty_like(x, device="cpu", pin_memory=pinned) for x in moved]
+        for h, x in zip(start.host, moved, strict=True):
+            h.copy_(x)
+        method.on_save_checkpoint(kept)
+        kept["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
 
     def _restore(self, method: Recoverable, start: Start) -> None:
         kept = start.state
-        if start.host:
-            for x, h in zip(_moved(method), start.host, strict=True):
-                x.copy_(h)
-            method.weights_changed()
-        for optimizer, state in kept.get("optimizers", []):
+        if not kept:
+            return
+        for x, h in zip(self._moved(method), start.host, strict=True):
+            x.copy_(h)
+        method.weights_changed()
+        for optimizer, state in kept["optimizers"]:
             optimizer.load_state_dict(state)
-        if self.rollbacks:
-            method.on_load_checkpoint(kept)
-            if kept["scheduler"] is not None:
-                method.run.scheduler.load_state_dict(kept["scheduler"])
+        method.on_load_checkpoint(kept)
+        if kept["scheduler"] is not None:
+            method.run.scheduler.load_state_dict(kept["scheduler"])
+
+    def _moved(self, method: Recoverable) -> list[Tensor]:
+        """What is to be kept of the network: this rank's part of trainable parameters, and what passes update."""
+        assert method.network is not None, "no iteration has begun"
+        parameters = trainable(method.network) if self.rollbacks or method.moves_parameters else []
+        return [local(x.detach()) for x in (*parameters, *running_statistics(method.network))]
 
 
-def _moved(method: Recoverable) -> list[Tensor]:
-    """What an iteration moves: this rank's part of the trainable parameters, and statistics that passes update."""
-    assert method.network is not None, "no iteration has begun"
-    return [local(x.detach()) for x in (*trainable(method.network), *running_statistics(method.network))]
+def _may_run_out(method: Recoverable) -> bool:
+    """Whether an iteration may be made again for a full memory: torch tells of a GPU's, and ranks stop at it."""
+    return method.device.type == "cuda" and method.run.ranks.size == 1
 
 
 def _on_host(state: dict[str, Any]) -> dict[str, Any]:

@@ -177,6 +177,52 @@ def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, 
     assert torch.equal(weights(module), weights(small))
 
 
+class Full(torch.optim.SGD):
+    """Finds no memory in its first step, as Adam may, which makes its state in it."""
+
+    full = True
+
+    def step(self, closure=None):
+        if self.full:
+            type(self).full = False
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
+        return super().step(closure)
+
+
+def test_what_a_method_keeps_beside_the_weights_is_that_of_before_the_memory_was_full(monkeypatch):
+    """As on a GPU, where it is kept without rollbacks, too: rho grew twice, and passes were counted twice."""
+    small = ofmu(engine="finite_difference", micro_batch_size=2)
+    train(small, steps=2)
+    monkeypatch.setattr("ofmu_pl.training.recovery._may_run_out", lambda method: True)
+    module = ofmu(engine="finite_difference", optimizer=lambda p: Full(p, lr=0.1, momentum=0.9))
+    with pytest.warns(UserWarning, match="micro-batches of 2 samples instead of 4, same result"):
+        train(module, steps=2)
+    assert module.penalty.rho == small.penalty.rho
+    assert module.gradient_evaluations == small.gradient_evaluations
+    assert torch.equal(weights(module), weights(small))
+
+
+def test_statistics_of_passes_before_the_memory_was_full_are_forgotten(monkeypatch):
+    def make(rows):
+        return GradDiff(network(norm="batch", bn_mode="both"), optimizer=sgd(), micro_batch_size=rows)
+
+    train_on_digits(small := make(8), steps=2)
+    logits, calls = SmallCNN.logits, iter(range(100))
+
+    def full(self, module, batch):
+        if len(batch["labels"]) > 8 and next(calls) == 1:  # the second micro-batch
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
+        return logits(self, module, batch)
+
+    monkeypatch.setattr(SmallCNN, "logits", full)
+    monkeypatch.setattr("ofmu_pl.training.recovery._may_run_out", lambda method: True)
+    module = make(16)
+    with pytest.warns(UserWarning, match="micro-batches of 8 samples instead of 16"):
+        train_on_digits(module, steps=2)
+    ours, theirs = module.network.state_dict(), small.network.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
 def test_a_divergence_is_not_forgotten_when_memory_runs_out_next(monkeypatch):
     Poison(monkeypatch, 7)  # the end of the first attempt: a look at the network, then three pairs
     Memory(monkeypatch, rows=2, call=7)  # the second and later ones
