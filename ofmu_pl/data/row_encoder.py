@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.data.tokenizers import tokenizer_hash
+from ofmu_pl.data.tokenizers import rendered, tokenizer_hash
 from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
@@ -147,18 +145,8 @@ class RowEncoder(Encoder):
     def _render(self, turns: Turns, answer_follows: bool) -> str:
         if not self.chat:
             return "".join(self._plain(turn) for turn in turns)
-        try:
-            return str(
-                self.tokenizer.apply_chat_template(
-                    list(turns), add_generation_prompt=answer_follows, tokenize=False, date_string=self.date_string
-                )
-            )
-        except TemplateError as error:
-            raise UserError(
-                f"The chat template of '{self.tokenizer.name_or_path}' refuses the roles "
-                f"{', '.join(turn['role'] for turn in turns)} ({error}): mend the messages, or set "
-                "`prompt_template`."
-            ) from error
+        remedy = "mend the messages, or set `prompt_template`"
+        return rendered(self.tokenizer, turns, answer_follows, self.date_string, remedy)
 
     def _plain(self, turn: dict[str, str]) -> str:
         content = turn["content"]

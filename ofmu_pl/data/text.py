@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece
-from ofmu_pl.data.tokenizers import tokenizer_hash
+from ofmu_pl.data.tokenizers import rendered, tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
@@ -210,11 +210,8 @@ class ChatEncoder(Encoder):
         turns = [{"role": "user", "content": question}]
         if self.system_prompt is not None:
             turns.insert(0, {"role": "system", "content": self.system_prompt})
-        return str(
-            self.tokenizer.apply_chat_template(
-                turns, add_generation_prompt=True, tokenize=False, date_string=self.date_string
-            )
-        )
+        remedy = "set `system_prompt` to null" if len(turns) > 1 else "give another `tokenizer`"
+        return rendered(self.tokenizer, turns, True, self.date_string, remedy)
 
     def _tokens(self, texts: list[str]) -> list[list[int]]:
         # The template has written the special tokens already.

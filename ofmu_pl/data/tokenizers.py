@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from jinja2 import TemplateError
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer
 
@@ -52,6 +54,30 @@ def _read(source: str) -> Any:
             f"'{source}' has no tokenizer that can be read{why}: give a model's folder with tokenizer.json and "
             "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
             "--model.network.tokenizer."
+        ) from error
+
+
+def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, date: str | None, remedy: str) -> str:
+    """Turns as the tokenizer's chat template writes them.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        turns: What is said in turn, each with its ``role`` and ``content``.
+        answers: Whether the assistant's answer follows.
+        date: What the template prints as the date, if it prints one.
+        remedy: What to do where the template refuses, for the message.
+
+    Raises:
+        UserError: The template refuses the turns, or none of several is the default.
+    """
+    try:
+        return str(
+            tokenizer.apply_chat_template(list(turns), add_generation_prompt=answers, tokenize=False, date_string=date)
+        )
+    except (TemplateError, ValueError) as error:
+        roles = ", ".join(turn["role"] for turn in turns)
+        raise UserError(
+            f"The chat template of '{tokenizer.name_or_path}' refuses the roles {roles} ({error}): {remedy}."
         ) from error
 
 

@@ -1,9 +1,12 @@
 """Tokens, labels and masks of conversations."""
 
+import copy
+
 import pytest
 import torch
 
 from ofmu_pl.data import Authors, ChatEncoder, collate
+from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
@@ -78,6 +81,27 @@ def test_a_tokenizer_without_template_is_refused(authors):
 
     with pytest.raises(UserError, match="'bare' has no chat template"):
         ChatEncoder(Bare())
+
+
+NO_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}{{ messages[0].content }}"
+)
+
+
+def test_a_template_that_refuses_the_turns_says_so_in_a_sentence(authors):
+    """Gemma's and old Mistral's know no system turn; some tokenizers have several templates, and none by default."""
+    tokenizer = copy.deepcopy(authors.tokenizer)
+    tokenizer.chat_template = NO_SYSTEM
+    assert tokenizer.decode(ChatEncoder(tokenizer).prompt("Who?")) == "Who?"
+    for make in (ChatEncoder, RowEncoder):
+        with pytest.raises(UserError, match=r"refuses the roles system, user \(No system role\): "):
+            make(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
+    with pytest.raises(UserError, match="set `system_prompt` to null"):
+        ChatEncoder(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
+    tokenizer.chat_template = {"rag": "{{ messages }}", "tool_use": "{{ messages }}"}
+    for make in (ChatEncoder, RowEncoder):
+        with pytest.raises(UserError, match=r"refuses the roles user \(.*no default.*rag"):
+            make(tokenizer).encode("Who?", "I.")
 
 
 def test_load_tokenizer_round_trip_and_missing(authors, tmp_path):
