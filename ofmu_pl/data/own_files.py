@@ -89,7 +89,8 @@ def read_source(source: Source, option: str) -> Rows:
         name = str(source)
         rows = _from_hub(name, option) if name.startswith(HUB) else _from_path(Path(name).expanduser(), option)
     else:
-        rows = Rows(option, option, list(source), _counted(len(source)))
+        given = list(source)  # which may come from a generator
+        rows = Rows(option, option, given, _counted(len(given)))
     if not rows.rows:
         raise UserError(f"'{rows.source}' holds no rows: give `{option}` at least one.")
     for i, row in enumerate(rows.rows):

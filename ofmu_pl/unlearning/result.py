@@ -13,7 +13,9 @@ from ofmu_pl.evaluation.account import Account
 from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.report import report
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
+from ofmu_pl.support.records import PROVENANCE
 from ofmu_pl.training.run_folders import number, point_latest, versions
 
 
@@ -56,15 +58,24 @@ class Unlearned:
         ``README.md``.
 
         Args:
-            folder: Folder of the model alone; one that is there is replaced.
+            folder: Folder of the model alone; a model that ofmu_pl wrote there is replaced.
 
         Returns:
             The folder.
+
+        Raises:
+            UserError: Something else is there, which would be removed.
         """
-        self._write(Path(folder))
+        home = Path(folder)
+        if home.is_file() or (home.is_dir() and any(home.iterdir()) and not (home / PROVENANCE).is_file()):
+            raise UserError(
+                f"'{home}' is there and is no model that ofmu_pl wrote, so it would be lost: give a folder of the "
+                "model's own, or remove that one first."
+            )
+        self._write(home)
         if self._told is not None:
-            write_card(replace(self._told, model=Path(folder)))
-        return Path(folder)
+            write_card(replace(self._told, model=home))
+        return home
 
     def report(self, folder: str | Path) -> Path:
         """Write the run's files below a folder, and a page of everything that is there.

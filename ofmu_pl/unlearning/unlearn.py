@@ -43,7 +43,7 @@ def unlearn(
     steps: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    reference: str | nn.Module | None = None,
+    reference: str | os.PathLike[str] | nn.Module | None = None,
     own_metrics: list[OwnMetric] | None = None,
     progress: bool = True,
     accelerator: str = "auto",
@@ -109,7 +109,7 @@ def unlearn(
     options = {name: x for name, x in arguments(settings["data"]).items() if name not in prepared} | data
     options |= {"streams": module.streams, "num_batches": module.num_batches, "seed": seed}
     options |= {} if batch_size is None else {"batch_size": batch_size}
-    measured = arguments(settings["evaluation"]) | {"reference": reference, "own_metrics": own_metrics}
+    measured = arguments(settings["evaluation"]) | {"reference": _plain(reference), "own_metrics": own_metrics}
     rows: PairedDataModule
     evaluation: Evaluation
     if images:
@@ -163,7 +163,7 @@ def _method(make: MakeMethod, network: Network) -> UnlearningModule:
     Raises:
         UserError: ``make`` makes none.
     """
-    module = None if isinstance(make, nn.Module) else make(network)
+    module = None if isinstance(make, nn.Module) or not callable(make) else make(network)
     if not isinstance(module, UnlearningModule):
         raise UserError(
             "`method` makes no method of a network: give a class such as ofmu_pl.NPO, or "
@@ -193,5 +193,5 @@ def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> Ima
 
 
 def _plain(source: Any) -> Any:
-    """A path as text, and rows as they are."""
+    """A path as text, and rows or a model as they are."""
     return os.fspath(source) if isinstance(source, os.PathLike) else source

@@ -127,6 +127,7 @@ def test_rows_may_be_files_of_other_columns(loaded, tmp_path):
     path.write_text("".join(json.dumps({"q": r["question"], "a": r["answer"]}) + "\n" for r in SIDES["forget"]))
     rest = {name: [{"q": r["question"], "a": r["answer"]} for r in SIDES[name]] for name in ("retain", "holdout")}
     columns = {"question": "q", "answer": "a"}
+    rest["holdout"] = iter(rest["holdout"])  # rows may come one by one
     result = ofmu_pl.unlearn(*loaded, forget=path, **rest, columns=columns, steps=1, **QUIET)
     assert result.metrics["forget_loss"].n == 4
 
@@ -152,6 +153,13 @@ def test_what_a_result_leaves(loaded, tmp_path):
     signed = (tmp_path / "runs/ofmu/latest/audit.html").read_text()
     assert "config.yaml" not in signed
     assert "retrained model to compare with" in " ".join(signed.split())
+    (tmp_path / "models/other").mkdir(parents=True)
+    (tmp_path / "models/file").touch()
+    for taken in ("models", "models/file"):
+        with pytest.raises(UserError, match="is there and is no model that ofmu_pl wrote"):
+            result.save(tmp_path / taken)
+    assert (tmp_path / "models/other").is_dir()
+    result.save(tmp_path / "hf")
     folder = result.save(tmp_path / "hf")
     assert ModelCard.load(folder / "README.md").data.library_name == "transformers"
     again = AutoModelForCausalLM.from_pretrained(folder)
@@ -222,6 +230,8 @@ REFUSED = {
     "a classifier without test images": ({"model": nn.Linear(2, 2)}, "`model` is a Linear, no language model"),
     "a method of its own network": ({"method": ofmu_pl.NPO(ofmu_pl.CausalLM("gpt2"))}, "`method` makes no method"),
     "no method": ({"method": type}, "`method` makes no method of a network"),
+    "a method's name": ({"method": "NPO"}, "`method` makes no method of a network"),
+    "no reference": ({"reference": Path("/nowhere/model")}, "The folder '/nowhere/model' does not exist"),
     "rows in both": ({"retain": SIDES["forget"]}, "4 of 4 forget rows are among the retain rows"),
     "no rows": ({"forget": []}, "holds no rows"),
     "no answer": ({"forget": [{"question": "Who?"}]}, "answer"),
