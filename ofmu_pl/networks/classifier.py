@@ -128,7 +128,7 @@ class Classifier(ImageNetwork):
         if isinstance(self.module, nn.Module):
             return self.module
         with torch.random.fork_rng(devices=[]):
-            return self.body(3, 2)
+            return copy.copy(self).body(3, 2)  # not of this recipe, which knows the data's number of classes
 
     def _try(self, network: nn.Module, datamodule: Any) -> None:
         """Refuse what gives no logits of the data's classes for one of its images."""
