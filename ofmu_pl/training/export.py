@@ -9,10 +9,14 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, replacing
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import PROVENANCE, ModelRecord
+
+FILES = (".csv", ".html", ".json", ".jsonl", ".yaml")
+"""How the names of a run's own files end."""
 
 
 class ModelExport(pl.Callback):
@@ -22,13 +26,20 @@ class ModelExport(pl.Callback):
         folder: Name of the folder in the run's log folder; ``null``: no export.
 
     Raises:
-        UserError: The name leads out of the log folder.
+        UserError: The name leads out of the log folder, or is one that the run's own files have.
     """
 
     def __init__(self, folder: str | None = "hf") -> None:
         self.folder = folder
-        if folder is not None:
-            below(Path("the run's folder"), folder, "--export.folder")
+        if folder is None:
+            return
+        below(Path("the run's folder"), folder, "--export.folder")
+        first = Path(folder).parts[:1]
+        if first == ("checkpoints",) or Path(folder).suffix in FILES:
+            raise UserError(
+                f"--export.folder {folder} would take the place of what the run itself writes: give the model a name "
+                "of its own, such as hf."
+            )
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the folder in one move."""
