@@ -7,40 +7,31 @@ The values go to docs/results/data, in a file of the benchmark's name; page and 
 ``--add`` experiments, methods and seeds that the folder lacks stay as they are stored, and the page names the dates of
 both; seeds of other settings than the search has chosen now do not stay. One method is better than another if its
 means over seeds are, in the metric of forgetting and in that of keeping; a page says, too, where that holds in the
-mean only and not on every seed.
+mean only and not on every seed. Of a benchmark that stands for tables of the paper the page begins with what the paper
+says of them, and whether it held.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import matplotlib.pyplot as plt
-from pages import MEANING, RESULTS_FOLDER, WAYS, facts, spread, table, write_page, written_by
+from benchmark_tables import ENDS, ranked, run_in, section, statements, tried
+from front_figure import draw
+from pages import MEANING, RESULTS_FOLDER, facts, write_page, written_by
 
+from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
+from ofmu_pl.report.runs import Experiment
 from ofmu_pl.support.files import write_json
 
-SIDES = ("forget_quality_D", "model_utility"), ("forget_Q_A_Prob", "retain_Q_A_Prob")
-"""Metrics of forgetting, the lower the better, and of keeping, the higher; the first pair that all runs have."""
-
-ABOUT = (
-    "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better; all values lie between 0 and 1 "
-    f"({MEANING})."
-)
-
-NAMED = 3
-"""Methods that are named at most which are better than another."""
-
+ABOUT = "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better"
 ALL = "all"
 """Name of the scenario of an experiment that names none."""
-
-ENDS = {RETRAINED: ("retrained", "*"), BEFORE: ("target", "s")}
-"""Where one wants to be, and where forgetting starts."""
 
 
 def main() -> None:
@@ -50,13 +41,15 @@ def main() -> None:
     name = args.folder.name
     data = RESULTS_FOLDER / "data" / f"{name}.json"
     if not args.only_table:
-        found = {e.name: summary(e) for e in finished(args.folder)}
+        run = finished(args.folder)
+        found = {e.name: summary(e) for e in run if e.kind == "table" and not e.attacks}
         stored = json.loads(data.read_text()) if args.add else {"experiments": []}
         before = {e["name"]: e for e in stored["experiments"]}
         found = {name: with_stored(e, before[name]) if name in before else e for name, e in found.items()}
-        write_json(data, facts(stored) | {"experiments": [*(before | found).values()]})
+        said = {"claims": [asdict(c) for e in run for c in claims(e)]} if name.startswith("paper") else {}
+        write_json(data, facts(stored) | {"experiments": [*(before | found).values()]} | said)
     stored = json.loads(data.read_text())
-    draw(stored, name)
+    draw_all(stored, name)
     write_page(name, page(stored, name))
 
 
@@ -123,7 +116,9 @@ def page(stored: dict[str, Any], name: str) -> str:
     lines = [f"# {experiments[0]['title'] if len(experiments) == 1 else f'Benchmark {name}'}", ""]
     many = any(len(e["seeds"]) > 1 for e in experiments)
     spoken = "Mean over seeds ± standard deviation." if many else "One seed, so that no difference can be tested."
-    lines += [f"{written_by('benchmark_results.py', name, stored)} {spoken}", "", ABOUT, ""]
+    lines += [f"{written_by('benchmark_results.py', name, stored)} {spoken}", "", f"{ABOUT} ({MEANING}).", ""]
+    if "claims" in stored:
+        lines += ["## What the paper says, and whether it held here", "", *statements(stored["claims"]), ""]
     for e in experiments:
         heading = "##"
         if len(experiments) > 1:
@@ -132,10 +127,12 @@ def page(stored: dict[str, Any], name: str) -> str:
         seeds = f"seed{'s' * (len(e['seeds']) > 1)} {', '.join(map(str, e['seeds']))}"
         lines += [f"{e['note']} {e['gradients']:.0f} [gradients](../words.md#methods-and-runs) a run; {seeds}.", ""]
         for scenario, values in e["values"].items():
-            if ranked(e, values)[1]:
+            if run_in(e, values):
                 lines += [f"{heading} {scenario}", ""] if scenario != ALL else []
-                pictured = "{1} of each method against its {0}".format(*ranked(e, values)[0])
-                lines += [*section(e, values), "", f"![{pictured}]({figure(name, e, scenario)})", ""]
+                lines += [*section(e, values), ""]
+                sides, *_ = ranked(e, values)
+                if sides:
+                    lines += [f"![{sides[1]} of each method against its {sides[0]}]({figure(name, e, scenario)})", ""]
         lines += [f"{heading} What was tried", "", *tried(e), ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -145,119 +142,23 @@ def figure(name: str, e: dict[str, Any], scenario: str) -> str:
     return f"figures/{name}-{e['name']}-{scenario}.png"
 
 
-def ranked(e: dict[str, Any], values: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any], dict[str, list[str]]]:
-    """The two metrics that are compared, each method's point, and who is better than it in both."""
-    run = [m for m in e["searched"] if any(values[m].values())]
-    names = next((pair for pair in SIDES if all(values[m].get(x) for m in run for x in pair)), SIDES[-1])
-    points = {m: tuple(mean(values[m][x].values()) for x in names) for m in run}
-    better = {m: [o for o, (f, k) in points.items() if f < points[m][0] and k > points[m][1]] for m in run}
-    return names, points, better
-
-
-def section(e: dict[str, Any], values: dict[str, Any]) -> list[str]:
-    """A table, and a sentence on who is better than whom."""
-    (forgets, keeps), points, better = ranked(e, values)
-    metrics = [x for x in e["metrics"] if any(values[m][x] for m in points)]
-    methods = sorted(points, key=lambda m: (len(better[m]), points[m][0]))
-    rows = [[m, *(spread(values[m][x].values()) for x in metrics), few(better[m])] for m in methods]
-    for side in ENDS:
-        if any(values[side].values()):
-            rows.append([f"*{side}*", *(spread(values[side][x].values()) for x in metrics), ""])
-    head = ["method", *(f"{x} {WAYS.get(x, '')}".strip() for x in metrics)]
-    if len(methods) == 1:  # there is nobody to be compared with
-        return table(head, [row[:-1] for row in rows])
-    lines = table([*head, "methods that are better on both sides"], rows)
-    front = ", ".join(m for m in methods if not better[m])
-    said = f"Forgetting is compared by {forgets}, keeping by {keeps}. No method is better on both sides than {front}."
-    beaten = beaten_on_every_seed([values[m] for m in methods], forgets, keeps)
-    also = [m for m, lost in zip(methods, beaten, strict=True) if better[m] and not lost]
-    if also:
-        said += f" In the mean, but not on every seed, some method is better than {', '.join(also)}."
-    said += "".join(fewer_seeds({m: list(values[m][forgets]) for m in methods}, len(e["seeds"])))
-    return [*lines, "", said]
-
-
-def beaten_on_every_seed(values: list[dict[str, dict[str, float]]], forgets: str, keeps: str) -> list[bool]:
-    """For each method whether another is better in both metrics on every seed that both have."""
-
-    def beats(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> bool:
-        seeds = one[forgets].keys() & other[forgets].keys()
-        lower = all(one[forgets][s] < other[forgets][s] for s in seeds)
-        return bool(seeds) and lower and all(one[keeps][s] > other[keeps][s] for s in seeds)
-
-    return [any(beats(o, m) for o in values) for m in values]
-
-
-def fewer_seeds(seeds: dict[str, list[str]], most: int) -> list[str]:
-    """Sentences on the methods that ran on fewer seeds than others, whose means are therefore less sure."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for m, run in seeds.items():
-        groups.setdefault(tuple(run), []).append(m)
-    return [
-        f" On seed{'s' * (len(run) > 1)} {', '.join(run)} alone: {', '.join(names)}."
-        for run, names in groups.items()
-        if len(run) < most
-    ]
-
-
-def few(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more if names else "none"
-
-
-def tried(e: dict[str, Any]) -> list[str]:
-    """How many candidates each method had, and what was chosen."""
-    rows = []
-    for m, searches in e["searched"].items():
-        choices = "; ".join(dict.fromkeys(json.dumps(s["choice"]) for s in searches)) or "nothing: settings were given"
-        rows.append([m, str(max((len(s["scores"]) for s in searches), default=0)), choices])
-    return table(["method", "candidates", "chosen by validation rows, on a seed that is not reported"], rows)
-
-
-def draw(stored: dict[str, Any], name: str) -> None:
-    """A figure a table, every method a point: the upper left corner is where one wants to be."""
+def draw_all(stored: dict[str, Any], name: str) -> None:
+    """A figure a table that compares two sides."""
     for e in stored["experiments"]:
         for scenario, values in e["values"].items():
-            names, points, better = ranked(e, values)
-            if not points:
-                continue
-            sheet, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
-            axis.plot(*zip(*sorted(points[m] for m in points if not better[m]), strict=True), color="0.7", zorder=1)
-            for m, point in points.items():
-                color, marker = ("C3", "D") if m.startswith("ofmu") else ("C0", "o")
-                axis.scatter(*point, s=36, color=color, marker=marker, zorder=2)
-            ends = {side: [mean(values[side][x].values()) for x in names if values[side].get(x)] for side in ENDS}
-            ends = {side: point for side, point in ends.items() if len(point) == len(names)}
-            for side, point in ends.items():
-                axis.scatter(*point, s=70, color="black", marker=ENDS[side][1], zorder=2)
-            axis.margins(0.12)
-            axis.set_xlabel(f"{names[0]} (lower: more is forgotten)")
-            axis.set_ylabel(f"{names[1]} (higher: more is kept)")
-            label(sheet, axis, points | {ENDS[side][0]: point for side, point in ends.items()})
-            sheet.savefig(RESULTS_FOLDER / figure(name, e, scenario), dpi=130)
-            plt.close(sheet)
-
-
-def label(sheet: Any, axis: Any, points: dict[str, Any]) -> None:
-    """Write names to the right of points, to the left where a name or another point is in the way, or below that."""
-    sheet.canvas.draw()  # constrained layout has placed the axes then
-    places = {text: axis.transData.transform(point) * 72 / sheet.dpi for text, point in points.items()}
-    taken = [(x - 5, x + 5, y) for x, y in places.values()]
-    for text, point in sorted(points.items(), key=lambda item: (-item[1][1], item[1][0])):
-        (x, y), width = places[text], 4.6 * len(text)
-        for down in range(40):
-            free = [
-                (side, left)
-                for side, left in (("left", x + 6), ("right", x - 6 - width))
-                if not any(left < b and a < left + width and abs(y - down - c) < 8 for a, b, c in taken)
-            ]
-            if free:
-                break
-        side, left = free[0] if free else ("left", x + 6)
-        taken.append((left, left + width, y - down))
-        offset = 6 if side == "left" else -6
-        axis.annotate(text, point, xytext=(offset, -down - 3), textcoords="offset points", fontsize=8, ha=side)
+            sides, points, better = ranked(e, values)
+            if points and sides:
+                ends = {
+                    shown: [mean(values[s][x].values()) for x in sides if values[s].get(x)] for s, shown in ENDS.items()
+                }
+                ends = {shown: point for shown, point in ends.items() if len(point) == len(sides)}
+                draw(
+                    RESULTS_FOLDER / figure(name, e, scenario),
+                    sides,
+                    points,
+                    [m for m in points if not better[m]],
+                    ends,
+                )
 
 
 if __name__ == "__main__":

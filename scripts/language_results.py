@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from benchmark_results import finished, parser_of, tried
+from benchmark_results import finished, parser_of
+from benchmark_tables import tried
 from pages import RESULTS_FOLDER, facts, spread, table, write_page, written_by
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment

@@ -24,6 +24,12 @@ WAYS = {
     "forget_Q_A_Prob": "→",
     "retain_Q_A_Prob": "↑",
     "mia_loss": "→",
+    "UA": "→",
+    "RA": "↑",
+    "TA": "↑",
+    "MIA": "→",
+    "avg_gap": "↓",
+    "forget_test_AUC": "→",
 }
 """Which way a metric of a table is better."""
 MEANING = "[what they mean](../words.md#numbers)"

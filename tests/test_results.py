@@ -39,7 +39,7 @@ def test_text_and_values_agree(data, monkeypatch):
 def test_arrows_are_the_declared_directions(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     monkeypatch.syspath_prepend(SCRIPTS.parent / "docs")
-    ways = importlib.import_module("benchmark_results").WAYS
+    ways = importlib.import_module("pages").WAYS
     known = importlib.import_module("makers.metrics").declared()
     assert {"↑", "↓", "→"} == set(ways.values())
     for name, way in ways.items():
@@ -81,7 +81,7 @@ def test_what_was_not_measured_again_stays(monkeypatch):
 
 def test_what_holds_in_the_mean_only_is_told_from_what_holds_on_every_seed(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
-    section = importlib.import_module("benchmark_results").section
+    section = importlib.import_module("benchmark_tables").section
     points = {"a": [(0.1, 0.9), (0.3, 0.9)], "b": [(0.2, 0.8), (0.4, 0.8)], "c": [(0.3, 0.8), (0.2, 0.85)]}
     values = {
         m: {
