@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from ofmu_pl.report.claims_of_difficulty import coupling, nearness
 from ofmu_pl.report.derived import alignment, grid
 from ofmu_pl.report.figures.studies import norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Experiment, words
-from ofmu_pl.report.statistics import LEVEL, compare, least_p, merit, paired
+from ofmu_pl.report.statistics import LEVEL, compare, least_p, merit
 from ofmu_pl.report.tables import figure
+from ofmu_pl.report.verdicts import Found, Verdict, decided, described, direction
 
-Verdict = Literal["reproduced", "contradicted", "not decidable"]
 HARD = "hard-third cosine"
 
 
@@ -40,35 +41,17 @@ class Claim:
 
 def claims(experiment: Experiment) -> list[Claim]:
     """All that an experiment of its kind can decide; an interval is a 95 % t interval over seeds throughout."""
-    judges = {"ablation": _ablation, "sweep": _sweep, "convergence": _convergence, "table": _significance}
+    judges = {
+        "table": _significance,
+        "udi": coupling,
+        "alignment": nearness,
+        "ablation": _ablation,
+        "sweep": _sweep,
+        "convergence": _convergence,
+    }
     if experiment.kind not in judges or (experiment.kind == "table" and not experiment.paper):
         return []
     return [Claim(experiment.name, *found) for found in judges[experiment.kind](experiment)]
-
-
-Found = tuple[str, Verdict, str]
-
-
-def _sign(differences: Sequence[float]) -> int:
-    """1 or -1 where the interval of the mean leaves 0 out, else 0."""
-    if len(differences) < 2:
-        return 0
-    _, _, low, high = paired(differences)
-    return 1 if low > 0 else -1 if high < 0 else 0
-
-
-def _by_sign(differences: Sequence[float]) -> Verdict:
-    return ("not decidable", "reproduced", "contradicted")[_sign(differences)]
-
-
-def _shown(what: str, differences: Sequence[float]) -> str:
-    if not differences:
-        return f"{what.rstrip(',')}: no seed has both"
-    mean = figure(float(np.mean(differences)))
-    if len(differences) < 2:
-        return f"{what} {mean} on one seed, which gives no interval"
-    _, _, low, high = paired(differences)
-    return f"{what} {mean} [{figure(low)}, {figure(high)}] over {len(differences)} seeds"
 
 
 def _merits(experiment: Experiment, method: str, metric: str) -> dict[Any, float]:
@@ -101,14 +84,14 @@ def _ablation(experiment: Experiment) -> Iterator[Found]:
             yield text, "not decidable", f"No variant has {option} 0."
             continue
         d = _gain(experiment, variant, metric)
-        yield text, _by_sign(d), f"{_shown(f'{experiment.ours} minus {variant}, {words(metric)},', d)}."
+        yield text, decided(d), f"{described(f'{experiment.ours} minus {variant}, {words(metric)},', d)}."
     text = "The full OFMU achieves the best results, but not by an overwhelming margin."
     wanted = [quality, "model_utility" if experiment.entry("model_utility") else "TA", HARD]
     gains = {(v, m): _gain(experiment, v, m) for v in (bare, loop) if v for m in wanted}
-    lost = [key for key, d in gains.items() if _sign(d) < 0]
+    lost = [key for key, d in gains.items() if direction(d) < 0]
     if lost:
         (variant, metric) = lost[0]
-        why = _shown(f"{experiment.ours} minus {variant}, {words(metric)},", gains[lost[0]])
+        why = described(f"{experiment.ours} minus {variant}, {words(metric)},", gains[lost[0]])
         yield text, "contradicted", f"{why}: the variant is better."
     elif len(gains) == 6 and all(len(d) > 1 and np.mean(d) >= 0 for d in gains.values()):
         yield text, "reproduced", f"{experiment.ours} is at least as good in all of {', '.join(map(words, wanted))}."
@@ -153,16 +136,16 @@ def _sweep(experiment: Experiment) -> Iterator[Found]:
         for a, b in pairwise(ts):
             steps[rho, a, b] = [sign * d for d in _differences(by_t[a], by_t[b])]
         gains[rho] = [sign * d for d in _differences(by_t[ts[0]], by_t[ts[-1]])]
-    falls = [key for key, d in steps.items() if _sign(d) < 0]
+    falls = [key for key, d in steps.items() if direction(d) < 0]
     if falls:
         rho, a, b = falls[0]
         verdict, key = "contradicted", falls[0]
-        why = f"at rho = {rho}, from T = {a:g} to {b:g}, {_shown(f'forgetting ({name}) changes by', steps[key])}."
+        why = f"at rho = {rho}, from T = {a:g} to {b:g}, {described(f'forgetting ({name}) changes by', steps[key])}."
     else:
-        weak = [rho for rho, d in gains.items() if _sign(d) <= 0]
+        weak = [rho for rho, d in gains.items() if direction(d) <= 0]
         down = [key for key, d in steps.items() if d and np.mean(d) < 0]
         verdict = "not decidable" if weak or down else "reproduced"
-        parts = [f"rho = {rho}: {_shown('', gains[rho]).strip()}" for rho in gains]
+        parts = [f"rho = {rho}: {described('', gains[rho]).strip()}" for rho in gains]
         why = f"change of forgetting ({name}) from least to most T, {'; '.join(parts)}."
     yield rising, verdict, why  # type: ignore[misc]
     yield _stability(experiment, stable, shown, forgetting)
@@ -172,8 +155,8 @@ def _sweep(experiment: Experiment) -> Iterator[Found]:
         return
     low, high = (_seeded(forgetting[rho], sign) for rho in (known[0], known[-1]))
     d = _differences(high, low)
-    why = _shown(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)
-    yield damped, _by_sign(d), f"{why}."
+    why = described(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)
+    yield damped, decided(d), f"{why}."
 
 
 def _seeded(by_t: Mapping[float, Mapping[int, float]], sign: int) -> dict[int, float]:
@@ -197,7 +180,7 @@ def _stability(
                 ranges.setdefault(seed, []).append(float(np.ptp(both[0]) - np.ptp(both[1])))
     d = [float(np.mean(found)) for _, found in sorted(ranges.items())]
     what = f"the range of {words(shown[0])} over T less that of {words(shown[1])} is"
-    return text, _by_sign(d), f"{_shown(what, d)}."
+    return text, decided(d), f"{described(what, d)}."
 
 
 def _convergence(experiment: Experiment) -> Iterator[Found]:
@@ -212,7 +195,7 @@ def _convergence(experiment: Experiment) -> Iterator[Found]:
             n = max(1, len(c) // 10)
             falls.setdefault(t, []).append(float(np.log10(np.nanmean(c[:n]) / np.nanmean(c[-n:]))))
     pooled = [x for values in falls.values() for x in values]
-    signs = {t: _sign(values) for t, values in falls.items()}
+    signs = {t: direction(values) for t, values in falls.items()}
     parts = [f"T = {t:g}: {figure(float(np.mean(v)))}" for t, v in falls.items()]
     why = f"log10 of |grad F| in the first tenth over that in the last, {', '.join(parts)}"
     if min(signs.values()) < 0:
@@ -223,9 +206,9 @@ def _convergence(experiment: Experiment) -> Iterator[Found]:
         first, *_, last = found.values()
         ends = [{k: np.log10(np.nanmean(c[-max(1, len(c) // 10) :])) for k, c in x.items()} for x in (first, last)]
         drop = [float(end - ends[1][k]) for k, end in ends[0].items() if k in ends[1]]
-        tail = _shown("log10 of the final |grad F| at the least T less that at the most is", drop)
-        good = min(signs.values()) > 0 and _sign(drop) > 0
-        verdict: Verdict = "reproduced" if good else "contradicted" if _sign(drop) < 0 else "not decidable"
+        tail = described("log10 of the final |grad F| at the least T less that at the most is", drop)
+        good = min(signs.values()) > 0 and direction(drop) > 0
+        verdict: Verdict = "reproduced" if good else "contradicted" if direction(drop) < 0 else "not decidable"
         yield text, verdict, f"{why}; {tail}."
 
 

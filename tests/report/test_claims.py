@@ -128,6 +128,36 @@ def test_convergence_compares_the_runs_of_one_seed(bench):
     assert verdicts(bench) == ["reproduced"]
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ((0.2, 0.1, 0.3), (0.7, 0.6, 0.8), ["reproduced", "reproduced"]),
+        ((0.7, 0.6, 0.8), (0.2, 0.1, 0.3), ["reproduced", "contradicted"]),
+        ((0.2, -0.1, 0.5), (0.7, 0.4, 0.9), ["not decidable", "not decidable"]),
+        ((-0.5, -0.7, -0.3), (0.7, 0.6, 0.8), ["contradicted", "reproduced"]),
+    ],
+)
+def test_coupling(bench, ours, theirs, expected):
+    bench.experiment("e", "udi", table(scenarios=("a",)))
+    rho = {m: dict(zip(("rho", "low", "high"), x, strict=True)) for m, x in (("ofmu", ours), ("npo", theirs))}
+    write(bench.folder / "e/analysis.json", {"spearman": rho})
+    assert verdicts(bench) == expected
+    write(bench.folder / "e/analysis.json", {})
+    assert verdicts(bench) == ["not decidable"] * 2
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [((0.8, 0.81, 0.82), "reproduced"), ((0.4, 0.41, 0.42), "contradicted"), ((0.5, 0.6, 0.7), "not decidable")],
+)
+def test_nearness_is_to_the_best_of_the_other_methods(bench, ours, expected):
+    bench.experiment("e", "alignment", table(scenarios=("a",)))
+    cosines = {"ofmu": ours, "npo": (0.6, 0.6, 0.6), "rmu": (0.1, 0.9, 0.2), "before": (0.99, 0.99, 0.99)}
+    found = {str(i): {"hardest": {"cosine": {m: {"value": x[i]} for m, x in cosines.items()}}} for i in range(3)}
+    write(bench.folder / "e/analysis.json", {"seeds": found})
+    assert verdicts(bench) == [expected]
+
+
 def test_no_curves_decide_nothing(bench):
     bench.experiment("e", "convergence", table(scenarios=("a",)))
     assert verdicts(bench) == ["not decidable"]

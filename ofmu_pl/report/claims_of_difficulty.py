@@ -1,0 +1,53 @@
+"""What the paper says of rows that are hard to forget, held against our numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ofmu_pl.report.derived import alignment, difficulty
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
+from ofmu_pl.report.tables import figure
+from ofmu_pl.report.verdicts import Found, Verdict, decided, described
+
+
+def coupling(experiment: Experiment) -> Iterator[Found]:
+    """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
+    rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
+    weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
+    rho = {m: x for m, x in difficulty(experiment)[1].items() if {"low", "high"} <= x.keys()}
+    if not rho:
+        for text in (rises, weakest):
+            yield (
+                text,
+                "not decidable",
+                "There are no intervals of a correlation: the analysis needs draws of the forget set.",
+            )
+        return
+    numbers = {m: f"{m} {figure(x['rho'])} [{figure(x['low'])}, {figure(x['high'])}]" for m, x in rho.items()}
+    why = f"Over the draws of the forget set: {', '.join(numbers.values())}."
+    falls = any(x["high"] < 0 for x in rho.values())
+    verdict: Verdict = "reproduced" if all(x["low"] > 0 for x in rho.values()) else "not decidable"
+    yield rises, "contradicted" if falls else verdict, why
+    ours = rho.get(experiment.ours or "")
+    others = [x for m, x in rho.items() if m != experiment.ours]
+    if ours is None or not others:
+        yield weakest, "not decidable", "There is no interval of ours, or none of another method."
+    elif any(x["high"] < ours["low"] for x in others):
+        yield weakest, "contradicted", why
+    else:
+        yield weakest, "reproduced" if all(x["low"] > ours["high"] for x in others) else "not decidable", why
+
+
+def nearness(experiment: Experiment) -> Iterator[Found]:
+    """Whether ours leaves the hard samples' embeddings nearest to the retrained model's (tab:embed-sim)."""
+    text = "On hard samples OFMU's embeddings are nearest to the retrained model's."
+    hard = {m: x for m, x in alignment(experiment)["hardest"].items() if m not in (BEFORE, RETRAINED)}
+    ours = hard.pop(experiment.ours or "", {})
+    if not ours or not hard:
+        yield text, "not decidable", "There is no cosine of ours, or none of another method."
+        return
+    best = max(hard, key=lambda m: float(np.mean(list(hard[m].values()))))
+    d = [value - hard[best][seed] for seed, value in ours.items() if seed in hard[best]]
+    yield text, decided(d), f"{described(f'{experiment.ours} minus {best}, the best of the others, cosine,', d)}."
