@@ -30,6 +30,10 @@ from ofmu_pl.report.runs import Experiment
 from ofmu_pl.support.files import write_json
 
 ABOUT = "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better"
+STATEMENTS = (
+    "As [the report](../outputs.md#the-report) decides it, for models of the sizes below: nothing here says what models "
+    "of billions of parameters do. A statement is not decidable where the interval holds 0."
+)
 ALL = "all"
 """Name of the scenario of an experiment that names none."""
 
@@ -113,12 +117,20 @@ def with_stored(found: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]
 def page(stored: dict[str, Any], name: str) -> str:
     """The page as Markdown."""
     experiments = stored["experiments"]
-    lines = [f"# {experiments[0]['title'] if len(experiments) == 1 else f'Benchmark {name}'}", ""]
+    title = experiments[0]["title"] if len(experiments) == 1 else f"Benchmark {name}"
+    lines = [f"# {'The paper: tables and statements, at tiny scale' if 'claims' in stored else title}", ""]
     many = any(len(e["seeds"]) > 1 for e in experiments)
     spoken = "Mean over seeds ± standard deviation." if many else "One seed, so that no difference can be tested."
     lines += [f"{written_by('benchmark_results.py', name, stored)} {spoken}", "", f"{ABOUT} ({MEANING}).", ""]
     if "claims" in stored:
-        lines += ["## What the paper says, and whether it held here", "", *statements(stored["claims"]), ""]
+        lines += [
+            "## What the paper says, and whether it held here",
+            "",
+            STATEMENTS,
+            "",
+            *statements(stored["claims"]),
+            "",
+        ]
     for e in experiments:
         heading = "##"
         if len(experiments) > 1:

@@ -32,7 +32,7 @@ def draw(
         axis.scatter(*point, s=36, color=color, marker=marker, zorder=2)
     for name, point in ends.items():
         axis.scatter(*point, s=70, color="black", marker=MARKERS[name == "target"], zorder=2)
-    axis.margins(0.12)
+    axis.margins(0.16)
     axis.set_xlabel(f"{names[0]} (lower: more is forgotten)")
     axis.set_ylabel(f"{names[1]} (higher: more is kept)")
     _label(sheet, axis, {**methods, **ends})
