@@ -31,8 +31,8 @@ from ofmu_pl.support.files import write_json
 
 ABOUT = "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better"
 STATEMENTS = (
-    "As [the report](../outputs.md#the-report) decides it, for models of the sizes below: nothing here says what models "
-    "of billions of parameters do. A statement is not decidable where the interval holds 0."
+    "As [the report](../outputs.md#the-report) decides it, for models of the sizes below: nothing here says what "
+    "models of billions of parameters do. A statement is not decidable where the interval holds 0."
 )
 ALL = "all"
 """Name of the scenario of an experiment that names none."""

@@ -228,7 +228,7 @@ def _significance(experiment: Experiment) -> Iterator[Found]:
     verdict: Verdict = "reproduced" if better == len(tests) else "contradicted" if worse else "not decidable"
     why = (
         f"Of {len(tests)} comparisons (methods, metrics, scenarios) {experiment.ours} is better in {better} and worse "
-        f"in {worse} by the corrected t-test; with {n} seed{'s' * (n > 1)} the exact test reaches p = {figure(least_p(n))} "
-        "at best."
+        f"in {worse} by the corrected t-test; with {n} seed{'s' * (n > 1)} the exact test reaches "
+        f"p = {figure(least_p(n))} at best."
     )
     yield text, verdict, why
