@@ -135,9 +135,8 @@ def overall_scores(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]
     """The OFMU paper's overall score: mean over UA, RA, TA and MIA of a method's value over the largest one.
 
     It takes a higher value of all four as better, so it rewards forgetting a random set beyond what retraining does.
-    The
-    paper does not say whether the retrained model takes part in the maximum; here it does if it is in the table. A
-    method with a NaN scores NaN and does not touch the others.
+    The paper does not say whether the retrained model takes part in the maximum; here it does if it is in the table.
+    A method with a NaN scores NaN and does not touch the others.
 
     Args:
         table: At least the four metrics of each method.
