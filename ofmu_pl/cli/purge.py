@@ -104,7 +104,8 @@ def _remove(path: Path) -> None:
 def _remaining(folder: Path, config: dict[str, Any]) -> str:
     """What still knows the rows."""
     target = _first(config, "path") or "the cache"
-    data = _first(config.get("data"), "data") or config["data"].get("class_path", "its source")
+    named = (_first(config["data"], option) for option in ("data", "full", "forget"))
+    data = next(filter(None, named), None) or config["data"].get("class_path", "its source")
     others = [p.name for p in sorted(folder.parent.glob("version_*")) if p != folder and (p / "checkpoints").is_dir()]
     beside = f", checkpoints of {', '.join(others)} beside it" if others else ""
     return (

@@ -181,7 +181,10 @@ class OFMU(UnlearningModule):
         if outer_at not in ("end", "start"):
             raise UserError(f"outer_at={outer_at} is unknown: set --model.outer_at end or start.")
         if rates == "auto" and ngram_weight:
-            raise UserError("rates=auto steps by the distance to the goal alone: set --model.ngram_weight 0.")
+            raise UserError(
+                "rates=auto steps by the distance to the goal alone: set --model.ngram_weight 0, or, to choose rates "
+                "yourself, --model.rates null and --model.stop_at null."
+            )
         if rates == "auto":
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             inner_lr, inner_clip = 1.0, None

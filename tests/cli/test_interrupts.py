@@ -8,7 +8,7 @@ import pytest
 from ofmu_pl.data import Authors
 from ofmu_pl.evaluation.text import TextEvaluation
 from ofmu_pl.training import resumable
-from ofmu_pl.training.interrupts import listening
+from ofmu_pl.training.interrupts import listening, orderly
 
 OPTIONS = ["--trainer.max_steps", "3", "--evaluation.every_n_steps", "2", "--evaluation.max_new_tokens", "1"]
 OPTIONS += ["--checkpoint.every_n_train_steps", "100"]
@@ -89,6 +89,16 @@ def test_no_more_checkpoints_stay_than_are_asked_for(fit, press, capsys):
 def test_ctrl_c_while_a_model_is_measured(fit, press, capsys):
     press(TextEvaluation, "score", 1)
     assert stopped(capsys, lambda: fit(command="validate")) == "ofmu_pl: stopped by Ctrl-C."
+
+
+@pytest.mark.parametrize("command", ["benchmark", "requests", "attack"])
+def test_a_command_of_many_runs_says_that_the_same_line_goes_on(capsys, command):
+    def start():
+        with orderly([command]):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    line = stopped(capsys, start, 143)
+    assert line == "ofmu_pl: stopped by SIGTERM; the same line goes on: what has finished is not run again."
 
 
 def test_a_second_ctrl_c_ends_at_once(monkeypatch):

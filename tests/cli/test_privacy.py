@@ -165,6 +165,16 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     assert "Removed" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("option", ["data", "full", "forget"])
+def test_purge_names_the_files_that_still_hold_the_rows(tmp_path, capsys, option):
+    folder = tmp_path / "version_0"
+    folder.mkdir()
+    data = f"{{class_path: TextFiles, init_args: {{retain: kept.csv, {option}: rows.csv}}}}"
+    (folder / "config.yaml").write_text(f"model: {{}}\ndata: {data}\n")
+    main(["purge", str(folder)])
+    assert "the data (rows.csv), other runs" in capsys.readouterr().out
+
+
 def test_purge_refuses_a_run_of_a_newer_version(quiet, tmp_path, capsys):
     folder = tmp_path / "version_0"
     shutil.copytree(quiet, folder)

@@ -222,7 +222,7 @@ def planned(weight):
 def test_what_it_lacks_is_said():
     with pytest.raises(UserError, match=re.escape("set --model.ngram_weight 0")):
         train(lower(ngram_weight=0.3), steps=1)
-    with pytest.raises(UserError, match="rates=auto steps by the distance"):
+    with pytest.raises(UserError, match="rates=auto steps by the distance.* --model.rates null and --mod"):
         lower(rates="auto", ngram_weight=0.3)
     with pytest.raises(UserError, match="below 0|ngram_weight"):
         lower(ngram_weight=-1.0)
