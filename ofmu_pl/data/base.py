@@ -74,8 +74,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     ) -> None:
         super().__init__()
         self.other_requests = other_requests or {}
-        check_range(1, batch_size=batch_size, num_batches=num_batches)
-        check_range(0, MAX_SEED, seed=seed)
+        check_range(1, whole=True, batch_size=batch_size, num_batches=num_batches)
+        check_range(0, MAX_SEED, whole=True, seed=seed)
         self.batch_size, self.streams, self.num_batches, self.seed = batch_size, tuple(streams), num_batches, seed
         self.splits: dict[str, Any] = {}
         self.evaluation_sets: dict[str, Any] = {}

@@ -89,7 +89,11 @@ def read_source(source: Source, option: str) -> Rows:
         name = str(source)
         rows = _from_hub(name, option) if name.startswith(HUB) else _from_path(Path(name).expanduser(), option)
     else:
-        given = list(source)  # which may come from a generator
+        try:
+            coming = iter(source)  # which may be a generator, or a data set that has positions alone
+        except TypeError:
+            raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
+        given = list(coming)
         rows = Rows(option, option, given, _counted(len(given)))
     if not rows.rows:
         raise UserError(f"'{rows.source}' holds no rows: give `{option}` at least one.")

@@ -75,11 +75,16 @@ class OwnImages(SplitImages):
                 "Requests one after another are for images of which classes are forgotten (Digits, CIFAR10, CIFAR100), "
                 "not for images whose parts are given: make one request of them."
             )
+        for option, numbers in {"mean": mean, "std": std}.items():
+            if isinstance(numbers, str) or not hasattr(numbers, "__len__"):
+                raise UserError(f"`{option}` is {numbers!r}: give a list of three numbers, or of one for grey images.")
         if len(mean) != len(std) or len(mean) not in (1, 3):
             raise UserError(
                 f"`mean` has {len(mean)} numbers and `std` has {len(std)}: give each three, or each one for "
                 "grey images."
             )
+        for average in mean:
+            check_range(0, 1, mean=average)
         for deviation in std:
             check_range(0, above=True, std=deviation)
         self.mean, self.std = tuple(mean), tuple(std)

@@ -78,7 +78,7 @@ class TextDataModule(PairedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
-        check_range(1, max_length=max_length)
+        check_range(1, whole=True, max_length=max_length)
         self.tokenizer_source, self.system_prompt = tokenizer, system_prompt
         self.max_length, self.allow_cut = max_length, allow_cut
         self.left_out: dict[str, int] = {}

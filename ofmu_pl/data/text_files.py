@@ -93,12 +93,16 @@ class TextFiles(TextDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(batch_size, **kwargs)
-        check_range(1, stride=stride, eval_rows=eval_rows)
+        check_range(1, whole=True, stride=stride, eval_rows=eval_rows)
         if stride is not None and self.max_length is not None and stride > self.max_length:
             raise UserError(
                 f"data.stride is {stride}, more than data.max_length={self.max_length}, so tokens between two pieces "
                 "of a document would be lost: set it to that or less."
             )
+        if not isinstance(columns or {}, dict):
+            raise UserError(f"`columns` is {columns!r}: give a dictionary of their names by ours, {{'question': 'q'}}.")
+        if not isinstance(prompt_template or "", str):
+            raise UserError(f"`prompt_template` is {prompt_template!r}: give a text with {{question}} in it.")
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
         # The command line would take a line break in a text with colons for YAML.

@@ -25,6 +25,11 @@ def load_tokenizer(source: Any) -> Any:
     Raises:
         UserError: There is no tokenizer.
     """
+    if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
+        raise UserError(
+            f"`tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
+            "AutoTokenizer.from_pretrained, or give its folder or hub id."
+        )
     tokenizer = _read(source) if isinstance(source, str) else copy.deepcopy(source)
     # Where a folder has no tokenizer's files, some classes make one of their special tokens alone.
     whose = f"of '{source}' " if isinstance(source, str) else ""

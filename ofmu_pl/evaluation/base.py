@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities import rank_zero_info
+from torch import nn
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Account, account
@@ -19,7 +21,7 @@ from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.measures import Measures
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
 from ofmu_pl.evaluation.table import Metrics, print_table
-from ofmu_pl.metrics.own import OwnMetric, with_own
+from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
@@ -38,6 +40,9 @@ class Evaluation(pl.Callback, Measures):
             it.
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
+
+    Raises:
+        UserError: Something else is given as one of these.
     """
 
     def __init__(
@@ -46,7 +51,10 @@ class Evaluation(pl.Callback, Measures):
         every_n_steps: int | None = None,
         own_metrics: list[OwnMetric] | None = None,
     ) -> None:
-        check_range(1, every_n_steps=every_n_steps)
+        check_range(1, whole=True, every_n_steps=every_n_steps)
+        if not isinstance(reference, str | PathLike | nn.Module | None):  # a model in Python alone
+            raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
+        check_own(own_metrics)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
         self.show: Callable[..., None] = print_table
         self.reference = None

@@ -40,6 +40,22 @@ class OwnMetric(ABC):
         """
 
 
+def check_own(own_metrics: Any) -> None:
+    """Refuse what is given as ``own_metrics`` and is no list of them.
+
+    Raises:
+        UserError: It is no list, or has something else in it: a class, say, in the place of its object.
+    """
+    if own_metrics is None or (
+        isinstance(own_metrics, list | tuple) and all(isinstance(own, OwnMetric) for own in own_metrics)
+    ):
+        return
+    raise UserError(
+        f"`own_metrics` is {own_metrics!r}: give a list of objects whose classes derive from ofmu_pl.OwnMetric, such "
+        "as [Worst()]."
+    )
+
+
 def with_own(
     metrics: Mapping[str, MetricResult],
     own_metrics: Sequence[OwnMetric],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from operator import index
 
 MAX_SEED = 2**32 - 1
 """NumPy's largest seed."""
@@ -20,20 +21,32 @@ class DivergedError(RuntimeError):
     """The optimisation produced non-finite or exploding numbers; the weights in memory are not to be used."""
 
 
-def check_range(low: float, high: float = inf, *, above: bool = False, **values: float | None) -> None:
-    """Refuse options that are out of their range.
+def check_range(
+    low: float, high: float = inf, *, above: bool = False, whole: bool = False, **values: float | None
+) -> None:
+    """Refuse options that are out of their range, or no numbers, as Python may give them.
 
     Args:
         low: Least value.
         high: Largest value.
         above: Whether ``low`` itself is refused too.
+        whole: Whether fractions are refused, and floats that have none: what counts takes integers.
         values: Values by option; ``None`` is always in range, since it switches an option off.
 
     Raises:
-        UserError: A value is out of range or not a number; the error names the first one.
+        UserError: A value is out of range, no number or no whole one; the error names the first one.
     """
+    wanted = f"a value from {low} to {high}" if high < inf else f"more than {low}" if above else f"{low} or more"
     for name, value in values.items():
-        if value is None or (low <= value <= high and not (above and value == low)):
+        if value is None:
             continue
-        wanted = f"a value from {low} to {high}" if high < inf else f"more than {low}" if above else f"{low} or more"
-        raise UserError(f"{name}={value} is out of range: give {wanted}.")
+        try:
+            within = low <= value <= high and not (above and value == low)
+        except (TypeError, ValueError):  # texts; arrays of several numbers
+            raise UserError(f"{name}={value!r} is no number: give {wanted}.") from None
+        if not within:
+            raise UserError(f"{name}={value} is out of range: give {wanted}.")
+        try:
+            index(value if whole else 0)  # type: ignore[arg-type]  # NumPy's integers have it too
+        except TypeError:
+            raise UserError(f"{name}={value} is no integer: give {wanted}.") from None

@@ -12,6 +12,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import nn
 
@@ -19,6 +20,7 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.export import model_facts, write_model
 from ofmu_pl.training.interrupts import Interrupted, listening
 from ofmu_pl.training.noise import quiet
@@ -50,6 +52,7 @@ def run(
         accelerator: Lightning's name of the device.
 
     Raises:
+        UserError: There is no such device.
         KeyboardInterrupt: The run was interrupted.
     """
     home = Path(tempfile.mkdtemp(prefix="ofmu_pl-"))
@@ -59,20 +62,27 @@ def run(
     try:
         with quiet(), isolate_rng(), listening():
             torch.manual_seed(seed)
-            trainer = pl.Trainer(
-                accelerator=accelerator,
-                devices=1,
-                max_steps=steps,
-                max_epochs=-1,
-                callbacks=[evaluation, *bar],
-                default_root_dir=home,
-                enable_progress_bar=progress,
-                logger=False,
-                enable_checkpointing=False,
-                enable_model_summary=False,
-                limit_val_batches=0,
-                use_distributed_sampler=False,
-            )
+            try:
+                trainer = pl.Trainer(
+                    accelerator=accelerator,
+                    devices=1,
+                    max_steps=steps,
+                    max_epochs=-1,
+                    callbacks=[evaluation, *bar],
+                    default_root_dir=home,
+                    enable_progress_bar=progress,
+                    logger=False,
+                    enable_checkpointing=False,
+                    enable_model_summary=False,
+                    limit_val_batches=0,
+                    use_distributed_sampler=False,
+                )
+            except (ValueError, MisconfigurationException) as error:
+                reason = str(error).strip().splitlines()[0].rstrip(".")
+                raise UserError(
+                    f"accelerator={accelerator!r} cannot be had here ({reason}): give 'auto', 'cpu', or a device that "
+                    "torch sees."
+                ) from error
             trainer.fit(module, datamodule=data)
     except BaseException as error:
         shutil.rmtree(home, ignore_errors=True)

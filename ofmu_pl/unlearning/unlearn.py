@@ -99,8 +99,15 @@ def unlearn(
         >>> result.model is model, result.metrics["forget_Q_A_Prob"].n
         (True, 2)
     """
-    check_range(1, steps=steps)
-    check_range(0, MAX_SEED, seed=seed)
+    check_range(1, whole=True, steps=steps)
+    check_range(0, MAX_SEED, whole=True, seed=seed)
+    if seed is None:
+        raise UserError(f"seed=None is no number: give a value from 0 to {MAX_SEED}.")
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"`model` is a {type(model).__name__}: load the model first, by AutoModelForCausalLM.from_pretrained, or "
+            "give an image classifier."
+        )
     images = test is not None
     settings = shipped("images" if images else "text")
     network = Classifier(model) if images else _language_model(model, tokenizer)
@@ -139,11 +146,6 @@ def _language_model(model: nn.Module, tokenizer: Any) -> LoadedLM:
     Raises:
         UserError: It is none, or has no tokenizer.
     """
-    if not isinstance(model, nn.Module):
-        raise UserError(
-            f"`model` is a {type(model).__name__}: load the model first, by AutoModelForCausalLM.from_pretrained, or "
-            "give an image classifier."
-        )
     if not hasattr(model, "generate"):
         raise UserError(
             f"`model` is a {type(model).__name__}, no language model: for an image classifier give `test` images, "

@@ -224,6 +224,11 @@ def test_an_image_classifier(method):
     assert result.metrics["RA"].n == 30
 
 
+class Nothing(ofmu_pl.OwnMetric):
+    def compute(self, scores):
+        return []
+
+
 REFUSED = {
     "a path": ({"model": "my-model"}, "`model` is a str: load the model first"),
     "no tokenizer": ({"tokenizer": None}, "A language model needs its `tokenizer`"),
@@ -236,6 +241,25 @@ REFUSED = {
     "no rows": ({"forget": []}, "holds no rows"),
     "no answer": ({"forget": [{"question": "Who?"}]}, "answer"),
     "no steps": ({"steps": 0}, "steps=0 is out of range"),
+    "half a step": ({"steps": 2.5}, "steps=2.5 is no integer: give 1 or more"),
+    "half a batch": ({"batch_size": 2.5}, "batch_size=2.5 is no integer: give 1 or more"),
+    "no seed": ({"seed": None}, "seed=None is no number: give a value from 0 to 4294967295"),
+    "half a token": ({"max_length": 2.5}, "max_length=2.5 is no integer: give 1 or more"),
+    "no metrics": ({"own_metrics": [3]}, "`own_metrics` is [3]: give a list of objects"),
+    "a metric's class": ({"own_metrics": [Nothing]}, "give a list of objects whose classes derive from"),
+    "a metric alone": ({"own_metrics": Nothing()}, "give a list of objects whose classes derive from"),
+    "a number of rows": ({"retain": 3}, "`retain` is 3: give a file, or rows as a list of dictionaries"),
+    "a number of columns": ({"columns": 3}, "`columns` is 3: give a dictionary"),
+    "no template": ({"prompt_template": 3}, "`prompt_template` is 3: give a text"),
+    "another tokenizer": ({"tokenizer": 3}, "`tokenizer` is a int, no tokenizer of transformers'"),
+    "a number for a reference": ({"reference": 3}, "`reference` is 3: give a retrained model's folder"),
+    "no device": ({"accelerator": "abacus"}, "accelerator='abacus' cannot be had here (You selected"),
+    "no model at all": ({"model": 3, "test": images(0, 2), **PREPARED}, "`model` is a int: load the model first"),
+    "no list": ({"test": images(0, 2), "mean": 0.5, "std": [1]}, "`mean` is 0.5: give a list of three numbers"),
+    "bytes": (
+        {"test": images(0, 2), "mean": [124] * 3, "std": [1] * 3},
+        "mean=124 is out of range: give a value from 0",
+    ),
     "not normalised": ({"test": images(0, 2)}, "give `mean` and `std`"),
     "no length": ({"test": iter([]), **PREPARED}, "`test` list_iterator is empty or has no length"),
 }
