@@ -48,7 +48,7 @@ def check_trainer(trainer: Any) -> None:
         if trainer[option] is not None:
             raise UserError(
                 f"--trainer.{option} does nothing here, where the evaluation measures: set --evaluation.every_n_steps "
-                "for when, and --evaluation.rows or --evaluation.interim_items for how much."
+                "for when, and --evaluation.interim_items (of text also --evaluation.rows) for how much."
             )
 
 

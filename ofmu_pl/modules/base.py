@@ -30,8 +30,7 @@ class UnlearningModule(pl.LightningModule, Method):
 
     A subclass turns the batches of an iteration into a descent direction in ``iterate``; everything else happens in
     ``Method``, which knows of no trainer, and here. The network is kept in eval mode (dropout off, frozen statistics):
-    unlearning
-    differentiates a function, not a distribution.
+    unlearning differentiates a function, not a distribution.
 
     Args:
         network: Recipe of the network to train.

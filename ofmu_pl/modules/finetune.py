@@ -18,10 +18,7 @@ class FineTune(UnlearningModule):
         split: ``full`` for the target, ``retain`` for the retrained model.
         from_target: Whether the network is the target, so that this is the baseline Finetune, evaluated like every
             method.
-        optimizer: Makes the optimizer of the parameters.
-        scheduler: Makes the scheduler of the optimizer, stepped once per iteration.
-        gradient_clip: Largest norm of the gradient; ``null``: as it is.
-        micro_batch_size: Samples differentiated at a time; ``null``: all.
+        kwargs: See ``UnlearningModule``.
 
     Example:
         >>> from ofmu_pl import CausalLM
