@@ -18,6 +18,7 @@ from torch import nn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
+from ofmu_pl.training.run import precision_name
 from ofmu_pl.training.shards import check_shards, names, read_index, shapes
 
 LAST = "last"
@@ -31,6 +32,8 @@ NAMES = "names"
 
 ENDED = "ended"
 """Key of the ``length`` that the run was asked for, present where the run has stopped by itself."""
+
+_PRECISION = "trainer.precision"
 
 _MAY_DIFFER = {
     "model.init_args.micro_batch_size",  # the same result
@@ -85,7 +88,9 @@ def settings(resolved: dict[str, Any]) -> dict[str, str]:
 
     Options that may change on the way (devices, logging, evaluation, the number of iterations) are not in it.
     """
-    decides = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
+    decides: dict[str, Any] = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
+    if "trainer" in resolved:
+        decides[_PRECISION] = precision_name(resolved["trainer"].get("precision"))
     return {k: _by_name(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
 
 
@@ -161,6 +166,8 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
     if now is None or then is None:
         return path
     then = {k: _by_name(k, v) for k, v in then.items() if k not in _MAY_DIFFER}  # older ones hold whole paths
+    if _PRECISION in now:
+        then.setdefault(_PRECISION, now[_PRECISION])  # older ones do not say
     if then == now:
         return path
     differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]

@@ -11,7 +11,9 @@ from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.projection import MovingAverage
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records import Results
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS, length, moments_bytes, progress, resumed_from, settings
+from ofmu_pl.training.run_folders import choose
 
 
 def resolved(method):
@@ -33,6 +35,34 @@ def test_a_link_from_the_method_that_has_another_name_now_is_no_setting(tmp_path
     torch.save({SETTINGS: settings(now) | {"data.init_args.pairs": "1"}}, path)
     now["data"] = {"init_args": {"num_batches": 1}}
     assert resumed_from(str(path), tmp_path, settings(now)) == path
+
+
+def test_the_precision_is_a_setting_and_its_older_name_the_same(tmp_path):
+    path = tmp_path / "old.ckpt"
+    now = {name: resolved("ofmu_pl.OFMU") for name in ("bf16", "bf16-mixed", "32-true", None)}
+    for name, config in now.items():
+        config["trainer"]["precision"] = name
+    for then, same, other in (("bf16", "bf16-mixed", None), (None, "32-true", "bf16")):
+        torch.save({SETTINGS: settings(now[then])}, path)
+        assert resumed_from(str(path), tmp_path, settings(now[same])) == path
+        with pytest.raises(UserError, match=r'other settings \(trainer.precision was ".*-.*", is ".*-.*"\): give'):
+            resumed_from(str(path), tmp_path, settings(now[other]))
+    before = {k: v for k, v in settings(now["bf16"]).items() if k != "trainer.precision"}  # of older versions
+    torch.save({SETTINGS: before}, path)
+    assert resumed_from(str(path), tmp_path, settings(now["bf16"])) == path
+
+
+def test_a_finished_run_of_another_precision_is_another_run(tmp_path):
+    """It has kept no checkpoint, so that its configuration is what is compared."""
+    config = resolved("ofmu_pl.OFMU") | {"export": {"folder": None}}
+    folder = tmp_path / "version_0"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(json.dumps(config))
+    Results({}, provenance={"steps": 4}).write(folder / "results.json")
+    (tmp_path / "latest").symlink_to("version_0")
+    assert choose(tmp_path, "fit", "last", config).done
+    config["trainer"]["precision"] = "bf16-mixed"
+    assert not choose(tmp_path, "fit", "last", config).done
 
 
 def stopped_by(class_path, gradients=8.0):
