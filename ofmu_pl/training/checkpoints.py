@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
-import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from torch import nn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
-from ofmu_pl.training.run import precision_name
+from ofmu_pl.training.settings import differences, length, short
 from ofmu_pl.training.shards import check_shards, names, read_index, shapes
 
 LAST = "last"
@@ -32,19 +30,6 @@ NAMES = "names"
 
 ENDED = "ended"
 """Key of the ``length`` that the run was asked for, present where the run has stopped by itself."""
-
-_PRECISION = "trainer.precision"
-
-_MAY_DIFFER = {
-    "model.init_args.micro_batch_size",  # the same result
-    "model.init_args.audit",
-    "model.init_args.rollbacks",
-    "model.init_args.network.init_args.activation_checkpointing",
-    "data.init_args.data",  # hashes are compared instead
-    "data.init_args.num_batches",  # follows from the method's own settings
-    "data.init_args.pairs",  # the same before 0.2.0
-}
-
 
 _OURS = {"callbacks", "data_hashes", "global_step", "loops", "lr_schedulers", "pytorch-lightning_version"}
 _WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are the shards
@@ -83,48 +68,11 @@ def require_same_data(now: dict[str, str], then: dict[str, str]) -> None:
             )
 
 
-def settings(resolved: dict[str, Any]) -> dict[str, str]:
-    """The part of a resolved configuration that decides where the run goes: dotted keys and JSON values.
-
-    Options that may change on the way (devices, logging, evaluation, the number of iterations) are not in it.
-    """
-    decides: dict[str, Any] = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
-    if "trainer" in resolved:
-        decides[_PRECISION] = precision_name(resolved["trainer"].get("precision"))
-    return {k: _by_name(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
-
-
-def _by_name(key: str, value: str) -> str:
-    """The value, where a class of ours goes by its name alone, which stays when modules move."""
-    ours = key.endswith("class_path") and value.startswith('"ofmu_pl.')
-    return '"' + value.rpartition(".")[2] if ours else value
-
-
-def length(resolved: dict[str, Any]) -> str:
-    """The part of a resolved configuration that, beside ``settings``, decides when a run stops, as JSON."""
-    names = ("max_steps", "max_epochs", "min_steps", "min_epochs", "max_time", "callbacks")
-    trainer = resolved.get("trainer") or {}
-    return _short(json.dumps({name: trainer.get(name) for name in names}, sort_keys=True, default=str))
-
-
-def _short(asked: str) -> str:
-    """A ``length`` whose classes of ours go by their names alone, as in ``settings``."""
-    return re.sub(r'("class_path": ")ofmu_pl\.(?:\w+\.)*', r"\1", asked)
-
-
 def progress(path: Path | None, resolved: dict[str, Any]) -> tuple[int, bool]:
     """The iterations done at a checkpoint (``None``: none), and whether a run that begins there has none left."""
     header = _header(path) if path else {}
     step, most = int(header.get("global_step", 0)), int(resolved["trainer"]["max_steps"])
-    return step, 0 <= most <= step or _short(header.get(ENDED, "")) == length(resolved)
-
-
-def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(x, dict) and x:
-        for key, value in x.items():
-            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, json.dumps(x, sort_keys=True, default=str)
+    return step, 0 <= most <= step or short(header.get(ENDED, "")) == length(resolved)
 
 
 def require_sound(path: Path) -> None:
@@ -165,13 +113,10 @@ def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) ->
     then = _header(path).get(SETTINGS)
     if now is None or then is None:
         return path
-    then = {k: _by_name(k, v) for k, v in then.items() if k not in _MAY_DIFFER}  # older ones hold whole paths
-    if _PRECISION in now:
-        then.setdefault(_PRECISION, now[_PRECISION])  # older ones do not say
-    if then == now:
+    differing = differences(then, now)
+    if not differing:
         return path
-    differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
-    told = "; ".join(f"{k} was {then.get(k, 'not set')}, is {now.get(k, 'not set')}" for k in differing[:3])
+    told = "; ".join(differing[:3])
     more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
     raise UserError(
         f"The checkpoint '{path}' is of a run with other settings ({told}{more}): give the run its old ones, or start "
@@ -215,43 +160,6 @@ def require_fit(path: Path, network: nn.Module) -> None:
         raise UserError(
             f"The checkpoint '{path}' is of another network ({told}): give the run the network that it was written "
             "with, or start without --ckpt_path."
-        )
-
-
-def moments_bytes(optimizer: Any) -> float:
-    """Bytes of an optimizer's state: as many tensors per parameter as ours say that they keep (``moments``).
-
-    Of others two for Adam and its kin, one with momentum, else none.
-    """
-    defaults = optimizer.defaults
-    kin = 2 + bool(defaults.get("amsgrad")) if "betas" in defaults else bool(defaults.get("momentum"))
-    tensors = getattr(optimizer, "moments", kin)
-    sizes = (p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"])
-    return float(tensors * sum(sizes))
-
-
-def check_room(folder: Path, checkpoint_bytes: float, kept: int, export_bytes: float) -> None:
-    """Refuse a run whose files will not fit the disk; they include the checkpoints that it has already.
-
-    Args:
-        folder: Folder of the files.
-        checkpoint_bytes: Size of one checkpoint; 0: no more are written.
-        kept: Number of checkpoints that stay; there is one more while it is written.
-        export_bytes: Size of the exported model.
-
-    Raises:
-        UserError: The files take more than is free.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoints = (folder / "checkpoints").rglob("*")
-    there = sum(p.stat().st_size for p in checkpoints if p.is_file() and not p.is_symlink())
-    # Whatever is there, the next checkpoint is whole before an older one is removed.
-    wanted = max((kept + 1) * checkpoint_bytes - there, checkpoint_bytes) + export_bytes
-    free = shutil.disk_usage(folder).free
-    if wanted > free:
-        raise UserError(
-            f"The run will write about {wanted / 1e9:.3g} GB and '{folder}' has {free / 1e9:.3g} GB free: free some "
-            "space, keep fewer checkpoints (--checkpoint.save_top_k 1), or give another disk with --logs."
         )
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from ofmu_pl.training.checkpoints import ENDED, SETTINGS, check_room, moments_bytes
+from ofmu_pl.training.checkpoints import ENDED, SETTINGS
 from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
+from ofmu_pl.training.room import check_room, moments_bytes
 
 
 class Resumable(pl.Callback):
@@ -26,8 +27,8 @@ class Resumable(pl.Callback):
     process at once.
 
     Args:
-        settings: The run's settings, kept in every checkpoint (``checkpoints.settings``).
-        length: The run's length, kept in a checkpoint where the run has stopped by itself (``checkpoints.length``).
+        settings: The run's settings, kept in every checkpoint (``settings.settings``).
+        length: The run's length, kept in a checkpoint where the run has stopped by itself (``settings.length``).
     """
 
     def __init__(self, settings: dict[str, str], length: str) -> None:
@@ -48,7 +49,7 @@ class Resumable(pl.Callback):
         """Remove what a killed process left too many of, and refuse a disk that is too small.
 
         Raises:
-            UserError: See ``checkpoints.check_room``.
+            UserError: See ``room.check_room``.
         """
         if trainer.ckpt_path:
             _tidy(trainer, Path(trainer.ckpt_path))

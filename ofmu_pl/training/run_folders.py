@@ -18,7 +18,8 @@ import yaml
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import locked, read_json, replacing
 from ofmu_pl.support.records import RESULTS, NewerError, Results
-from ofmu_pl.training.checkpoints import LAST, length, progress, resumed_from, settings
+from ofmu_pl.training.checkpoints import LAST, progress, resumed_from
+from ofmu_pl.training.settings import length, settings
 
 LOCK = ".lock"
 ANOTHER = "or start another one without --ckpt_path"

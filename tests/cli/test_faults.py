@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
-from ofmu_pl.training.checkpoints import check_room, newest
+from ofmu_pl.training.checkpoints import newest
+from ofmu_pl.training.room import check_room
 from tests.cli.conftest import TINY, lasting
 from tests.helpers.process import EVALUATION, FORKSERVER, run, start_server
 
@@ -232,7 +233,7 @@ def test_a_checkpoint_of_other_settings(resume, fit):
 @pytest.mark.slow
 def test_a_disk_that_is_too_small_is_refused_before_training(fit, monkeypatch, capsys):
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
+    monkeypatch.setattr("ofmu_pl.training.room.shutil.disk_usage", lambda _: usage._replace(free=10_000))
     with pytest.raises(SystemExit):
         fit()
     assert "has 1e-05 GB free: free some space" in capsys.readouterr().err
@@ -264,7 +265,7 @@ def test_the_room_that_is_asked_for_is_what_a_checkpoint_takes(fit, monkeypatch)
 
 def test_checkpoints_that_are_there_need_no_room(tmp_path, monkeypatch):
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=1500))
+    monkeypatch.setattr("ofmu_pl.training.room.shutil.disk_usage", lambda _: usage._replace(free=1500))
     (tmp_path / "checkpoints").mkdir()
     for step in (1, 2):
         (tmp_path / f"checkpoints/step={step}.ckpt").write_bytes(bytes(1000))

@@ -183,7 +183,7 @@ def test_a_run_that_fails_at_the_start_leaves_no_folder(refused, folder, options
 def test_a_refused_disk_leaves_no_folder_but_an_iteration_its_curves(fit, refused, folder, monkeypatch):
     usage = shutil.disk_usage("/")
     with monkeypatch.context() as patch:
-        patch.setattr("ofmu_pl.training.checkpoints.shutil.disk_usage", lambda _: usage._replace(free=10_000))
+        patch.setattr("ofmu_pl.training.room.shutil.disk_usage", lambda _: usage._replace(free=10_000))
         refused()
     assert not list(folder.glob("version_*"))
     monkeypatch.setattr("ofmu_pl.evaluation.text.TextEvaluation.interim_metrics", full)

@@ -12,8 +12,10 @@ from ofmu_pl.core.projection import MovingAverage
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import Results
-from ofmu_pl.training.checkpoints import ENDED, SETTINGS, length, moments_bytes, progress, resumed_from, settings
+from ofmu_pl.training.checkpoints import ENDED, SETTINGS, progress, resumed_from
+from ofmu_pl.training.room import moments_bytes
 from ofmu_pl.training.run_folders import choose
+from ofmu_pl.training.settings import length, settings
 
 
 def resolved(method):
