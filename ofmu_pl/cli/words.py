@@ -27,7 +27,7 @@ _OPTIONS = {
         name: f"data.{name}"
         for name in ("alternatives", "columns", "forget_where", "full", "holdout", "max_length", "prompt_template")
     },
-    **{name: f"evaluation.{name}" for name in ("attack_samples", "reference")},
+    **{name: f"evaluation.{name}" for name in ("attack_samples", "own_metrics", "reference")},
     "network": "model.network",
     "precision": "trainer.precision",
 }
