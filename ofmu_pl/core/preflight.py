@@ -32,18 +32,17 @@ _KINKS = (
 
 
 def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-true", penalised: bool = True) -> None:
-    """Refuse a network or precision that the engine would differentiate wrongly or not at all, before it has run.
+    """Refuse a network that the engine would differentiate wrongly or not at all, before it has run.
 
     Args:
         network: The network as it will be differentiated, in the mode (train or eval) that it will have then.
         first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
-        precision: Lightning's name of the precision.
+        precision: Lightning's name of the precision, one that ``check_precision`` lets pass for every method.
         penalised: Whether Hess(Phi) grad Phi will be asked for.
 
     Raises:
         UserError: The first thing found, with its remedy.
     """
-    check_precision(precision)
     if precision == "bf16-mixed" and first_order and penalised:
         raise UserError(
             "Precision bf16-mixed leaves nothing of the penalty by finite differences (cosine 0.2 at best): set "

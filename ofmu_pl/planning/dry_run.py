@@ -15,6 +15,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.plugins.environments import ClusterEnvironment
 
 from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.base import Evaluation
@@ -71,6 +72,7 @@ class Rehearsal:
             how = "FSDP2" if processes.sharded else "DDP"
             told = f"{processes.size} by {how}" if processes.size > 1 else "one process"
             course.tell(f"{told}, {precision}")
+            check_precision(precision)  # before the trainer, which turns 16-mixed into bf16-mixed on a CPU
             if processes.sharded:
                 check_rows(self.data, self.module.streams, Ranks(0, processes.size, sharded=True))
             nodes = int(self.trainer.get("num_nodes", 1))
@@ -83,7 +85,7 @@ class Rehearsal:
                 max_steps=int(self.trainer.get("max_steps") or -1),
                 max_epochs=-1,
                 limit_val_batches=0,
-                callbacks=[_Watch(course, self.evaluation, precision, self.exports)],
+                callbacks=[_Watch(course, self.evaluation, self.exports)],
                 plugins=[_Nowhere(processes.size)],
                 logger=False,
                 enable_checkpointing=False,
@@ -122,8 +124,8 @@ def set_up(data: PairedDataModule) -> str:
 class _Watch(pl.Callback):
     """Notes how far a trainer has come, tries what follows an iteration, and ends the run after the first one."""
 
-    def __init__(self, course: Course, evaluation: Evaluation, precision: str, exports: bool) -> None:
-        self.course, self.evaluation, self.precision, self.exports = course, evaluation, precision, exports
+    def __init__(self, course: Course, evaluation: Evaluation, exports: bool) -> None:
+        self.course, self.evaluation, self.exports = course, evaluation, exports
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
         """The ranks stand; the model is made next."""
@@ -137,7 +139,6 @@ class _Watch(pl.Callback):
         self.course.tell(f"{type(pl_module.recipe.recipe).__name__}: {all_of_them} parameters, {trained} trained")
         engine = getattr(pl_module, "engine_name", None)
         self.course.begin("method", type(pl_module).__name__ + (f" ({engine})" if engine else ""))
-        pl_module.run.precision = self.precision  # the trainer turns 16-mixed into bf16-mixed on a CPU
         pl_module.run.checks_itself = False  # numbers are made up
         know_losses(pl_module, data_of(trainer))  # and not to be kept on disk
 

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.objective import Phi
-from ofmu_pl.core.preflight import check_calls, preflight
+from ofmu_pl.core.preflight import check_calls, check_precision, preflight
 from ofmu_pl.support.errors import UserError
 from tests.helpers.cases import BETA, FLOOR, classifier, direction, error, tiny_llama
 
@@ -134,7 +134,7 @@ def test_refused_under_autograd(words):
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
 def test_refused_precision(precision):
     with pytest.raises(UserError, match=precision):
-        preflight(nn.Linear(2, 2), first_order=True, precision=precision)
+        check_precision(precision)
 
 
 def test_bf16_leaves_no_penalty_by_differences():
