@@ -22,18 +22,44 @@ def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
             adapter, since peft knows the names of the layers of some architectures alone.
 
     Raises:
-        UserError: A field is unknown, or a target module does not exist.
+        UserError: A field is unknown, a target module does not exist, or see ``require_separate``.
     """
     from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
 
+    own = deepcopy(fields)  # peft adds to lists in it
     try:
-        return get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **fields}))
+        adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own}))
     except (TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
             f"The adapters cannot be made ({reason}): set model.network.lora to fields of peft's LoraConfig, with "
             "target_modules that the network has (or 'all-linear')."
         ) from error
+    require_separate(adapted)
+    return adapted
+
+
+def require_separate(model: Any) -> None:
+    """Refuse adapters of which two are one memory, as peft's ``ensure_weight_tying`` makes them on tied embeddings.
+
+    One is a view of the other and a parameter of its own, so that every step would move both twice, and no copy could
+    be made of the model.
+
+    Args:
+        model: A ``peft.PeftModel``.
+
+    Raises:
+        UserError: They are.
+    """
+    base = model.get_base_model()
+    inputs, outputs = base.get_input_embeddings(), base.get_output_embeddings()
+    tying = any(getattr(config, "ensure_weight_tying", False) for config in model.peft_config.values())
+    both = hasattr(inputs, "base_layer") and hasattr(outputs, "base_layer")
+    if tying and both and outputs.weight is inputs.weight:
+        raise UserError(
+            "ensure_weight_tying of peft's LoraConfig makes one memory of two parameters, the adapters on tied "
+            "embeddings, so that every step would move it twice: leave it out, and each layer has its own adapter."
+        )
 
 
 def keep_trainable(model: nn.Module, pattern: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ofmu_pl.networks.adapters import is_adapted, require_separate
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.support.errors import UserError
@@ -26,7 +27,8 @@ class LoadedLM(CausalLM):
         tokenizer: Its tokenizer, loaded or the folder or hub id of one; ``None``: the data has one.
 
     Raises:
-        UserError: It is no language model, none of its parameters is trained, or it lies on several devices.
+        UserError: It is no language model, none of its parameters is trained, it lies on several devices, or two of its
+            adapters are one memory.
 
     Example:
         >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -55,6 +57,8 @@ class LoadedLM(CausalLM):
             )
         if len({p.device for p in model.parameters()}) > 1:
             raise UserError("The model lies on several devices: load it without device_map, on one of them.")
+        if is_adapted(model):
+            require_separate(model)
         super().__init__(path=getattr(model.config, "_name_or_path", "") or type(model).__name__)
         self.tokenizer_source = tokenizer
         self.model, self._given = model, False

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.adapters import add_adapters
+from ofmu_pl.networks.loaded import LoadedLM
+from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY
 
 
@@ -34,3 +39,33 @@ def test_an_adapter_beside_tied_embeddings_is_merged_into_its_own_layer_alone(ta
         torch.testing.assert_close(exported(ids).logits, before, rtol=1e-4, atol=1e-4)
         assert torch.equal(model(ids).logits, before), "the model itself stays as it is"
     assert exported.config.tie_word_embeddings == tied
+
+
+SHAPE = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 16}
+
+
+def llama(tied):
+    return LlamaForCausalLM(LlamaConfig(**SHAPE, tie_word_embeddings=tied))
+
+
+def test_the_recipe_keeps_its_lists():
+    """By which a model is known that was made from it; peft adds the layers that are tied to those."""
+    fields = {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}
+    written = copy.deepcopy(fields)
+    add_adapters(llama(tied=True), fields)
+    assert fields == written
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("target", ["embed_tokens", "lm_head"])
+def test_adapters_that_are_one_memory_are_refused(target, device):
+    fields = {"r": 2, "target_modules": [target], "ensure_weight_tying": True}
+    with torch.device(device):
+        tied, untied = llama(tied=True), llama(tied=False)
+    with pytest.raises(UserError, match="makes one memory of two parameters.*leave it out, and each layer has"):
+        add_adapters(tied, fields)
+    with pytest.warns(UserWarning, match="no tied modules"):
+        copy.deepcopy(add_adapters(untied, fields))
+    if device == "cpu":
+        with pytest.raises(UserError, match="makes one memory of two parameters"):
+            LoadedLM(get_peft_model(llama(tied=True), LoraConfig(**fields)))
