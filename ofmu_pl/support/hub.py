@@ -86,6 +86,6 @@ def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str,
     """
     from datasets import load_dataset
 
-    if offline() and not os.environ.get("HF_HUB_OFFLINE"):
+    if offline() and not downloads_forbidden():  # which leaves the cache
         raise ConnectionError("the hub does not answer")
     return [dict(row) for row in load_dataset(source, config, split=split)]
