@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ofmu_pl.report.derived import alignment, difficulty
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
+from ofmu_pl.report.runs import Experiment
 from ofmu_pl.report.tables import figure
 from ofmu_pl.report.verdicts import Found, Verdict, decided, described
 
@@ -43,7 +43,7 @@ def coupling(experiment: Experiment) -> Iterator[Found]:
 def nearness(experiment: Experiment) -> Iterator[Found]:
     """Whether ours leaves the hard samples' embeddings nearest to the retrained model's (tab:embed-sim)."""
     text = "On hard samples OFMU's embeddings are nearest to the retrained model's."
-    hard = {m: x for m, x in alignment(experiment)["hardest"].items() if m not in (BEFORE, RETRAINED)}
+    hard = {m: x for m, x in alignment(experiment)["hardest"].items() if m in experiment.methods}
     ours = hard.pop(experiment.ours or "", {})
     if not ours or not hard:
         yield text, "not decidable", "There is no cosine of ours, or none of another method."
