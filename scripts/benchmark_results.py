@@ -123,14 +123,8 @@ def page(stored: dict[str, Any], name: str) -> str:
     spoken = "Mean over seeds ± standard deviation." if many else "One seed, so that no difference can be tested."
     lines += [f"{written_by('benchmark_results.py', name, stored)} {spoken}", "", f"{ABOUT} ({MEANING}).", ""]
     if "claims" in stored:
-        lines += [
-            "## What the paper says, and whether it held here",
-            "",
-            STATEMENTS,
-            "",
-            *statements(stored["claims"]),
-            "",
-        ]
+        lines += ["## What the paper says, and whether it held here", "", STATEMENTS, ""]
+        lines += [*statements(stored["claims"]), ""]
     for e in experiments:
         heading = "##"
         if len(experiments) > 1:
@@ -160,17 +154,10 @@ def draw_all(stored: dict[str, Any], name: str) -> None:
         for scenario, values in e["values"].items():
             sides, points, better = ranked(e, values)
             if points and sides:
-                ends = {
-                    shown: [mean(values[s][x].values()) for x in sides if values[s].get(x)] for s, shown in ENDS.items()
-                }
-                ends = {shown: point for shown, point in ends.items() if len(point) == len(sides)}
-                draw(
-                    RESULTS_FOLDER / figure(name, e, scenario),
-                    sides,
-                    points,
-                    [m for m in points if not better[m]],
-                    ends,
-                )
+                there = {shown: values[side] for side, shown in ENDS.items() if all(values[side].get(x) for x in sides)}
+                ends = {shown: [mean(metrics[x].values()) for x in sides] for shown, metrics in there.items()}
+                front = [m for m in points if not better[m]]
+                draw(RESULTS_FOLDER / figure(name, e, scenario), sides, points, front, ends)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def few(names: list[str]) -> str:
 def statements(found: list[dict[str, str]]) -> list[str]:
     """A table of what the paper says and what came out, as the report has it."""
     rows = [[c["text"], f"**{c['verdict']}**", f"{c['experiment']}: {c['why']}"] for c in found]
-    return table(["the paper says", "here", "numbers: 95 % t intervals over seeds"], rows)
+    return table(["the paper says", "here", "numbers, with 95 % intervals"], rows)
 
 
 def tried(e: dict[str, Any]) -> list[str]:

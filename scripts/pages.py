@@ -76,8 +76,8 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
 
 
 def row(cells: Iterable[str]) -> str:
-    """One line of it."""
-    return "| " + " | ".join(cells) + " |"
+    """One line of it; bars in a cell are no ends of it."""
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def rule(columns: int) -> str:

@@ -40,7 +40,10 @@ class Claim:
 
 
 def claims(experiment: Experiment) -> list[Claim]:
-    """All that an experiment of its kind can decide; an interval is a 95 % t interval over seeds throughout."""
+    """All that an experiment of its kind can decide, by 95 % intervals.
+
+    They are t intervals of differences over seeds, and of correlations what the analysis of ``udi`` gives.
+    """
     judges = {
         "table": _significance,
         "udi": coupling,

@@ -16,20 +16,17 @@ def coupling(experiment: Experiment) -> Iterator[Found]:
     """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
     rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
     weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
+    missing = "No correlation has an interval: the analysis needs draws of the forget set."
     rho = {m: x for m, x in difficulty(experiment)[1].items() if {"low", "high"} <= x.keys()}
     if not rho:
-        for text in (rises, weakest):
-            yield (
-                text,
-                "not decidable",
-                "There are no intervals of a correlation: the analysis needs draws of the forget set.",
-            )
+        yield rises, "not decidable", missing
+        yield weakest, "not decidable", missing
         return
-    numbers = {m: f"{m} {figure(x['rho'])} [{figure(x['low'])}, {figure(x['high'])}]" for m, x in rho.items()}
-    why = f"Over the draws of the forget set: {', '.join(numbers.values())}."
-    falls = any(x["high"] < 0 for x in rho.values())
-    verdict: Verdict = "reproduced" if all(x["low"] > 0 for x in rho.values()) else "not decidable"
-    yield rises, "contradicted" if falls else verdict, why
+    numbers = [f"{m} {figure(x['rho'])} [{figure(x['low'])}, {figure(x['high'])}]" for m, x in rho.items()]
+    why = f"Over the draws of the forget set: {', '.join(numbers)}."
+    rising, falling = all(x["low"] > 0 for x in rho.values()), any(x["high"] < 0 for x in rho.values())
+    verdict: Verdict = "reproduced" if rising else "contradicted" if falling else "not decidable"
+    yield rises, verdict, why
     ours = rho.get(experiment.ours or "")
     others = [x for m, x in rho.items() if m != experiment.ours]
     if ours is None or not others:
