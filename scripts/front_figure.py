@@ -41,17 +41,19 @@ def draw(
 
 
 def _label(sheet: Any, axis: Any, points: Mapping[str, Point]) -> None:
-    """Write names to the right of points, to the left where a name or another point is in the way, or below that."""
+    """Write names to the right of points, to the left where something or the edge is in the way, or below that."""
     sheet.canvas.draw()  # constrained layout has placed the axes then
     places = {text: axis.transData.transform(point) * 72 / sheet.dpi for text, point in points.items()}
     taken = [(x - 5, x + 5, y) for x, y in places.values()]
+    first, last = axis.bbox.x0 * 72 / sheet.dpi, axis.bbox.x1 * 72 / sheet.dpi
     for text, point in sorted(points.items(), key=lambda item: (-item[1][1], item[1][0])):
         (x, y), width = places[text], 4.6 * len(text)
         for down in range(40):
             free = [
                 (side, left)
                 for side, left in (("left", x + 6), ("right", x - 6 - width))
-                if not any(left < b and a < left + width and abs(y - down - c) < 8 for a, b, c in taken)
+                if first < left < last - width
+                and not any(left < b and a < left + width and abs(y - down - c) < 8 for a, b, c in taken)
             ]
             if free:
                 break

@@ -45,6 +45,9 @@ def purge(runs: list[Path]) -> None:
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
+        for path in sorted(folder.glob(".*.partial")):
+            _remove(path)
+            print(f"Removed {path}: what a process wrote that was killed.")
         print(_remaining(folder, config))
     for path in _old_scores():
         _remove(path)

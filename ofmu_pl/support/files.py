@@ -66,23 +66,33 @@ def read_json(path: Path) -> Any:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path``, file or folder, that takes its place if the block succeeds.
 
-    Its content is on the disk before the name points at it, so a power cut leaves the old content or the new.
+    Its content is on the disk before the name points at it, so a power cut leaves the old content or the new. A folder
+    that has files cannot be replaced in one step: its old content is first renamed, and comes back if the new one
+    cannot take the name.
 
     Raises:
         OSError: The path cannot be written; the error names it, also where a library says in words of its own that the
             disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary, old = (path.with_name(f".{path.name}{part}.{os.getpid()}.partial") for part in ("", ".old"))
     try:
         yield temporary
         if not temporary.is_symlink():
             for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
                 _sync(file)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
+        aside = path.is_dir() and not path.is_symlink()
+        if aside:
+            os.replace(path, old)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            if aside:
+                os.replace(old, path)
+            raise
         _sync(path.parent)
+        if aside:
+            shutil.rmtree(old)
     except OSError as error:
         error.filename = error.filename or str(path)
         raise

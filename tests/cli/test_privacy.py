@@ -136,6 +136,7 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     (outside / "kept.txt").write_text("kept")
     (folder / "checkpoints/link").symlink_to(outside)
     (folder / "TOFU_EVAL.json").symlink_to(outside / "kept.txt")
+    (folder / ".samples.jsonl.7.partial").write_bytes(min(wanted))  # of a process that was killed
     attack([Relearn("questions", steps=1, every=1, rates=[1e-3], rows=4)], runs=[folder])
     found = [folder / "attacks.json", *(folder / "attacks").iterdir()]
     assert len(found) == 3, "the model before and the one after: no retrained model is at hand"
@@ -154,6 +155,7 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     assert {p.name for p in cache.glob("scores-*")} == scores
     assert {line.split(":")[0].split("/")[-1] for line in said if line.startswith("Removed ")} >= {
         "samples.jsonl",
+        ".samples.jsonl.7.partial",
         "checkpoints",
         "TOFU_EVAL.json",
         "scores-old.json",

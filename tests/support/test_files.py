@@ -1,0 +1,67 @@
+"""What takes the place of a folder: the old content stays until the new one stands."""
+
+import os
+import shutil
+
+import pytest
+
+from ofmu_pl.support import files
+from ofmu_pl.support.files import replacing
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder with a file, as an exported model is."""
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "weights").write_text("old")
+    return folder
+
+
+def write(folder, text):
+    folder.mkdir()
+    (folder / "weights").write_text(text)
+
+
+def test_a_folder_takes_the_place_of_another_and_leaves_nothing_beside_it(model, tmp_path):
+    with replacing(model) as temporary:
+        write(temporary, "new")
+    assert (model / "weights").read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["hf"]
+
+
+def test_the_old_folder_is_whole_when_the_new_one_takes_its_name(model, monkeypatch):
+    """A process that is killed while it removes the old content has the new one in place."""
+    seen, rmtree = [], shutil.rmtree
+
+    def remove(path):
+        seen.append((model / "weights").read_text())
+        rmtree(path)
+
+    monkeypatch.setattr(files.shutil, "rmtree", remove)
+    with replacing(model) as temporary:
+        write(temporary, "new")
+    assert seen == ["new"]
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_name(model, tmp_path, monkeypatch):
+    replace = os.replace
+
+    def refuse(a, b):
+        if b == model and ".old." not in a.name:
+            raise OSError(5, "Input/output error")
+        replace(a, b)
+
+    monkeypatch.setattr(files.os, "replace", refuse)
+    with pytest.raises(OSError, match="Input/output error"), replacing(model) as temporary:
+        write(temporary, "new")
+    assert (model / "weights").read_text() == "old"
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_block_that_fails_leaves_the_old_folder(model, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(NotADirectoryError), replacing(model):
+        write(tmp_path / "file/new", "new")
+    assert (model / "weights").read_text() == "old"
+    assert list(tmp_path.glob(".*")) == []
