@@ -195,6 +195,17 @@ def test_every_shipped_config_parses(path, capsys):
         assert printed["attacks" if command == "attack" else "methods"]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "configs/methods").glob("ofmu_*.yaml")), ids=lambda p: p.stem)
+def test_a_form_of_ofmu_has_its_own_rates_over_a_configuration_that_finds_them(path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", "--config", str(ROOT / "configs/text.yaml"), "--config", str(path), "--print_config"])
+    assert stop.value.code == 0
+    found = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]
+    assert (found["rates"], found["stop_at"]) == (None, None)
+    wanted = yaml.safe_load(path.read_text())["model"]["init_args"]["optimizer"]["init_args"]["lr"]
+    assert found["optimizer"]["init_args"]["lr"] == wanted
+
+
 def test_the_recipe_of_open_unlearning_is_theirs(capsys):
     """locuslab/open-unlearning d3d7cf9: trainer/finetune.yaml, experiment/unlearn/tofu/default.yaml and its script."""
     files = ("tofu.yaml", "methods/recipe_open_unlearning.yaml", "methods/npo.yaml")
