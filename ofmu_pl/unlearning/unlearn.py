@@ -16,6 +16,7 @@ from ofmu_pl.data.image_datasets import ImageDatasets
 from ofmu_pl.data.text_files import TextFiles
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.images import ImageEvaluation
+from ofmu_pl.evaluation.reference import RETRAIN
 from ofmu_pl.evaluation.text import TextEvaluation
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.modules.base import UnlearningModule
@@ -103,6 +104,11 @@ def unlearn(
     check_range(0, MAX_SEED, whole=True, seed=seed)
     if seed is None:
         raise UserError(f"seed=None is no number: give a value from 0 to {MAX_SEED}.")
+    if reference == RETRAIN:
+        raise UserError(
+            f"`reference` is the word '{RETRAIN}': the command line trains a model without the forget rows for it, a "
+            "call does not. Train one, and give it or its folder."
+        )
     if not isinstance(model, nn.Module):
         raise UserError(
             f"`model` is a {type(model).__name__}: load the model first, by AutoModelForCausalLM.from_pretrained, or "

@@ -243,6 +243,7 @@ REFUSED = {
     "no steps": ({"steps": 0}, "steps=0 is out of range"),
     "half a step": ({"steps": 2.5}, "steps=2.5 is no integer: give 1 or more"),
     "half a batch": ({"batch_size": 2.5}, "batch_size=2.5 is no integer: give 1 or more"),
+    "a word of the command line": ({"reference": "retrain"}, "'retrain': the command line trains a model"),
     "no seed": ({"seed": None}, "seed=None is no number: give a value from 0 to 4294967295"),
     "half a token": ({"max_length": 2.5}, "max_length=2.5 is no integer: give 1 or more"),
     "no metrics": ({"own_metrics": [3]}, "`own_metrics` is [3]: give a list of objects"),
