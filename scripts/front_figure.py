@@ -41,7 +41,10 @@ def draw(
 
 
 def _label(sheet: Any, axis: Any, points: Mapping[str, Point]) -> None:
-    """Write names to the right of points, to the left where something or the edge is in the way, or below that."""
+    """Write names to the right of points, to the left where something or the edge is in the way, or below that.
+
+    A thin line leads from a name that stands further down to its point.
+    """
     sheet.canvas.draw()  # constrained layout has placed the axes then
     places = {text: axis.transData.transform(point) * 72 / sheet.dpi for text, point in points.items()}
     taken = [(x - 5, x + 5, y) for x, y in places.values()]
@@ -60,4 +63,6 @@ def _label(sheet: Any, axis: Any, points: Mapping[str, Point]) -> None:
         side, left = free[0] if free else ("left", x + 6)
         taken.append((left, left + width, y - down))
         offset = 6 if side == "left" else -6
-        axis.annotate(text, point, xytext=(offset, -down - 3), textcoords="offset points", fontsize=8, ha=side)
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3} if down > 8 else None
+        written = {"xytext": (offset, -down - 3), "textcoords": "offset points", "fontsize": 8, "ha": side}
+        axis.annotate(text, point, arrowprops=line, **written)
