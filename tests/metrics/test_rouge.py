@@ -1,8 +1,25 @@
 """ROUGE-L against values by hand; ``tests/data/test_rwku.py`` has the count of the package ``rouge``."""
 
-import pytest
+import random
 
-from ofmu_pl.metrics import rouge_l_recall
+import numpy as np
+import pytest
+from rouge_score import rouge_scorer
+
+from ofmu_pl.metrics import rouge_l_f1, rouge_l_recall
+
+
+def test_values_are_those_of_rouge_score():
+    """Texts up to twice as long as a machine word has bits, with words that repeat, and empty ones."""
+    draw = random.Random(0)
+    words = ["the", "cats", "Sleeping", "run-ning", "a", "b", "naïve", "x1", "don't", "relational", ""]
+    truth, said = ([" ".join(draw.choices(words, k=draw.randint(0, n))) for _ in range(200)] for n in (60, 130))
+    stemmed, plain = (rouge_scorer.RougeScorer(["rougeL"], use_stemmer=x) for x in (True, False))
+    recall = [stemmed.score(a, b)["rougeL"].recall for a, b in zip(truth, said, strict=True)]
+    f1 = [plain.score(a, b)["rougeL"].fmeasure for a, b in zip(truth, said, strict=True)]
+    assert len(set(recall)) > 50  # not all alike
+    np.testing.assert_array_equal(rouge_l_recall(truth, said), recall)
+    np.testing.assert_array_equal(rouge_l_f1(truth, said), f1)
 
 
 def test_rouge_l_recall():
