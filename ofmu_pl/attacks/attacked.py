@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.data.of_run import data_of_run
+from ofmu_pl.data.of_run import data_of_run, part_of_run
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -90,7 +89,7 @@ def of_run(folder: Path) -> Attacked:
         raise UserError(
             f"'{folder}' has no exported model, so there is nothing to attack: run it with --export.folder."
         )
-    network = _network(config)
+    network = _network(folder, config)
     images = isinstance(network, ImageNetwork)
     recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
     paths = {UNLEARNED: str(exported), TARGET: results.provenance.get("target") or getattr(network, "path", None)}
@@ -157,12 +156,10 @@ def _exported(folder: Path) -> Path | None:
     return folder / name if name and (folder / name).is_dir() else None
 
 
-def _network(config: dict[str, Any]) -> Network:
+def _network(folder: Path, config: dict[str, Any]) -> Network:
     """The recipe that the run's method had."""
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(Network, "network")
     wanted = config["model"]["init_args"]["network"]
     if wanted["class_path"].endswith("CausalLM"):  # its fields fit no other model, and one of them is all that matters
         return CausalLM(path=wanted["init_args"]["path"] or "none")
-    network: Network = parser.instantiate_classes(parser.parse_object({"network": wanted})).network
+    network: Network = part_of_run(folder / CONFIG, Network, "network", wanted)
     return network

@@ -23,10 +23,10 @@ from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.options import check_devices, check_keeper, check_schedule, check_trainer
 from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.ranks import watched
-from ofmu_pl.cli.trust import check_classes
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.support.classes import check_classes
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
 from ofmu_pl.support.lazy import import_all

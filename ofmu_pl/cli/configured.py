@@ -17,12 +17,13 @@ from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
 from ofmu_pl.cli.plan import PlanCLI
 from ofmu_pl.cli.said import fail
-from ofmu_pl.cli.trust import check_classes, restrict_imports
+from ofmu_pl.cli.trust import restrict_imports
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.requests.command import in_turn
+from ofmu_pl.support.classes import check_classes
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.shipped import located

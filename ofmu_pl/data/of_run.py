@@ -1,14 +1,17 @@
-"""The data that a run had, made anew from the configuration that it saved."""
+"""What a run had, made anew from the configuration that it saved."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser
 
 from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.support.classes import check_classes
+from ofmu_pl.support.errors import UserError
 
 
 def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
@@ -17,12 +20,47 @@ def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
     Args:
         config: The run's ``config.yaml``.
         tokenizer: Tokenizer of text, which the run took from its network; images have none.
+
+    Raises:
+        UserError: See ``part_of_run``.
     """
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(PairedDataModule, "data")
     wanted = yaml.safe_load(config.read_text(encoding="utf-8"))["data"]
-    kind = resolve_name(parser.parse_object({"data": wanted}).data.class_path)
-    if tokenizer is not None and kind.modality == "text":
+    _, values = _read(config, PairedDataModule, "data", wanted)
+    if tokenizer is not None and resolve_name(values.data.class_path).modality == "text":
         wanted["init_args"] = {**(wanted.get("init_args") or {}), "tokenizer": tokenizer}
-    data: PairedDataModule = parser.instantiate_classes(parser.parse_object({"data": wanted})).data
+    data: PairedDataModule = part_of_run(config, PairedDataModule, "data", wanted)
     return data
+
+
+def part_of_run(config: Path, base: type, name: str, wanted: Any) -> Any:
+    """Make one object that a run had; others may have written its configuration, so nothing but a class is called.
+
+    Args:
+        config: The run's ``config.yaml``, for the message.
+        base: Class that the object must be of.
+        name: Name of the part, for the message.
+        wanted: Its ``class_path`` and ``init_args``.
+
+    Raises:
+        UserError: The configuration names no such class, one that is not here, or arguments that it does not take.
+    """
+    parser, values = _read(config, base, name, wanted)
+    return parser.instantiate_classes(values)[name]
+
+
+def _read(config: Path, base: type, name: str, wanted: Any) -> tuple[ArgumentParser, Any]:
+    """A parser for one part of a run, and the part's values."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(base, name)
+    try:
+        values = parser.parse_object({name: wanted})
+    except ArgumentError as error:
+        cause: BaseException = error
+        while (deeper := cause.__cause__ or cause.__context__) is not None:
+            cause = deeper
+        raise UserError(
+            f"The {name} that '{config}' names cannot be made ({' '.join(str(cause).split())[:200].rstrip('.')}): put "
+            "the code of its class where Python finds it, or give another run."
+        ) from error
+    check_classes(values)
+    return parser, values

@@ -7,6 +7,7 @@ from shutil import copytree
 
 import numpy as np
 import pytest
+import yaml
 
 from ofmu_pl import Attack, AttackCost, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_run, runs_below
@@ -246,3 +247,31 @@ def test_rows_that_are_elsewhere_are_said_with_a_remedy_that_the_command_has(run
         UserError, match=r"of the run '.*latest' cannot .* \('rows.jsonl' is missing\): .* was started,"
     ):
         of_run(run / "latest")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("named_by_a_run.make", "class_path 'named_by_a_run.make' is no class"),
+        ("os.system", "Importing 'os.system' is not allowed"),
+        ("absent.Rows", "No module named 'absent'"),
+    ],
+)
+def test_a_run_whose_configuration_names_no_class_is_one_sentence_and_calls_nothing(
+    run, tmp_path, monkeypatch, capsys, path, expected
+):
+    code = "from pathlib import Path\nfrom ofmu_pl.data import Authors\n\n\n"
+    code += "def make(mark: str) -> Authors:\n    Path(mark).touch()\n    return Authors()\n"
+    (tmp_path / "named_by_a_run.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder, mark = tmp_path / "version_0", tmp_path / "mark"
+    copytree(run / "latest", folder)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["data"] = {"class_path": path, "init_args": {"mark": str(mark)}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(SystemExit) as stop:
+        main(["attack", "--attacks", "[Confidence]", "--runs", str(folder)])
+    assert stop.value.code == 1
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("ofmu_pl: error: ")]
+    assert expected in line
+    assert not mark.exists()

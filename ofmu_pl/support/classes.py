@@ -1,0 +1,42 @@
+"""Classes that configurations name: nothing else is ever called, whoever wrote the configuration."""
+
+from __future__ import annotations
+
+from pkgutil import resolve_name
+from typing import Any
+
+from jsonargparse import Namespace
+
+from ofmu_pl.support.errors import UserError
+
+
+def check_classes(values: Any) -> None:
+    """Refuse functions in the place of classes, before anything is made: jsonargparse would call any.
+
+    Args:
+        values: Values of a parsed configuration.
+
+    Raises:
+        UserError: A ``class_path`` names no class.
+    """
+    if isinstance(values, Namespace):
+        values = vars(values)
+    if isinstance(values, list):
+        for value in values:
+            check_classes(value)
+    if not isinstance(values, dict):
+        return
+    path = values.get("class_path")
+    if path is not None and not _is_class(path):
+        raise UserError(
+            f"The class_path '{path}' is no class: name one that the option takes (of an optimizer, a subclass of "
+            "torch.optim.Optimizer)."
+        )
+    check_classes(list(values.values()))
+
+
+def _is_class(path: Any) -> bool:
+    try:
+        return isinstance(resolve_name(path), type)
+    except (ImportError, AttributeError, ValueError, TypeError):
+        return False
