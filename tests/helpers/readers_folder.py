@@ -78,7 +78,6 @@ def fill(folder: Path, site: Path, shared: Path) -> None:
         "NEW_MODEL": shared / "models/tofu-tiny-full",
         "TARGET_MODEL": shared / "models/tofu-tiny-full",
         "RETRAINED_MODEL": shared / "models/tofu-tiny-retain90",
-        "LLAMA_2_7B": site / "ofmu_pl/networks/shapes/llama-2-7b",
         "FOLDER/TOFU_SUMMARY.json": shared / "reference/open-unlearning-tiny/full/TOFU_SUMMARY.json",
     }.items():
         (folder / name).parent.mkdir(exist_ok=True)
