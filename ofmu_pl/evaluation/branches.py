@@ -1,4 +1,4 @@
-"""Answers that begin alike are read once: prompts with one answer in the cache, cut where another branches off."""
+"""Prompts and answers that begin alike are read once: what is in the cache is cut where others branch off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ofmu_pl.data.encoded import shared
-from ofmu_pl.evaluation.prompts import Prompts
+from ofmu_pl.evaluation.columns import begin
+from ofmu_pl.evaluation.prompts import Prompts, padded, read_prompts
 
 Tokens = tuple[int, ...]
 
@@ -46,6 +47,40 @@ def can_branch(cache: Any, columns: int) -> bool:
     )
 
 
+def read_common(model: Any, prompts: Sequence[Tokens]) -> Prompts | None:
+    """Read the tokens that all prompts begin with, once; ``None``: nothing is gained, or the cache cannot be cut.
+
+    A chat template may write a system turn and a date before each question, which are half of what prompts hold.
+
+    Args:
+        model: A Hugging Face causal language model.
+        prompts: Tokens of each prompt, all of them different.
+    """
+    if len(prompts) < 2:
+        return None
+    first, last = min(prompts), max(prompts)
+    n = min(shared(first, last), min(map(len, prompts)) - 1)
+    if n < 2:
+        return None
+    common = read_prompts(model, [list(first[:n])])
+    return common if can_branch(common.cache, max(map(len, prompts))) else None
+
+
+def read_after(model: Any, common: Prompts, prompts: Sequence[Tokens]) -> Prompts:
+    """Run a model over what is left of prompts; the result is that of ``read_prompts``.
+
+    Args:
+        model: The model that read what they begin with.
+        common: That, which all of them share; it stays as it is.
+        prompts: Tokens of B prompts.
+    """
+    rests = [prompt[common.mask.shape[1] :] for prompt in prompts]
+    read = common.rows(torch.zeros(len(prompts), dtype=torch.long, device=model.device))
+    ids, mask, positions = read.columns_of(padded(rests, model.device))
+    read.cache = begin(model, ids, mask, positions, read.cache)
+    return branch(read, range(len(rests)), [len(x) for x in rests], [x[-1] for x in rests])
+
+
 def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: Sequence[int]) -> Prompts:
     """Take prompts up to a token of the answer that was scored after them, with a cache of their own.
 
@@ -69,10 +104,12 @@ def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: S
     real = columns >= begin[:, None]
     columns.clamp_(min=0)
     mask = F.pad(prompts.mask, (0, max(0, *depths)), value=1)[row[:, None], columns] * real
-    kept = columns[:, :-1]
+    kept = columns[:, None, :-1]
 
-    def cut(x: Tensor) -> Tensor:
-        return x[row[:, None], :, kept].transpose(1, 2)
+    def cut(x: Tensor) -> Tensor:  # as x[row[:, None], :, kept] moved to (n, H, width, D), in half of its time
+        heads, size, depth = x.shape[1:]
+        places = (row[:, None, None] * heads + torch.arange(heads, device=device)[:, None]) * size + kept
+        return x.reshape(-1, depth).index_select(0, places.flatten()).view(len(row), heads, width, depth)
 
     cache = copy(prompts.cache)
     cache.layers = [_layer(layer, cut(layer.keys), cut(layer.values)) for layer in cache.layers]

@@ -32,19 +32,21 @@ class ReadAgain:
         self.ids, self.positions = self.ids[indices], self.positions[indices]
 
 
-def begin(model: Any, ids: Tensor, mask: Tensor, positions: Tensor) -> Any:
-    """Read columns; returns the cache, or what stands in its place.
+def begin(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any = None) -> Any:
+    """Read columns of which no logits are made; returns the cache, or what stands in its place.
 
     Args:
         model: A Hugging Face causal language model.
         ids: Tokens, (B, P), P at least 0.
-        mask: 1 where a column may be attended to, (B, P).
+        mask: 1 where a column may be attended to, (B, P), or more columns where the cache holds some.
         positions: Positions of the tokens, (B, P).
+        cache: Columns that were read before, in a cache that these come after; ``None``: none.
     """
     whole = getattr(model, "get_base_model", lambda: model)()
-    cache = DynamicCache(config=model.config)
-    if not _selects_rows(whole, cache):
-        return ReadAgain(ids, positions)
+    if cache is None:
+        cache = DynamicCache(config=model.config)
+        if not _selects_rows(whole, cache):
+            return ReadAgain(ids, positions)
     if ids.shape[1]:
         body = whole.base_model  # under adapters too: no logits of prompts
         body(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True)

@@ -44,6 +44,29 @@ class Prompts:
         cache.batch_select_indices(index)
         return Prompts(cache, self.mask[index], self.last[index], self.position[index])
 
+    def columns_of(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What a model reads to predict tokens that follow, one list a prompt.
+
+        Args:
+            labels: The tokens, (B, S), padded on the right with ``IGNORED``.
+
+        Returns:
+            Tokens, (B, S), the mask of all columns until then, (B, P + S - 1), and the tokens' positions, (B, S).
+        """
+        real = labels != IGNORED
+        # The last prompt token predicts the first that follows; nothing needs the last one's prediction.
+        ids = torch.cat([self.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
+        mask = torch.cat([self.mask, real[:, :-1].long()], dim=1)
+        steps = torch.arange(labels.shape[1], device=labels.device)
+        last = real.sum(1, keepdim=True) - 1  # padding must not pass the model's positions
+        return ids, mask, self.position[:, None] + steps.minimum(last)
+
+
+def padded(tokens: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """B lists of at most S tokens, (B, S), with ``IGNORED`` on the right of shorter ones."""
+    width = max(len(x) for x in tokens)
+    return torch.tensor([[*x] + [IGNORED] * (width - len(x)) for x in tokens], device=device)
+
 
 def read_prompts(
     model: Any, prompts: Sequence[list[int]], hidden: int | None = None, skip_hidden: bool = False
@@ -102,17 +125,11 @@ def score_answers(
         answers: B lists of tokens.
         detail: Which fields of ``AnswerScores`` are computed.
     """
-    width = max(len(a) for a in answers)
-    device = model.device
-    labels = torch.tensor([[*a] + [IGNORED] * (width - len(a)) for a in answers], device=device)
-    # The last prompt token predicts the first answer token; nothing needs the last one's prediction.
-    ids = torch.cat([prompts.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
-    mask = torch.cat([prompts.mask, (labels[:, :-1] != IGNORED).long()], dim=1)
-    last = torch.tensor([[len(a) - 1] for a in answers], device=device)  # padding must not pass the model's positions
-    positions = prompts.position[:, None] + torch.arange(width, device=device).minimum(last)
-    logits = go_on(model, prompts.cache, ids, mask, positions, keep=width)
+    labels = padded(answers, model.device)
+    ids, mask, positions = prompts.columns_of(labels)
+    logits = go_on(model, prompts.cache, ids, mask, positions, keep=ids.shape[1])
     flat, targets = logits.flatten(0, 1), labels.flatten()
-    step = max(1, CHUNK_ELEMENTS.get(device.type, 2**24) // flat.shape[1])
+    step = max(1, CHUNK_ELEMENTS.get(flat.device.type, 2**24) // flat.shape[1])
     parts = [_score(x, y, detail) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
     return AnswerScores(*(torch.cat(column).view(labels.shape) for column in zip(*parts, strict=True)))
 
@@ -120,13 +137,13 @@ def score_answers(
 def _score(logits: Tensor, labels: Tensor, detail: Detail) -> tuple[Tensor, ...]:
     """The fields of ``AnswerScores`` for (M, V) logits."""
     scores = logits if logits.dtype == torch.float64 else logits.float()
-    nll = F.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="none")
+    log_p = scores.log_softmax(dim=1)
+    nll = F.nll_loss(log_p, labels, ignore_index=IGNORED, reduction="none")
     if detail is Detail.LOSSES:
         return (nll,)
     likely = scores.argmax(dim=1)
     if detail is Detail.LIKELY:
         return nll, likely
-    log_p = scores.log_softmax(dim=1)
     p = log_p.exp()
     mean = (p * log_p).sum(1)
     variance = (p * log_p.square()).sum(1) - mean.square()

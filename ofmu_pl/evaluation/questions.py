@@ -1,7 +1,8 @@
 """Asks a causal language model questions: losses of given answers, and answers of its own, each token read once.
 
-Prompts are read first, then of each question's answers those that begin unlike any other, then the others from where
-they branch off. What the model says by itself begins with what its scores of the true answer say (``saying``).
+What all prompts begin with is read first, then what is left of each, then of each question's answers those that begin
+unlike any other, then the others from where they branch off. What the model says by itself begins with what its scores
+of the true answer say (``saying``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tqdm.auto import tqdm
 
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, trunk_of
+from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, read_after, read_common, trunk_of
 from ofmu_pl.evaluation.lengths import like_lengths
 from ofmu_pl.evaluation.prompts import Detail, Prompts, read_prompts, score_answers
 from ofmu_pl.evaluation.saying import Sayings
@@ -97,8 +98,9 @@ def answer_questions(
     order = sorted(questions, key=len)
     bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
     most, call = PROMPTS_PER_CHUNK.get(model.device.type, 64), 32 * COST_OF_CALL.get(model.device.type, 8192)
+    common = read_common(model, order) if hidden is None else None
     for part in like_lengths([len(p) for p in order], most, sys.maxsize, call):
-        chunk = _Chunk(model, {prompt: questions[prompt] for prompt in order[part]}, sayings, hidden)
+        chunk = _Chunk(model, {prompt: questions[prompt] for prompt in order[part]}, sayings, hidden, common)
         chunk.score(encoder.sums_losses)
         bar.update(len(order[part]))
     if sayings is not None:
@@ -146,11 +148,16 @@ def _batches(tasks: Sequence[_Task], device: str) -> Iterator[list[_Task]]:
 class _Chunk:
     """Questions whose prompts are in the cache together."""
 
-    def __init__(self, model: Any, asked: Questions, sayings: Sayings | None, hidden: int | None) -> None:
+    def __init__(
+        self, model: Any, asked: Questions, sayings: Sayings | None, hidden: int | None, common: Prompts | None
+    ) -> None:
         self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
         self.sayings, self.hidden = sayings, hidden
         prompts = [list(p) for p in asked]
-        self.read = read_prompts(model, prompts, hidden)
+        if common is None:
+            self.read = read_prompts(model, prompts, hidden)
+        else:
+            self.read = read_after(model, common, self.prompts)
         longest = max((len(answer) for question in self.asked for answer in question.answers), default=0)
         self.branches = can_branch(self.read.cache, self.read.mask.shape[1] + longest)
         # Where tokens are hidden, what is generated has other positions than what is scored, see read_prompts.

@@ -48,11 +48,15 @@ def _inference():
         yield
 
 
-def asked(model):
-    """Questions whose drafts part from what the model says nowhere, late, early, or end too early."""
+def asked(model, common=()):
+    """Questions whose drafts part from what the model says nowhere, late, early, or end too early.
+
+    Before each prompt stand the tokens in ``common``.
+    """
     rng = np.random.default_rng(1)
     found = {}
-    for k, (prompt, other) in enumerate(conversations(24)):
+    for k, (question, other) in enumerate(conversations(24)):
+        prompt = [*common, *question]
         says = greedy(model, prompt, ENDS, 12)
         draft = [[*says, 3], [*says, 5, 7], says or [0], [*says[:-1], 1, 3], [*says[: len(says) // 2], *other]][k % 5]
         near = [[*draft[: rng.integers(0, len(draft) + 1)], *rng.integers(0, VOCABULARY, 3).tolist()] for _ in range(3)]
@@ -61,14 +65,28 @@ def asked(model):
     return found
 
 
-@pytest.mark.parametrize("new", [1, 4, 12])
-def test_answers_and_sayings_equal_one_sequence_at_a_time(model, new):
-    found = asked(model)
+@pytest.mark.parametrize(("new", "common"), [(1, ()), (4, (9, 2)), (12, ()), (12, (9, 2, 9, 8, 9))])
+def test_answers_and_sayings_equal_one_sequence_at_a_time(model, new, common):
+    found = asked(model, common)
     answer_questions(model, Numbers(), found, new)
     for prompt, question in found.items():
         assert question.said == greedy(model, prompt, ENDS, new)
         for answer, got in question.answers.items():
             assert got.loss == pytest.approx(token_losses(model, prompt, answer).mean(), rel=1e-9)
+
+
+def test_what_all_prompts_begin_with_is_read_once(monkeypatch):
+    """Also where prompts come in several chunks, and one of them is the beginning of all others."""
+    monkeypatch.setitem(module.PROMPTS_PER_CHUNK, "cpu", 2)
+    model, read = make_model().eval(), []
+    model.base_model.register_forward_pre_hook(lambda m, a, kw: read.append(kw["input_ids"].shape), with_kwargs=True)
+    prompts = [(1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6, 8), (1, 2, 3, 4, 5, 7, 9), (1, 2, 3, 4, 5, 6, 6)]
+    found = {prompt: Question({(7, 3): Answer()}) for prompt in prompts}
+    answer_questions(model, Numbers(), found, None)
+    # 1 2 3, then of two prompts each what comes after 4 but for the last, and of each answer the prompt's last and 7.
+    assert read == [(1, 3), (2, 3), (2, 2), (2, 3), (2, 2)]
+    for prompt, question in found.items():
+        assert question.answers[7, 3].loss == pytest.approx(token_losses(model, prompt, (7, 3)).mean(), rel=1e-9)
 
 
 def test_batches_and_chunks_change_nothing(model, monkeypatch):
@@ -172,6 +190,7 @@ def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(request, monkeypat
                 p.data.add_(g, alpha=0.05)
     fast = score_rows(network, encoder, sets, max_new_tokens=50)
     monkeypatch.setattr(module, "can_branch", lambda *_: False)
+    monkeypatch.setattr(module, "read_common", lambda *_: None)
     slow = score_rows(network, encoder, sets, max_new_tokens=50)
     for name, s in slow.items():
         assert fast[name].generations.tolist() == s.generations.tolist()
