@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
@@ -16,6 +16,10 @@ from ofmu_pl.support.variables import expanded
 Each = Literal["scenario", "seed"]
 PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
 """Folders beside the experiments'."""
+
+Value = str | bool | int | float | list | dict | None  # type: ignore[type-arg]
+"""Value of an option, as it is written. (Of a ``class_path`` below ``Any`` the parser would make a namespace with all
+defaults of the class, which neither a key nor a command line can hold.)"""
 
 
 @dataclass
@@ -31,12 +35,12 @@ class Method:
     """
 
     overlay: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    search: dict[str, list[Any]] | list[dict[str, Any]] = field(default_factory=dict)
+    options: dict[str, Value] = field(default_factory=dict)
+    search: dict[str, list[Value]] | list[dict[str, Value]] = field(default_factory=dict)
     budgeted: bool = True
 
     @property
-    def candidates(self) -> list[dict[str, Any]]:
+    def candidates(self) -> list[dict[str, Value]]:
         """The options that each candidate sets."""
         if isinstance(self.search, list):
             return self.search
@@ -57,7 +61,7 @@ class Prepare:
 
     base: str | list[str]
     gives: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Value] = field(default_factory=dict)
     each: list[Each] = field(default_factory=lambda: ["seed", "scenario"])
 
 
@@ -95,14 +99,14 @@ class Experiment:
     kind: Kind = "table"
     paper: list[str] = field(default_factory=list)
     note: str = ""
-    scenarios: dict[str, dict[str, Any]] = field(default_factory=lambda: {"all": {}})
-    options: dict[str, Any] = field(default_factory=dict)
+    scenarios: dict[str, dict[str, Value]] = field(default_factory=lambda: {"all": {}})
+    options: dict[str, Value] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=lambda: [0])
     seeded: list[str] = field(default_factory=lambda: ["seed_everything"])
     gradients: float = 320
     search_seed: int = 1000
     search_gradients: float | None = None
-    search_options: dict[str, Any] = field(default_factory=dict)
+    search_options: dict[str, Value] = field(default_factory=dict)
     settings_of: str | None = None
     prepare: dict[str, Prepare] = field(default_factory=dict)
     attacks: str | list[str] = field(default_factory=list)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ActionConfigFile, Namespace
+from jsonargparse import ActionConfigFile
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from ofmu_pl.attacks.command import attack
@@ -81,20 +80,7 @@ def _many(command: str, words: list[str], description: str) -> None:
     parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
     parser.add_function_arguments(MANY_RUNS[command], skip={"fit"})
     options = parser.instantiate_classes(parser.parse_args(words))
-    MANY_RUNS[command](**{name: _plain(options[name]) for name in vars(options) if name != "config"}, fit=fit)
-
-
-def _plain(value: Any) -> Any:
-    """A value with dictionaries where the parser made namespaces, as it does of a ``class_path`` in a run's options."""
-    if isinstance(value, Namespace):
-        value = vars(value)
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _plain(getattr(value, field.name)) for field in fields(value)})
-    return value
+    MANY_RUNS[command](**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
 
 
 def _attack(words: list[str], description: str) -> None:

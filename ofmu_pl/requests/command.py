@@ -6,12 +6,12 @@ import sys
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from ofmu_pl.benchmark.command import Fit, alone
 from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
+from ofmu_pl.benchmark.specs import Value
 from ofmu_pl.report import report
 from ofmu_pl.requests.specs import Asked, Method, Retrained, check
 from ofmu_pl.requests.state import State
@@ -24,8 +24,8 @@ def in_turn(
     name: str,
     base: str | list[str],
     methods: dict[str, Method],
-    requests: list[dict[str, Any]],
-    options: dict[str, Any] | None = None,
+    requests: list[dict[str, Value]],
+    options: dict[str, Value] | None = None,
     seeds: list[int] | None = None,
     retain_later: bool = True,
     retrained: Retrained | None = None,

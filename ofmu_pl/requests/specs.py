@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ofmu_pl.benchmark.specs import files
+from ofmu_pl.benchmark.specs import Value, files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
@@ -26,7 +25,7 @@ class Method:
     """
 
     overlay: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Retrained:
     """
 
     base: str | list[str]
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Value] = field(default_factory=dict)
     after: list[int] | None = None
 
 
@@ -60,8 +59,8 @@ class Asked:
 
     base: str | list[str]
     methods: dict[str, Method]
-    requests: list[dict[str, Any]]
-    options: dict[str, Any]
+    requests: list[dict[str, Value]]
+    options: dict[str, Value]
     seeds: list[int]
     retain_later: bool
     retrained: Retrained | None

@@ -7,6 +7,7 @@ from functools import wraps
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ofmu_pl.benchmark.pool import Pool
 from ofmu_pl.cli.configured import MANY_RUNS, configured
@@ -198,6 +199,22 @@ def test_every_shipped_list_plans(path, monkeypatch, tmp_path):
     check(a, tmp_path / "list")
     for cell in [*(cell for s in sequences(a) for cell in s.cells), *controls(a).values()]:
         assert "${" not in " ".join(cell.words(tmp_path / "list"))
+
+
+@pytest.mark.parametrize("command", ["requests", "benchmark"])
+def test_a_class_in_an_option_is_passed_on_as_it_is_written(command, monkeypatch, tmp_path):
+    """The parser made a namespace of it, with every default of the class, and the command ended in a traceback."""
+    falls = {"class_path": "torch.optim.lr_scheduler.LinearLR", "init_args": {"total_iters": 60}}
+    methods = {"ofmu": {"options": {"model.scheduler": falls, "trainer.callbacks": [falls]}}}
+    made = {"base": "authors.yaml", "methods": methods}
+    asked = {"requests": made | {"requests": [{"forget_authors": [1]}]}, "benchmark": {"experiments": {"e": made}}}
+    asked["benchmark"]["experiments"]["e"]["title"] = "e"
+    (tmp_path / "asked.yaml").write_text(yaml.safe_dump(asked[command] | {"name": "asked"}))
+    found = {}
+    monkeypatch.setitem(MANY_RUNS, command, _recorded(MANY_RUNS[command], found))
+    configured(command, ["--config", str(tmp_path / "asked.yaml")], "")
+    options = (found if command == "requests" else found["experiments"]["e"].__dict__)["methods"]["ofmu"].options
+    assert options == {"model.scheduler": falls, "trainer.callbacks": [falls]}
 
 
 def _recorded(function, found):
