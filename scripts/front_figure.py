@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.textpath import TextPath
 
 Point = Sequence[float]
 MARKERS = "*", "s"
 """Of the model that was retrained, where one wants to be, and of the target, where forgetting starts."""
+SIZE, GAP = 8, 3
+"""Of names, and between two of one line, which would read as one, in points."""
 
 
 def draw(
@@ -50,7 +53,7 @@ def _label(sheet: Any, axis: Any, points: Mapping[str, Point]) -> None:
     taken = [(x - 5, x + 5, y) for x, y in places.values()]
     first, last = axis.bbox.x0 * 72 / sheet.dpi, axis.bbox.x1 * 72 / sheet.dpi
     for text, point in sorted(points.items(), key=lambda item: (-item[1][1], item[1][0])):
-        (x, y), width = places[text], 4.6 * len(text)
+        (x, y), width = places[text], TextPath((0, 0), text, size=SIZE).get_extents().width
         for down in range(40):
             free = [
                 (side, left)
@@ -61,8 +64,8 @@ def _label(sheet: Any, axis: Any, points: Mapping[str, Point]) -> None:
             if free:
                 break
         side, left = free[0] if free else ("left", x + 6)
-        taken.append((left, left + width, y - down))
+        taken.append((left - GAP, left + width + GAP, y - down))
         offset = 6 if side == "left" else -6
         line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3} if down > 8 else None
-        written = {"xytext": (offset, -down - 3), "textcoords": "offset points", "fontsize": 8, "ha": side}
+        written = {"xytext": (offset, -down - 3), "textcoords": "offset points", "fontsize": SIZE, "ha": side}
         axis.annotate(text, point, arrowprops=line, **written)
