@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,11 +30,15 @@ def interval(
     >>> bool(0.38 <= low <= 0.42 and 0.58 <= high <= 0.62)
     True
     """
-    rng = np.random.default_rng(seed)
-    means = []
-    for group in groups:
-        values = np.asarray(group, dtype=np.float64).reshape(len(group), -1)
-        counts = rng.multinomial(len(values), np.full(len(values), 1 / len(values)), size=RESAMPLES)
-        means.append(counts @ values / len(values))
+    columns = [np.asarray(group, dtype=np.float64).reshape(len(group), -1) for group in groups]
+    draws = _draws(tuple(map(len, groups)), seed)
+    means = [drawn @ values / len(values) for drawn, values in zip(draws, columns, strict=True)]
     low, high = np.quantile(statistic(np.concatenate(means, axis=1)), [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=4)
+def _draws(sizes: tuple[int, ...], seed: int) -> list[Array]:
+    """How often each item of each group is in each resample, (R, N) a group; most metrics are of as many items."""
+    rng = np.random.default_rng(seed)
+    return [rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES).astype(np.float64) for n in sizes]
