@@ -21,6 +21,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from ofmu_pl.data.tokenizers import special_tokens, tokenizer_hash
 from ofmu_pl.evaluation.cached import read_shared
 from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.evaluation.task_functions import names_functions
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
@@ -56,6 +57,12 @@ class Tasks:
         self.names, self.rows = list(names), rows
         self.folder = None if folder is None else Path(folder).expanduser()
         self.manager = _manager(self.names, self.folder)
+        naming = next(filter(names_functions, sorted(self.folder.rglob("*.yaml"))), None) if self.folder else None
+        if naming is not None:
+            rank_zero_warn(
+                f"The Python functions that the tasks in '{self.folder}' name (!function, as in '{naming.name}') are "
+                "run with all your rights (evaluation.tasks_folder): read them first."
+            )
 
     def __call__(self, model: Any, tokenizer: Any) -> Metrics:
         """Measure a model, or read what was measured before; random numbers and mode are afterwards as they were.

@@ -142,6 +142,44 @@ def test_what_is_wrong_is_said_in_one_sentence(trained, folder, monkeypatch, tmp
         Tasks(["early"], str(folder))
 
 
+CODE = """
+from pathlib import Path
+
+Path({mark!r}).touch()
+
+
+def asked(row):
+    return "Question: " + row["question"] + "\\nAnswer:"
+"""
+
+
+@pytest.mark.parametrize("where", ["task.yaml", "_included_yaml"])
+def test_functions_that_files_name_are_run_with_a_warning(trained, folder, tmp_path, where):
+    """Also those of a file that a task includes, whose name need not end in .yaml."""
+    mark, home = tmp_path / "mark", tmp_path / "tasks"
+    home.mkdir()
+    (home / "own.py").write_text(CODE.format(mark=str(mark)))
+    text = TASK.format(name="mine", data=folder / "late.jsonl")
+    said = text.index("doc_to_text"), text.index("doc_to_choice")
+    (home / "task.yaml").write_text(text[: said[0]] + text[said[1] :] + "include: _included_yaml\n")
+    (home / "_included_yaml").write_text("repeats: 1\n")
+    with (home / where).open("a") as file:
+        file.write("doc_to_text: !function own.asked\n")
+    (home / "unread.yaml").write_text("task: [")
+    with pytest.warns(UserWarning, match=rf"tasks in '{home}' name \(!function, as in 'task.yaml'\) are run with all"):
+        tasks = Tasks(["mine"], str(home))
+    assert not mark.exists(), "the warning comes first"
+    found = tasks(*trained)
+    assert mark.exists()
+    assert found["task_mine_acc"].value == Tasks(["late"], str(folder))(*trained)["task_late_acc"].value
+
+
+def test_a_folder_whose_files_name_no_function_warns_of_nothing(folder, recwarn):
+    (folder / "comment.yaml").write_text("# as !function own.asked would\nnote: '!function own.asked'\n")
+    Tasks(["late"], str(folder))
+    assert not [w for w in recwarn if "rights" in str(w.message)]
+
+
 def test_units_directions_and_a_metric_without_one():
     values = {"alias": "a", "acc,none": 0.5, "f1,strict": 0.25, "perplexity,none": 12.0, "own,none": 3.0}
     values |= {"acc_stderr,none": "N/A", "perplexity_stderr,none": 1.0}
