@@ -50,8 +50,8 @@ class Attacks:
             return {}
         return {place: self._job(name, "/".join([*place[1:3], f"seed_{place[3]}"]), [c]) for place, c in cells.items()}
 
-    def over_runs(self, name: str, cells: dict[Place, Cell]) -> list[Job]:
-        """Make the attacks on the runs of each method together, which read what was found on each.
+    def over_runs(self, name: str, cells: dict[Place, Cell]) -> dict[str, Job]:
+        """Make the attacks on the runs of each method together, by SCENARIO/METHOD; they read what was found on each.
 
         Args:
             name: Name of the experiment.
@@ -60,7 +60,7 @@ class Attacks:
         methods: dict[str, list[Cell]] = {}
         for (_, scenario, method, _), cell in cells.items():
             methods.setdefault(f"{scenario}/{method}", []).append(cell)
-        return [self._job(name, place, runs) for place, runs in methods.items() if len(runs) >= FEWEST]
+        return {place: self._job(name, place, runs) for place, runs in methods.items() if len(runs) >= FEWEST}
 
     def _job(self, name: str, place: str, runs: list[Cell]) -> Job:
         paths = [expanded(path) for path in files(self.experiments[name].attacks)]

@@ -136,7 +136,10 @@ class Run:
             name, {place: ready[place] for place, job in jobs.items() if job.record is not None}
         )
         self.live.expect(attacks.group(name), len(together))
-        self._jobs(together)
+        self._jobs(list(together.values()))
+        for method, job in together.items():
+            self.manifest.attacked_together(name, method, self.ended[job.key])
+        self.manifest.write()
 
     def _choose(
         self, search: tuple[str, str, str], candidates: list[tuple[dict[str, Any], Cell]]

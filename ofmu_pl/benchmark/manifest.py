@@ -41,6 +41,7 @@ class Manifest:
     def __init__(self, name: str, folder: Path, experiments: dict[str, Experiment]) -> None:
         self.name, self.path, self.experiments = name, folder / MANIFEST, experiments
         self.searched: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._together: dict[tuple[str, str], str] = {}  # why attacks failed, by experiment and SCENARIO/METHOD
         self._made: dict[tuple[str, str, str], MadeRecord] = {}  # by experiment, name in its prepare and key
         self._cells: dict[Place, CellRecord] = {
             (name, scenario, method, seed): CellRecord(
@@ -91,10 +92,16 @@ class Manifest:
         """Say what became of the attacks on a run."""
         self._cells[place].attack_error = error
 
+    def attacked_together(self, experiment: str, method: str, error: str | None) -> None:
+        """Say what became of the attacks on the runs of a method (``SCENARIO/METHOD``) together."""
+        if error is not None:
+            self._together[experiment, method] = error
+
     def failures(self) -> dict[str, str]:
         """Sentences by folder of the run."""
         failed = {cell.folder: cell.error for cell in self._cells.values() if cell.error is not None}
         attacked = {cell.folder: cell.attack_error for cell in self._cells.values() if cell.attack_error is not None}
+        attacked |= {f"{'/'.join(method)} together": why for method, why in self._together.items()}
         return failed | {f"attacks on {folder}": why for folder, why in attacked.items()}
 
     def write(self) -> None:
@@ -130,6 +137,7 @@ class Manifest:
             methods=methods,
             seeds=e.seeds,
             attacks=list(files(e.attacks)),
+            attack_errors={method: why for (owner, method), why in self._together.items() if owner == name},
             cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
             prepare={
                 k: PreparedRecord(

@@ -112,6 +112,10 @@ def check(experiment: Experiment, problems: list[str]) -> None:
         for r in experiment.runs
         if r.attack_error
     ]
+    problems += [
+        f"{experiment.name}: the attacks on the runs of {method} together failed: {why}"
+        for method, why in experiment.attack_errors.items()
+    ]
     for run in experiment.finished:
         broken = [m for m in experiment.metrics if run.metric(m) and run.value(m) is None]
         if broken:

@@ -17,7 +17,7 @@ from ofmu_pl.benchmark.specs import Experiment, Method, check
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import BenchmarkRecord
+from ofmu_pl.support.records import FINISHED, BenchmarkRecord, JobRecord
 from tests.helpers import folders
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
@@ -38,7 +38,7 @@ def made(folder, experiment):
     attacks = Attacks(folder, {"e": experiment}, print)
     jobs = attacks.jobs("e", cells)
     assert len(jobs) == attacks.number("e")
-    return jobs, attacks.over_runs("e", cells)
+    return jobs, list(attacks.over_runs("e", cells).values())
 
 
 def test_a_job_a_run_is_the_command_with_its_folder(tmp_path):
@@ -96,6 +96,36 @@ def test_a_failed_attack_is_recorded_and_reported(tmp_path):
     }
     assert manifest.failures()["attacks on e/all/npo/seed_1"] == "It broke."
     assert "e: the attacks on e/all/npo/seed_1 failed: It broke." in collect(tmp_path).problems
+
+
+def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_reported(tmp_path):
+    seeds = list(range(FEWEST))
+    bench = folders.Benchmark(tmp_path)
+    bench.experiment("e", "table", folders.table(scenarios=("all",), seeds=seeds, methods={"ofmu": 0.0, "npo": 0.3}))
+    experiments = {"e": replace(EXPERIMENT, seeds=seeds)}
+    grid, manifest = Grid(experiments), Manifest("b", tmp_path, experiments)
+    ready = {("e", "all", m, s): grid.run("e", m, "all", s) for m in EXPERIMENT.methods for s in seeds}
+
+    def end(jobs, ended):
+        for job in jobs:
+            if job.place == tmp_path / "attacks/e/all/npo":
+                ended(job, "It broke.", True)
+                continue
+            JobRecord(job.key, job.words, 1.0).write(job.place / FINISHED)
+            Path(job.result).parent.mkdir(parents=True, exist_ok=True)
+            Path(job.result).write_text('{"attacks": {}}')
+            ended(job, None, True)
+
+    with Live(1) as live:
+        run = Run(tmp_path, manifest, grid, SimpleNamespace(run=end), live, print)
+        for place in ready:
+            manifest.end(place, None)
+        run._attack(Attacks(tmp_path, experiments, print), "e", ready)
+    record = BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"]
+    assert record.attack_errors == {"all/npo": "It broke."}
+    assert {cell.attack_error for cell in record.cells} == {None}
+    assert manifest.failures() == {"attacks on e/all/npo together": "It broke."}
+    assert "e: the attacks on the runs of all/npo together failed: It broke." in collect(tmp_path).problems
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ EXPERIMENT = ExperimentRecord(
     methods={"npo": MethodRecord("configs/methods/npo.yaml", {"a": 1}, {"forget05": {"choice": 2, "scores": {}}})},
     seeds=[3],
     cells=[CELL],
+    attack_errors={"forget05/npo": "It broke."},
     prepare={
         "target": PreparedRecord(
             "configs/a.yaml", "model.network.path", {"b": 1}, ["seed"], [MadeRecord("p/tofu", "finished", None, 9.5)]
@@ -106,8 +107,8 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
     }
     assert list(benchmark) == ["schema", "name", "version", "results_version", "date", "experiments"]
     experiment = benchmark["experiments"]["tofu"]
-    names = "title kind paper note metrics ours gradients base options scenarios methods seeds cells attacks prepare"
-    assert list(experiment) == names.split()
+    names = "title kind paper note metrics ours gradients base options scenarios methods seeds cells attacks"
+    assert list(experiment) == [*names.split(), "attack_errors", "prepare"]
     assert experiment["methods"]["npo"] == {
         "overlay": "configs/methods/npo.yaml",
         "options": {"a": 1},

@@ -121,6 +121,7 @@ class ExperimentRecord:
         seeds: Seeds of the runs.
         cells: All runs.
         attacks: Configurations of the attacks on every finished run; empty: none.
+        attack_errors: Why attacks on the runs of a method together failed, in one sentence, by ``SCENARIO/METHOD``.
         prepare: What makes models for the runs, by name.
     """
 
@@ -138,6 +139,7 @@ class ExperimentRecord:
     seeds: list[int]
     cells: list[CellRecord]
     attacks: list[str] = field(default_factory=list)
+    attack_errors: dict[str, str] = field(default_factory=dict)
     prepare: dict[str, PreparedRecord] = field(default_factory=dict)
 
     @classmethod
@@ -161,6 +163,9 @@ class ExperimentRecord:
             seeds=items(entry, "seeds"),
             cells=[CellRecord._of(cell) for cell in entry["cells"]],
             attacks=[str(path) for path in items(entry, "attacks")],
+            attack_errors={
+                method: " ".join(str(why).split()) for method, why in section(entry, "attack_errors").items()
+            },
             prepare={k: PreparedRecord._of(x) for k, x in entries(entry, "prepare").items()},
         )
 
