@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.data.of_run import data_of_run, part_of_run
+from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -83,13 +81,13 @@ def of_run(folder: Path) -> Attacked:
     Raises:
         UserError: The folder is no run's, or its data or its model is no longer there.
     """
-    config, results = _config(folder), Results.read(folder / RESULTS)
+    results = Results.read(folder / RESULTS)
     exported = _exported(folder)
     if exported is None:
         raise UserError(
             f"'{folder}' has no exported model, so there is nothing to attack: run it with --export.folder."
         )
-    network = _network(folder, config)
+    network = _network(folder / CONFIG)
     images = isinstance(network, ImageNetwork)
     recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
     paths = {UNLEARNED: str(exported), TARGET: results.provenance.get("target") or getattr(network, "path", None)}
@@ -144,22 +142,17 @@ def _attacked(place: Path, paths: dict[str, str], recipe: Callable[[str], Networ
     return Attacked(place, {name: recipe(path) for name, path in paths.items()}, data, missing)
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        return dict(yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        raise UserError(f"'{folder / CONFIG}' cannot be read ({error}): give the folder of a whole run.") from error
-
-
 def _exported(folder: Path) -> Path | None:
-    name = (_config(folder).get("export") or {}).get("folder")
-    return folder / name if name and (folder / name).is_dir() else None
+    export = said_of_run(folder / CONFIG).get("export")
+    name = export.get("folder") if isinstance(export, dict) else None
+    return folder / str(name) if name and (folder / str(name)).is_dir() else None
 
 
-def _network(folder: Path, config: dict[str, Any]) -> Network:
+def _network(config: Path) -> Network:
     """The recipe that the run's method had."""
-    wanted = config["model"]["init_args"]["network"]
-    if wanted["class_path"].endswith("CausalLM"):  # its fields fit no other model, and one of them is all that matters
-        return CausalLM(path=wanted["init_args"]["path"] or "none")
-    network: Network = part_of_run(folder / CONFIG, Network, "network", wanted)
+    way = ("model", "init_args", "network")
+    wanted = said_of_run(config, *way)
+    if str(wanted.get("class_path")).endswith("CausalLM"):  # its fields fit no other model; one is all that matters
+        return CausalLM(path=said_of_run(config, *way, "init_args").get("path") or "none")
+    network: Network = part_of_run(config, Network, "network", wanted)
     return network

@@ -22,14 +22,36 @@ def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
         tokenizer: Tokenizer of text, which the run took from its network; images have none.
 
     Raises:
-        UserError: See ``part_of_run``.
+        UserError: See ``said_of_run`` and ``part_of_run``.
     """
-    wanted = yaml.safe_load(config.read_text(encoding="utf-8"))["data"]
+    wanted = said_of_run(config, "data")
     _, values = _read(config, PairedDataModule, "data", wanted)
     if tokenizer is not None and resolve_name(values.data.class_path).modality == "text":
         wanted["init_args"] = {**(wanted.get("init_args") or {}), "tokenizer": tokenizer}
     data: PairedDataModule = part_of_run(config, PairedDataModule, "data", wanted)
     return data
+
+
+def said_of_run(config: Path, *names: str) -> dict[str, Any]:
+    """Read what the configuration of a run says of one part.
+
+    Args:
+        config: The run's ``config.yaml``.
+        names: Names on the way to the part, such as ``model``, ``init_args``, ``network``.
+
+    Raises:
+        UserError: The file cannot be read, or does not say.
+    """
+    try:
+        found = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"'{config}' cannot be read ({error}): give the folder of a whole run.") from error
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        part = f"what the run had as '{'.'.join(names)}'" if names else "what the run had"
+        raise UserError(f"'{config}' does not say {part}: put back the file that the run wrote, or give another run.")
+    return found
 
 
 def part_of_run(config: Path, base: type, name: str, wanted: Any) -> Any:

@@ -250,6 +250,28 @@ def test_rows_that_are_elsewhere_are_said_with_a_remedy_that_the_command_has(run
 
 
 @pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"data": None}, " as 'data'"),
+        ({"model": None}, " as 'model.init_args.network'"),
+        ({"model": {"class_path": "OFMU", "init_args": {"beta": 1}}}, " as 'model.init_args.network'"),
+        ({"model": {"init_args": {"network": {"class_path": "CausalLM"}}}}, " as 'model.init_args.network.init_args'"),
+        (None, ""),
+    ],
+)
+def test_a_run_whose_configuration_lacks_a_part_is_one_sentence(run, tmp_path, capsys, change, part):
+    folder = tmp_path / "version_0"
+    copytree(run / "latest", folder)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | change if change else ["fit"]))
+    with pytest.raises(SystemExit) as stop:
+        main(["attack", "--attacks", "[Confidence]", "--runs", str(folder)])
+    assert stop.value.code == 1
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("ofmu_pl: error: ")]
+    assert f"config.yaml' does not say what the run had{part}: put back the file" in line
+
+
+@pytest.mark.parametrize(
     ("path", "expected"),
     [
         ("named_by_a_run.make", "class_path 'named_by_a_run.make' is no class"),
