@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
+from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import RESULTS, Results
@@ -34,6 +37,25 @@ class Attacked:
     recipes: dict[str, Network]
     data: PairedDataModule
     missing: list[str]
+
+    def build(self, name: str) -> nn.Module:
+        """Make one of the models.
+
+        Args:
+            name: Name of the model.
+
+        Raises:
+            UserError: Its folder holds no model that can be read, or one that needs Python code of its own.
+        """
+        try:
+            return self.recipes[name].build(self.data, exact=False)
+        except OwnCodeError as error:
+            path = getattr(self.recipes[name], "path", "")
+            raise UserError(
+                f"The {name} model in '{path}' needs Python code of its own, which the command attack never runs: read "
+                f"the code, then make the attacks from Python, on Subject(CausalLM('{path}', trust_remote_code=True), "
+                "data) (docs/attacks.md)."
+            ) from error
 
 
 def runs_below(folders: list[Path]) -> list[Path]:

@@ -120,7 +120,7 @@ def _attempts(
             f"None of the attacks is for {on.data.modality}, which '{on.place}' holds: give another configuration."
         )
     models = [name for name in MODELS if name in on.recipes]
-    networks = ((name, on.recipes[name].build(on.data, exact=False)) for name in models)
+    networks = ((name, on.build(name)) for name in models)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
     hashes = {name: weights for name, (weights, _) in both.items()}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}

@@ -14,6 +14,7 @@ from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
+from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.provenance import provenance, weights_hash
@@ -99,7 +100,14 @@ def load_reference(
         return _read(path, datamodule)
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
-    model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
+    try:
+        model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
+    except OwnCodeError as error:
+        raise UserError(
+            f"The reference '{source}' needs Python code of its own, which a reference never runs: `validate` it "
+            "with --model.network.trust_remote_code true and without a reference, and give the reference.json that "
+            "this leaves."
+        ) from error
     return Reference(source, score(model), model_facts, facts(model))
 
 

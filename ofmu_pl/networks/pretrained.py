@@ -21,6 +21,10 @@ CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 """Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
 
 
+class OwnCodeError(UserError):
+    """A model needs Python code of its own, which was not trusted: whoever cannot take a trusted one says so."""
+
+
 def load_pretrained(
     path: str, attention: str | None, load_in_4bit: bool = False, trust_remote_code: bool = False
 ) -> Any:
@@ -33,9 +37,9 @@ def load_pretrained(
         trust_remote_code: Whether the Python files beside the model are run.
 
     Raises:
-        UserError: The path is neither a readable model nor a reachable hub id, the model needs code of its own that is
-            not trusted, or its weights lack a tensor of the network, hold one that the network lacks, or one of another
-            shape.
+        OwnCodeError: The model needs code of its own that is not trusted.
+        UserError: The path is neither a readable model nor a reachable hub id, or the model's weights lack a tensor of
+            the network, hold one that the network lacks, or one of another shape.
     """
     folder = model_folder(path, "path") or Path(path)
     quantized: dict[str, Any] = {}
@@ -62,7 +66,7 @@ def load_pretrained(
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         if "trust_remote_code" in str(error):
-            raise UserError(
+            raise OwnCodeError(
                 f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
                 "`trust_remote_code=true`, or take a model that transformers knows."
             ) from error

@@ -16,6 +16,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 
+from ofmu_pl import Authors, CausalLM, Confidence, Subject
 from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
 from ofmu_pl.cli import main
@@ -212,18 +213,41 @@ class OwnModel(LlamaForCausalLM):
 """
 
 
-def test_code_of_a_model_is_run_only_when_asked(refused, fit, folder, mark, tmp_path, monkeypatch):
+@pytest.fixture
+def own(folder, mark, tmp_path, monkeypatch):
+    """The folder of a model that needs Python code of its own, which leaves the mark."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
-    edit(folder / "config.json", model_type="own", architectures=["OwnModel"], auto_map=own)
+    classes = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    edit(folder / "config.json", model_type="own", architectures=["OwnModel"], auto_map=classes)
     (folder / "own.py").write_text(CODE.format(mark=str(mark)))
-    path = ["--model.network.path", str(folder)]
+    return folder
+
+
+def test_code_of_a_model_is_run_only_when_asked(refused, fit, own, mark):
+    path = ["--model.network.path", str(own)]
     assert "runs Python code of its own" in refused(*path)
     # Asked for, with a warning that says whose code it is.
-    with pytest.warns(UserWarning, match=rf"code that the authors of '{folder}'"):
+    with pytest.warns(UserWarning, match=rf"code that the authors of '{own}'"):
         run = fit(*path, "--model.network.trust_remote_code", "true", "--trainer.max_steps", "1")
     assert mark.exists()
     assert (run / "results.json").is_file()
+
+
+def test_attacks_and_references_run_no_code_and_say_what_can_be_done(refused, own, mark, capsys):
+    (own / "provenance.json").unlink()  # which says that it is no retrained model
+    text = refused("--evaluation.reference", str(own))
+    assert f"reference '{own}' needs Python code of its own, which a reference never runs: `validate` it with" in text
+    data = ["--data", "Authors", "--data.authors", "6", "--data.forget_authors", "1"]
+    with pytest.raises(SystemExit):
+        main(["attack", "--attacks", "[Confidence]", "--model.network.path", str(own), *data])
+    text = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"unlearned model in '{own}' needs Python code of its own, which the command attack never runs" in text
+    assert not mark.exists()
+    rows = Authors(authors=6, forget_authors=1, batch_size=4, tokenizer=str(own))
+    rows.setup()
+    with pytest.warns(UserWarning, match="is run with all your rights"):
+        found = Confidence().run(Subject(CausalLM(str(own), trust_remote_code=True), rows), seed=0)
+    assert found.rows
 
 
 def test_code_of_a_tokenizer_is_never_run(refused, folder, mark):
