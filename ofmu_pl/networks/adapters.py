@@ -62,6 +62,25 @@ def require_separate(model: Any) -> None:
         )
 
 
+def require_weights(model: Any) -> None:
+    """Refuse adapters that are no weights beside weights but tokens before each row (peft's prompt learning).
+
+    Every row would be longer than what was encoded, and no plain model computes the same.
+
+    Args:
+        model: A ``peft.PeftModel``.
+
+    Raises:
+        UserError: They are.
+    """
+    kinds = [type(config).__name__ for config in model.peft_config.values() if config.is_prompt_learning]
+    if kinds:
+        raise UserError(
+            f"The model's adapters ({kinds[0]}) are tokens before each row and cannot be merged into the weights: give "
+            "a model with LoRA or other adapters beside its layers, or the model without them."
+        )
+
+
 def keep_trainable(model: nn.Module, pattern: str) -> None:
     """Freeze every parameter whose name a regular expression does not match anywhere.
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ofmu_pl.networks.adapters import is_adapted, require_separate
+from ofmu_pl.networks.adapters import is_adapted, require_separate, require_weights
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.support.errors import UserError
@@ -27,8 +27,8 @@ class LoadedLM(CausalLM):
         tokenizer: Its tokenizer, loaded or the folder or hub id of one; ``None``: the data has one.
 
     Raises:
-        UserError: It is no language model, none of its parameters is trained, it lies on several devices, or two of its
-            adapters are one memory.
+        UserError: It is no language model, an encoder belongs to it, none of its parameters is trained, it lies on
+            several devices or has no weights, or see ``require_weights`` and ``require_separate``.
 
     Example:
         >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -50,6 +50,11 @@ class LoadedLM(CausalLM):
                 f"The model is a {type(model).__name__}, no language model of Hugging Face's: load one by "
                 "AutoModelForCausalLM.from_pretrained."
             )
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise UserError(
+                f"The model is a {type(model).__name__}, whose encoder reads what its decoder answers, and what is "
+                "unlearned here is a decoder alone: load a model by AutoModelForCausalLM.from_pretrained."
+            )
         if not any(p.requires_grad for p in model.parameters()):
             raise UserError(
                 "No parameter of the model is trained: load a PeftModel with is_trainable=True, or call "
@@ -57,7 +62,10 @@ class LoadedLM(CausalLM):
             )
         if len({p.device for p in model.parameters()}) > 1:
             raise UserError("The model lies on several devices: load it without device_map, on one of them.")
+        if next(model.parameters()).is_meta:
+            raise UserError("The model has no weights yet (torch.device 'meta'): load them, by from_pretrained.")
         if is_adapted(model):
+            require_weights(model)
             require_separate(model)
         super().__init__(path=getattr(model.config, "_name_or_path", "") or type(model).__name__)
         self.tokenizer_source = tokenizer

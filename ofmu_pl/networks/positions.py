@@ -25,7 +25,8 @@ def check_readable(config: Any, data: Any) -> None:
         data: A ``TextDataModule`` after ``setup``; the rows of its ``streams`` and evaluation sets are checked.
 
     Raises:
-        UserError: A row is too long, and it says how many tokens the longest has; or the tokenizer is another model's.
+        UserError: A row is too long, and it says how many tokens the longest has; or the tokenizer is another model's,
+            or pads with a token that the model does not know.
     """
     positions = positions_of(config)
     seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}
@@ -44,4 +45,10 @@ def check_readable(config: Any, data: Any) -> None:
         raise UserError(
             f"The rows of {name} have a token of number {unknown[name]}, and the model knows {vocabulary} tokens "
             "(vocab_size), from 0: give the data the model's own `tokenizer`."
+        )
+    padding = getattr(getattr(data, "tokenizer", None), "pad_token_id", None)
+    if padding is not None and padding >= vocabulary:
+        raise UserError(
+            f"The tokenizer pads with a token of number {padding}, and the model knows {vocabulary} tokens "
+            "(vocab_size), from 0: make its end token its pad token, or resize the model's embeddings."
         )

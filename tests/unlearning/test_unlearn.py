@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, PrefixTuningConfig, get_peft_model
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 import ofmu_pl
 from ofmu_pl.cli import main
@@ -285,6 +292,30 @@ def test_a_model_whose_parameters_are_all_frozen(loaded):
     model, tokenizer = loaded
     with pytest.raises(UserError, match="is_trainable=True"):
         ofmu_pl.unlearn(model.requires_grad_(False), tokenizer, **SIDES, **QUIET)
+
+
+def padded(tokenizer):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    return tokenizer
+
+
+@pytest.mark.parametrize("case", ["a pad token of its own", "an encoder", "tokens for adapters", "no weights"])
+def test_a_model_or_tokenizer_that_cannot_be_used_is_one_sentence(loaded, case):
+    model, tokenizer = loaded
+    if case == "a pad token of its own":
+        tokenizer, sentence = padded(tokenizer), f"pads with a token of number {len(tokenizer)}, and the model knows"
+    elif case == "an encoder":
+        shape = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+        model = T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **shape))
+        sentence = "is a T5ForConditionalGeneration, whose encoder reads"
+    elif case == "tokens for adapters":
+        model = get_peft_model(model, PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+        sentence = r"adapters \(PrefixTuningConfig\) are tokens before each row"
+    else:
+        model, sentence = model.to("meta"), "has no weights yet"
+    with pytest.raises(UserError, match=sentence):
+        ofmu_pl.unlearn(model, tokenizer, **SIDES, steps=1, **QUIET)
 
 
 def test_a_method_is_an_unlearning_module(loaded):
