@@ -101,7 +101,7 @@ def of_run(folder: Path) -> Attacked:
         folder: Folder of a finished run.
 
     Raises:
-        UserError: The folder is no run's, or its data or its model is no longer there.
+        UserError: The folder is no run's, its data or its model is no longer there, or the data has changed since.
     """
     results = Results.read(folder / RESULTS)
     exported = _exported(folder)
@@ -125,6 +125,13 @@ def of_run(folder: Path) -> Attacked:
             f"The data of the run '{folder}' cannot be had as it was ({str(error).partition(': ')[0]}): put it back, "
             "and give the command where the run was started, from where its relative paths lead."
         ) from error
+    then = results.provenance.get("hashes") or {}
+    changed = next((name for name, now in data.hashes.items() if then.get(name, now) != now), None)
+    if changed is not None:
+        raise UserError(
+            f"The rows of {changed} are no longer those that the run '{folder}' had (hash {then[changed]}, here "
+            f"{data.hashes[changed]}), so attacks would ask for others: put its files and its configuration back."
+        )
     return _attacked(folder, {name: path for name, path in paths.items() if path}, recipe, data)
 
 

@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
@@ -17,7 +16,7 @@ from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
 from ofmu_pl.attacks.base import MODELS, Attack, Finding
 from ofmu_pl.attacks.pace import Pace
 from ofmu_pl.attacks.plan import Work, print_plan
-from ofmu_pl.attacks.subject import Subject
+from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
@@ -113,7 +112,7 @@ def _attempts(
     on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None
 ) -> tuple[list[Attempt], dict[str, str]]:
     """All attempts on the models of one run, and hashes of the models' weights."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = usable_device(device)
     fitting = [a for a in attacks if on.data.modality in a.modalities]
     if not fitting:
         raise UserError(

@@ -13,6 +13,25 @@ from torch import nn
 
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import UserError
+
+
+def usable_device(name: str | None) -> str:
+    """Return the name of a device that is there.
+
+    Args:
+        name: Torch's name of it; ``None``: a GPU if there is one.
+
+    Raises:
+        UserError: It is not there.
+    """
+    device = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:  # what torch raises for one or the other kind
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise UserError(f"--device {device} cannot be had here ({reason}): give cpu, or leave it out.") from error
+    return device
 
 
 @dataclass

@@ -249,6 +249,22 @@ def test_rows_that_are_elsewhere_are_said_with_a_remedy_that_the_command_has(run
         of_run(run / "latest")
 
 
+def test_rows_that_have_changed_since_the_run_are_refused(run, tmp_path):
+    folder = tmp_path / "version_0"
+    copytree(run / "latest", folder)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["data"]["init_args"]["forget_authors"] = 2
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(UserError, match=r"rows of forget are no longer those that the run '.*' had \(hash \w+, here "):
+        of_run(folder)
+
+
+@pytest.mark.parametrize("device", ["abacus", "xpu"])
+def test_a_device_that_is_not_there_is_one_sentence(run, device):
+    with pytest.raises(UserError, match=rf"--device {device} cannot be had here \(.+\): give cpu, or leave it out"):
+        attack([Ask()], runs=[run], device=device)
+
+
 @pytest.mark.parametrize(
     ("change", "part"),
     [
