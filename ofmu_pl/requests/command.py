@@ -13,6 +13,7 @@ from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.specs import Value
 from ofmu_pl.report import report
+from ofmu_pl.requests.changes import refuse_changes
 from ofmu_pl.requests.specs import Asked, Method, Retrained, check
 from ofmu_pl.requests.state import State
 from ofmu_pl.requests.table import show
@@ -66,7 +67,7 @@ def in_turn(
     check(asked, folder)
     state = State(name, folder, asked)
     with alone(folder, "run of requests"), Live(workers) as live:
-        state.refuse_changes()
+        refuse_changes(folder, state.sequences)
         run = Run(state, Pool(workers, live, fit.__module__), live, fit)
         run.remember()
         state.write()

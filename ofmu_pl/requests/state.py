@@ -1,4 +1,4 @@
-"""The state of all sequences: read from what runs left, kept in ``requests.json``, compared with what was there."""
+"""The state of all sequences: read from what runs left, and kept in ``requests.json``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl import __version__
-from ofmu_pl.benchmark.grid import HANDLE, Cell
+from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.specs import files
 from ofmu_pl.requests.sequences import Sequence, controls, sequences
 from ofmu_pl.requests.specs import Asked
-from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
     REQUESTS,
     RESULTS,
@@ -51,30 +50,6 @@ class State:
     def fine(self, cell: Cell) -> bool:
         """Whether a run has finished."""
         return self.ended.get(cell.key, "not run") is None
-
-    def refuse_changes(self) -> None:
-        """Compare with what was run before: a list may get longer, and nothing else may change.
-
-        Raises:
-            UserError: A request was run, or begun, with other settings; the message names the first that differs.
-        """
-        path = self.folder / REQUESTS
-        if not path.is_file():
-            return
-        before = RequestsRecord.read(path)
-        then = {(s.method, s.seed): s.requests for s in before.sequences}
-        for sequence in self.sequences:
-            for cell, old in zip(sequence.cells, then.get((sequence.method, sequence.seed), []), strict=False):
-                place = self.folder / old.folder
-                if old.key == cell.key or not place.is_dir():
-                    continue
-                remedy = "put that back, or give this list another name"
-                if old.status != "finished":
-                    remedy = f"put that back, or remove '{place}', where nothing has finished"
-                raise UserError(
-                    f"Request {old.number} of '{sequence.method}' (seed {sequence.seed}) was run with other settings "
-                    f"({_difference(before, old, cell)}), so what is there belongs to another sequence: {remedy}."
-                )
 
     def failures(self) -> list[str]:
         """A sentence for each run that failed."""
@@ -208,23 +183,3 @@ def rise(row: Row, s: int) -> float | None:
     """
     own, later = row[s], [x for x in row[s + 1 :] if x is not None]
     return None if own is None or not later else max(later) - own
-
-
-def _difference(before: RequestsRecord, old: RequestRecord, cell: Cell) -> str:
-    """The first setting that differs from what a request was run with."""
-    now = {str(key): _plain(x) for key, x in cell.options.items()}
-    then = {key: _plain(x) for key, x in old.options.items()}
-    for key in sorted(now.keys() | then.keys()):
-        one, other = then.get(key, "not set"), now.get(key, "not set")
-        if one != other and not any(isinstance(x, str) and x.startswith(HANDLE) for x in (one, other)):
-            return f"--{key} was {one} and is {other}"
-    if before.results_version != RESULTS_VERSION:
-        return f"ofmu_pl {before.version} made other numbers than {__version__} makes"
-    return f"the contents of {' or '.join(cell.configs)} have changed"
-
-
-def _plain(x: Any) -> Any:
-    """A value as JSON has it, whose keys are texts."""
-    if isinstance(x, dict):
-        return {str(key): _plain(y) for key, y in x.items()}
-    return [_plain(y) for y in x] if isinstance(x, list | tuple) else x

@@ -11,12 +11,22 @@ import yaml
 
 from ofmu_pl.benchmark.pool import Pool
 from ofmu_pl.cli.configured import MANY_RUNS, configured
+from ofmu_pl.requests.changes import refuse_changes
 from ofmu_pl.requests.command import in_turn
 from ofmu_pl.requests.sequences import controls, rows, sequences
 from ofmu_pl.requests.specs import Asked, Method, Retrained, check
 from ofmu_pl.requests.state import State, kept_metrics, matrix_metrics, of_requests, rise
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import FINISHED, REQUESTS, RESULTS, JobRecord, RequestsRecord, Results
+from ofmu_pl.support.records import (
+    FAILED,
+    FINISHED,
+    REQUESTS,
+    RESULTS,
+    FailureRecord,
+    JobRecord,
+    RequestsRecord,
+    Results,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 CLASSES = [{"forget_classes": [i]} for i in range(4)]
@@ -106,7 +116,7 @@ def begun(folder, a, status="finished"):
 
 def test_a_longer_list_goes_on(tmp_path):
     begun(tmp_path, asked())
-    State("list", tmp_path, asked(CLASSES)).refuse_changes()
+    refuse_changes(tmp_path, sequences(asked(CLASSES)))
 
 
 @pytest.mark.parametrize(
@@ -120,13 +130,29 @@ def test_a_longer_list_goes_on(tmp_path):
 def test_other_settings_are_refused_by_the_first_that_differs(tmp_path, changes, message):
     begun(tmp_path, asked())
     with pytest.raises(UserError, match=r"Request 1 of 'grad_diff' \(seed 0\) was run with other settings " + message):
-        State("list", tmp_path, asked(**changes)).refuse_changes()
+        refuse_changes(tmp_path, sequences(asked(**changes)))
 
 
 def test_a_request_that_has_not_finished_may_be_removed(tmp_path):
     begun(tmp_path, asked(), "failed")
     with pytest.raises(UserError, match=r"put that back, or remove '.*request_01', where nothing has finished"):
-        State("list", tmp_path, asked(lr=0.2)).refuse_changes()
+        refuse_changes(tmp_path, sequences(asked(lr=0.2)))
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_what_a_longer_list_left_is_no_run_of_another_list(tmp_path, finished):
+    """The run of it went on from the other's checkpoint, and failed with the advice to leave out an option."""
+    begun(tmp_path, asked())
+    cell = sequences(asked())[0].cells[1]
+    (tmp_path / cell.folder).mkdir()
+    if finished:
+        JobRecord(cell.key, [], 1.0).write(tmp_path / cell.folder / FINISHED)
+    else:
+        FailureRecord(cell.key, [], "Too bad.", False).write(tmp_path / cell.folder / FAILED)
+    State("list", tmp_path, asked(CLASSES[:1])).write()
+    refuse_changes(tmp_path, sequences(asked(CLASSES[:2])))
+    with pytest.raises(UserError, match=r"request_02' holds another request 2 of 'grad_diff' \(seed 0\), which"):
+        refuse_changes(tmp_path, sequences(asked([CLASSES[0], CLASSES[3]])))
 
 
 def test_a_configuration_file_that_has_changed(tmp_path):
@@ -135,7 +161,7 @@ def test_a_configuration_file_that_has_changed(tmp_path):
     begun(tmp_path, asked(base=str(config)))
     config.write_text("a: 2")
     with pytest.raises(UserError, match=r"the contents of .*base.yaml or .* have changed"):
-        State("list", tmp_path, asked(base=str(config))).refuse_changes()
+        refuse_changes(tmp_path, sequences(asked(base=str(config))))
 
 
 class Killed(Pool):
@@ -160,7 +186,7 @@ def test_what_has_finished_stays_so_in_the_record_when_a_longer_list_is_interrup
     assert [r.status for r in found.requests] == ["finished", "finished", "unfinished", "unfinished"]
     assert found.forgotten["UA"][0] == [50.0, None, None, None]
     with pytest.raises(UserError, match="put that back, or give this list another name"):
-        State("list", tmp_path / "list", asked(lr=0.2)).refuse_changes()
+        refuse_changes(tmp_path / "list", sequences(asked(lr=0.2)))
 
 
 def entry(value, group="forgotten", higher=False):
