@@ -33,7 +33,8 @@ class Classifier(ImageNetwork):
         kwargs: See ``ImageNetwork``; ``path`` may be a file of the weights that another program saved.
 
     Raises:
-        UserError: Torchvision has no classifier of that name or is not installed, and it is no class.
+        UserError: Torchvision has no classifier of that name or is not installed, and it is no class; or it is a
+            network none of whose parameters is trained.
 
     Example:
         >>> from ofmu_pl import Digits
@@ -53,6 +54,8 @@ class Classifier(ImageNetwork):
                 "classifier of torchvision's: give the class as FILE.CLASS and run where the file lies, or a name such "
                 "as resnet18."
             )
+        if isinstance(module, nn.Module) and not any(p.requires_grad for p in module.parameters()):
+            raise UserError("No parameter of the network is trained: call its requires_grad_(True).")
         self.module = module
         self._classes = 0
 

@@ -65,7 +65,7 @@ def unlearn(
             set of (image, class) pairs (``ImageDatasets``).
         retain: What must stay.
         holdout: Rows like those to forget that no model has seen; ``None``: there are none, and nobody can tell whether
-            the rows are gone.
+            the rows are gone. A classifier has ``test`` in their place.
         test: For a classifier, images that no model has seen.
         method: Class of the method, such as ``ofmu_pl.NPO``, or what makes one of a network:
             ``functools.partial(ofmu_pl.NPO, beta=0.1)``; ``None``: OFMU as the shipped configuration sets it
@@ -115,6 +115,8 @@ def unlearn(
             "give an image classifier."
         )
     images = test is not None
+    if images and holdout is not None:
+        raise UserError("`holdout` is for rows of text: of images, give those that no model has seen as `test` alone.")
     settings = shipped("images" if images else "text")
     network = Classifier(model) if images else _language_model(model, tokenizer)
     module = _method(method or partial(shipped_method, settings["model"]), network)

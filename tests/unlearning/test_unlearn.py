@@ -269,6 +269,11 @@ REFUSED = {
         "mean=124 is out of range: give a value from 0",
     ),
     "not normalised": ({"test": images(0, 2)}, "give `mean` and `std`"),
+    "holdout images": ({"test": images(0, 2), "holdout": images(5, 2), **PREPARED}, "`holdout` is for rows of text"),
+    "a frozen classifier": (
+        {"model": nn.Linear(2, 2).requires_grad_(False), "test": images(0, 2), **PREPARED},
+        "No parameter of the network is trained: call its requires_grad_(True)",
+    ),
     "no length": ({"test": iter([]), **PREPARED}, "`test` list_iterator is empty or has no length"),
 }
 
@@ -280,7 +285,7 @@ def test_bad_input_is_one_sentence(loaded, case):
     before = state(model)
     given = {"model": model, "tokenizer": tokenizer, **SIDES, "steps": 1, **QUIET} | changed
     if "test" in given:
-        given = {k: x for k, x in given.items() if k != "holdout"} | {"forget": images(0, 2), "retain": images(9, 2)}
+        given |= {"forget": images(0, 2), "retain": images(9, 2), "holdout": changed.get("holdout")}
     with pytest.raises(UserError) as error:
         ofmu_pl.unlearn(**given)
     assert sentence in str(error.value)
