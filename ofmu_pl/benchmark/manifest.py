@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class Manifest:
             for cell in then.cells:
                 place = (name, cell.scenario, cell.method, cell.seed)
                 if place in self._cells and cell.status == "finished" and _asked(now, cell) == _asked(then, cell):
-                    self._cells[place] = cell
+                    self._cells[place] = replace(cell, attack_error=None)  # attacks that failed are made again
                     searched = then.methods[cell.method].searched
                     if cell.scenario in searched:
                         self.searched[name, cell.method, cell.scenario] = searched[cell.scenario]

@@ -55,6 +55,18 @@ def test_a_run_that_failed_is_tried_again(tmp_path):
     assert not Manifest("b", tmp_path, experiment()).failures()
 
 
+def test_attacks_that_failed_are_made_again_or_no_longer_asked_for(tmp_path):
+    first = Manifest("b", tmp_path, experiment())
+    first.end(PLACE, None)
+    first.attacked(PLACE, "Too bad.")
+    first.write()
+    assert first.failures()
+    again = Manifest("b", tmp_path, experiment())
+    assert not again.failures()
+    again.write()
+    assert BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"].cells[0].status == "finished"
+
+
 def test_a_file_that_cannot_be_read_is_written_anew(tmp_path):
     (tmp_path / "benchmark.json").write_text("{")
     Manifest("b", tmp_path, experiment()).write()
