@@ -17,6 +17,8 @@ from ofmu_pl.support.sets import REQUEST
 
 ALTERNATIVE = "alternative"
 """The stream of other answers to the forget rows' questions, row for row."""
+INSTEAD = {"forget_rows": "forget_where", "forget_where": "forget_rows"}
+"""Arguments that name the rows to forget, each with the one whose place it takes where another request has it."""
 
 
 class PairedDataModule(pl.LightningDataModule, ABC):
@@ -103,6 +105,9 @@ class PairedDataModule(pl.LightningDataModule, ABC):
                         f"{type(self).__name__}: mend its name."
                     )
                 setattr(other, argument, value)
+                instead = INSTEAD.get(argument)
+                if instead is not None and instead not in arguments and hasattr(other, instead):
+                    setattr(other, instead, None)
             found[f"{REQUEST}{number:02}"] = other
         return found
 

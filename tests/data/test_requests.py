@@ -111,6 +111,21 @@ def test_rows_of_ones_own_by_a_column(tokenizer):
     assert questions(data.evaluation_sets["retain"]) == questions(data.splits["retain"])
 
 
+@pytest.mark.parametrize("by_column", [True, False])
+def test_rows_of_ones_own_by_their_numbers_and_by_a_column(tokenizer, by_column):
+    """Each request may say in its own way which rows of the file it means."""
+    rows = [{"question": f"Who is {i}?", "answer": f"Number {i}.", "who": f"w{i % 4}"} for i in range(12)]
+    ways = [{"forget_rows": [0, 3]}, {"forget_where": "who=w3"}]
+    own, other = ways[::-1] if by_column else ways
+    data = TextFiles(full=rows, tokenizer=tokenizer, other_requests={1: other}, **own)
+    data.setup()
+    assert questions(data.splits["forget"]) == {f"Who is {i}?" for i in ((3, 7, 11) if by_column else (0, 3))}
+    assert questions(data.evaluation_sets["request_01"]) == {
+        f"Who is {i}?" for i in ((0, 3) if by_column else (3, 7, 11))
+    }
+    assert len(data.splits["retain"]) == 8
+
+
 def test_documents_of_ones_own_in_files(tokenizer):
     texts = {name: [{"text": f"The {name} number {i} is a secret."} for i in range(4)] for name in "abr"}
     data = TextFiles(
