@@ -28,13 +28,15 @@ ABOUT = f"""# Requests one after another
 
 Written by `scripts/one_after_another.py` from docs/results/data/requests.json; [how they are run and
 what is written](../requests.md). p is the probability of the true answer, exp(-loss), the mean over a request's
-rows: row s, column t of a matrix is that of request s after request t. Came back: the most that a request's p rose
-after its own turn (below 0: it never rose). Retrained: models trained without the requests so far. One seed, no rate
-was searched: what is compared is a short, equal budget of gradients, not what each method can do in the end. ↑ the
-higher, ↓ the lower, → the nearer to the retrained model's value the better ({MEANING}).
+rows, and of images their accuracy in per cent: row s, column t of a matrix is that of request s after request t. Came
+back: the most that it rose after the request's own turn (below 0: it never rose). Retrained: models trained without
+the requests so far. One seed, no rate was searched: what is compared is a short, equal budget of gradients, not what
+each method can do in the end. ↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better
+({MEANING}).
 """
-METRIC = "forget_Q_A_Prob"
-KEPT = ("retain_Q_A_Prob", "model_utility")
+METRICS = {"forget_Q_A_Prob": "p", "forget_accuracy": "accuracy"}
+"""What a list shows of its requests, the first that it has, with its name in the tables."""
+KEPT = ("retain_Q_A_Prob", "model_utility", "RA", "TA")
 
 
 def main() -> None:
@@ -60,12 +62,13 @@ def main() -> None:
 
 def summary(record: RequestsRecord, path: Path) -> dict[str, Any]:
     """What the page shows of a list."""
+    metric = next(name for name in METRICS if any(name in s.forgotten for s in record.sequences))
     sequences = [
         {
             "method": s.method,
-            "matrix": s.forgotten.get(METRIC, []),
-            "before": s.before.get(METRIC, []),
-            "returned": s.returned.get(METRIC, []),
+            "matrix": s.forgotten.get(metric, []),
+            "before": s.before.get(metric, []),
+            "returned": s.returned.get(metric, []),
             "kept": {name: s.kept[name] for name in KEPT if name in s.kept},
             "gradients": [r.cost.gradient_evaluations for r in s.requests],
             "seconds": [r.cost.training_seconds for r in s.requests],
@@ -74,12 +77,12 @@ def summary(record: RequestsRecord, path: Path) -> dict[str, Any]:
         for s in record.sequences
     ]
     controls = [
-        {"after": c.after, "p": c.forgotten[METRIC], "kept": {name: c.kept[name] for name in KEPT if name in c.kept}}
+        {"after": c.after, "p": c.forgotten[metric], "kept": {name: c.kept[name] for name in KEPT if name in c.kept}}
         for c in record.controls
-        if METRIC in c.forgotten
+        if metric in c.forgotten
     ]
     about = {"list": path.name, "date": record.date[:10], "ofmu_pl": record.version, "machine": facts()["machine"]}
-    return about | {"sequences": sequences, "controls": controls}
+    return about | {"metric": METRICS[metric], "sequences": sequences, "controls": controls}
 
 
 def page(stored: dict[str, Any]) -> str:
@@ -92,13 +95,14 @@ def page(stored: dict[str, Any]) -> str:
         lines += [found["note"], ""] if found["note"] else []
         lines += _overview(found)
         for s in found["sequences"]:
-            lines += _matrix(s, found["controls"])
+            lines += _matrix(s, found["controls"], found["metric"])
     return "\n".join(lines) + "\n"
 
 
 def _overview(found: dict[str, Any]) -> list[str]:
     kept = [name for name in KEPT if any(name in s["kept"] for s in found["sequences"])]
-    heads = ["method", "requests", "p of all before", "p of all in the end →", "largest return ↓"]
+    of_all = f"{found['metric']} of all"
+    heads = ["method", "requests", f"{of_all} before", f"{of_all} in the end →", "largest return ↓"]
     lines = table([*heads, *(f"{name} {WAYS[name]}: before, in the end" for name in kept), "gradients", "seconds"], [])
     for s in found["sequences"]:
         n = s["status"].count("finished")
@@ -108,7 +112,7 @@ def _overview(found: dict[str, Any]) -> list[str]:
         cells.append(_number(max(returned)) if returned else "")
         for name in kept:
             values = [x for x in s["kept"].get(name, []) if x is not None]
-            cells.append(f"{values[0]:.3f}, {values[-1]:.3f}" if values else "")
+            cells.append(f"{_number(values[0])}, {_number(values[-1])}" if values else "")
         cells += [f"{sum(x for x in s[cost] if x is not None):.0f}" for cost in ("gradients", "seconds")]
         lines.append(row(cells))
     for c in found["controls"]:
@@ -118,10 +122,10 @@ def _overview(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def _matrix(s: dict[str, Any], controls: list[dict[str, Any]]) -> list[str]:
+def _matrix(s: dict[str, Any], controls: list[dict[str, Any]], metric: str) -> list[str]:
     n = len(s["matrix"])
     beside = [f"retrained without {c['after']}" for c in controls]
-    lines = [f"**{s['method']}** (p →)", ""]
+    lines = [f"**{s['method']}** ({metric} →)", ""]
     lines += table(["request", "before it", *(f"after {t}" for t in range(1, n + 1)), "came back ↓", *beside], [])
     for i, values in enumerate(s["matrix"]):
         cells = [str(i + 1), *map(_number, (s["before"][i], *values, s["returned"][i]))]
@@ -138,7 +142,11 @@ def _mean(values: list[float | None]) -> str:
 
 
 def _number(x: float | None) -> str:
-    return "" if x is None else f"{x:.3f}" if abs(x) >= 0.001 or x == 0 else f"{x:.0e}"
+    if x is None:
+        return ""
+    if abs(x) > 1:  # per cent
+        return f"{x:.1f}"
+    return f"{x:.3f}" if abs(x) >= 0.001 or x == 0 else f"{x:.0e}"
 
 
 if __name__ == "__main__":
