@@ -87,7 +87,8 @@ def pictures(folder: Path, name: str) -> list[str]:
     """Copy the report's figures of some attacks beside the page; returns where they are, from there."""
     found = {}
     for attack in PICTURED:
-        for figure in sorted(folder.glob(f"report/figures/*-{attack}-attack.png")):
+        own = sorted(folder.glob(f"report/figures/*-{attack}-attack.png"))
+        for figure in own or folder.parent.glob(f"report/figures/{folder.name}-{attack}-attack.png"):
             found[f"figures/{name}-{attack}.png"] = figure.read_bytes()
     for path, picture in found.items():
         (RESULTS_FOLDER / path).write_bytes(picture)
