@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import snapshot_download
 from torch import nn
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
@@ -17,6 +18,7 @@ from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.hub import offline
 from ofmu_pl.support.records import RESULTS, Results
 
 CONFIG = "config.yaml"
@@ -165,10 +167,22 @@ def _attacked(place: Path, paths: dict[str, str], recipe: Callable[[str], Networ
     ):
         if name not in paths:
             missing.append(f"There is no {name} model at hand, so {lack}.")
-        elif paths[name].startswith(("/", ".")) and not Path(paths[name]).exists():
+        elif _gone(paths[name], data.modality):
             missing.append(f"The {name} model '{paths[name]}' is no longer there, so {lack}.")
             del paths[name]
     return Attacked(place, {name: recipe(path) for name, path in paths.items()}, data, missing)
+
+
+def _gone(path: str, modality: str) -> bool:
+    """Whether a path leads nowhere from here, and is no language model's name on the hub either."""
+    if Path(path).expanduser().exists():
+        return False
+    try:
+        if modality == "text":
+            snapshot_download(path, allow_patterns="*config.json", local_files_only=offline())
+    except (OSError, ValueError):  # no such model, or no name that the hub could have
+        return True
+    return modality != "text"
 
 
 def _exported(folder: Path) -> Path | None:

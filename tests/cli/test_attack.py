@@ -233,6 +233,19 @@ def test_wrong_words_are_one_sentence(words, sentence, capsys, tmp_path, monkeyp
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("path", ["/nowhere/hf", "./nowhere/hf", "logs/nowhere/hf", "nowhere/hf", "nowhere"])
+def test_a_target_that_is_gone_is_a_remark_however_its_path_was_given(run, tmp_path, path):
+    folder = tmp_path / "version_0"
+    copytree(run / "latest", folder)
+    results = json.loads((folder / "results.json").read_text())
+    results["provenance"]["target"] = path
+    (folder / "results.json").write_text(json.dumps(results))
+    attack([Ask()], runs=[folder])
+    record = AttacksRecord.read(folder / "attacks.json")
+    assert sorted(record.models) == ["retrained", "unlearned"]
+    assert record.remarks == [f"The target model '{path}' is no longer there, so what returns has no upper end."]
+
+
 def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(Exception, match="no run below"):
         runs_below([tmp_path])
