@@ -16,6 +16,8 @@ from ofmu_pl.support.terminal import console, print_whole
 
 OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
+SEED = "seed_"
+"""How the names of folders begin that hold runs of one method."""
 Found = Mapping[str, Mapping[str, Sequence[Finding]]]
 """Findings by attack and model."""
 
@@ -33,7 +35,9 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
     """
     methods: dict[Path, list[Path]] = {}
     for run in found:
-        methods.setdefault(run.resolve().parent.parent, []).append(run)
+        place = run.resolve().parent
+        if place.name.startswith(SEED):  # beside others lie other methods, or other requests
+            methods.setdefault(place.parent, []).append(run)
     figures: dict[Path, dict[str, dict[str, float]]] = {}
     for method, runs in methods.items():
         if len({Results.read(run / RESULTS).provenance["hashes"]["forget"] for run in runs}) > 1:

@@ -90,6 +90,20 @@ def test_runs_that_forget_different_rows_are_not_compared(tmp_path):
         assert across([Confidence()], found) == {}
 
 
+@pytest.mark.parametrize("place", ["digits/method_{}", "list/method/seed_0/request_0{}"])
+def test_other_methods_and_other_requests_are_no_seeds_of_one_method(tmp_path, recwarn, place):
+    rng, found = np.random.default_rng(0), {}
+    for i in range(6):
+        run, content = tmp_path / place.format(i) / "version_0", results(IMAGE_GOAL, IMAGE_BEFORE, IMAGE_GOAL)
+        if "request" in place:
+            content["provenance"]["hashes"]["forget"] = f"request {i}"
+        write(run / "results.json", content)
+        found[run] = {"confidence": {m: [finding(rng.normal(0, 1, 8))] for m in ("unlearned", "retrained")}}
+    assert across([Confidence()], found) == {}
+    assert not recwarn.list
+    assert not list(tmp_path.rglob("across.json"))
+
+
 def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
     words = ["--config", "configs/digits.yaml", "--logs", str(tmp_path), "--trainer.max_steps", "1"]
     words += ["--original.epochs", "2", "--evaluation.every_n_steps", "null", "--evaluation.pictures", "false"]
