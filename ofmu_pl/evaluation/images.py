@@ -21,6 +21,7 @@ from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.vision import ImageNetwork, predict
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_request
 
 ATTACK_SAMPLES = 1000
@@ -166,6 +167,9 @@ def score_images(
         items: Number of images of each set; ``None``: all.
         rank: Number of this process.
         ranks: Number of processes.
+
+    Raises:
+        UserError: The model's outputs are NaN.
     """
     metric = ImageUnlearning(more=tuple(filter(is_request, sets))).to(next(model.parameters()).device)
     for name in sets:
@@ -179,4 +183,12 @@ def score_images(
             ids = torch.from_numpy(data.evaluation_sets[name][mine])
             metric.update(name, ids, labels[mine], predict(model, images[mine]))
     with metric.sync_context(should_sync=ranks > 1):
-        return metric.scores()
+        scores = metric.scores()
+    broken = {name: int(np.isnan(s.log_probs).any(axis=1).sum()) for name, s in scores.items()}
+    if any(broken.values()):
+        counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items() if n)
+        raise UserError(
+            f"The model's outputs are no numbers ({counts}): its weights are broken, or overflow in "
+            f"{next(model.parameters()).dtype}, so give a sound checkpoint or float32 weights."
+        )
+    return scores

@@ -231,6 +231,14 @@ def test_an_image_classifier(method):
     assert result.metrics["RA"].n == 30
 
 
+def test_a_classifier_whose_weights_are_no_numbers_is_named_as_such():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    nn.init.constant_(model[1].bias, float("nan"))
+    sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
+    with pytest.raises(UserError, match=r"outputs are no numbers \(6 of 6 in forget, 30 of 30 in retain, .*: its weights"):
+        ofmu_pl.unlearn(model, **sides, **PREPARED, steps=3, **QUIET)
+
+
 class Nothing(ofmu_pl.OwnMetric):
     def compute(self, scores):
         return []
