@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.data import ConcatDataset
 
@@ -113,6 +114,11 @@ def unlearn(
         raise UserError(
             f"`model` is a {type(model).__name__}: load the model first, by AutoModelForCausalLM.from_pretrained, or "
             "give an image classifier."
+        )
+    if torch.is_inference_mode_enabled() or any(x.is_inference() for x in (*model.parameters(), *model.buffers())):
+        raise UserError(
+            "`model` was made, or this call is made, under torch.inference_mode, where nothing has gradients: load the "
+            "model and call `unlearn` outside of it."
         )
     images = test is not None
     if images and holdout is not None:

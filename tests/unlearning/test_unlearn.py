@@ -307,6 +307,21 @@ def test_a_model_whose_parameters_are_all_frozen(loaded):
         ofmu_pl.unlearn(model.requires_grad_(False), tokenizer, **SIDES, **QUIET)
 
 
+@pytest.mark.parametrize("kind", ["text", "images"])
+@pytest.mark.parametrize("call", [True, False])
+def test_a_model_or_a_call_in_inference_mode_is_one_sentence(loaded, kind, call):
+    model, tokenizer = loaded
+    model = model if kind == "text" else nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    sides = SIDES if kind == "text" else {s: images(0, 2) for s in ("forget", "retain", "test")} | PREPARED
+    with torch.inference_mode():
+        made = model if call else copy.deepcopy(model)
+    with (
+        torch.inference_mode(call),
+        pytest.raises(UserError, match=r"`model` was made, or this call is made, under torch.inference_mode, .*: load"),
+    ):
+        ofmu_pl.unlearn(made, tokenizer, **sides, steps=1, **QUIET)
+
+
 def padded(tokenizer):
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})
