@@ -15,17 +15,30 @@ DRY_RUN = "--dry_run"
 """The word with which ``fit`` tries a configuration without its weights and devices."""
 
 _OPTIONS = {
-    **{name: f"model.{name}" for name in ("engine", "layer", "rho_0")},
+    **{
+        name: f"model.{name}"
+        for name in ("alpha", "cap", "damping", "engine", "gradient_clip", "inner_lr", "layer", "micro_batch_size")
+    },
+    **{name: f"model.{name}" for name in ("optimizer", "rates", "rho_0", "rollbacks", "scale", "scheduler")},
     **{
         name: f"model.network.{name}"
-        for name in ("attention", "config", "lora", "module", "path", "tokenizer", "trust_remote_code")
+        for name in (
+            "activation_checkpointing",
+            "attention",
+            "config",
+            "lora",
+            "module",
+            "path",
+            "tokenizer",
+            "trust_remote_code",
+        )
     },
     **{name: f"data.{name}" for name in ("data", "split_seed", "validation_fraction")},
     **{name: f"data.{name}" for name in ("forget", "retain", "validation", "test", "dataset", "forget_rows")},
-    **{name: f"data.{name}" for name in ("size", "mean", "std")},
+    **{name: f"data.{name}" for name in ("prompt_template", "size", "mean", "std")},
     **{
         name: f"data.{name}"
-        for name in ("alternatives", "columns", "forget_where", "full", "holdout", "max_length", "prompt_template")
+        for name in ("allow_cut", "alternatives", "chunk", "columns", "forget_where", "full", "holdout", "max_length")
     },
     **{name: f"evaluation.{name}" for name in ("attack_samples", "own_metrics", "reference")},
     "network": "model.network",

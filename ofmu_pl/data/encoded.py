@@ -75,7 +75,7 @@ def labelled(question: str, answer: str, whole: list[int], length: int, max_leng
     if not answer.strip() or length >= len(ids):
         raise UserError(
             f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length={max_length}): "
-            "remove the row or raise --data.max_length."
+            "remove the row or raise `max_length`."
         )
     return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
 

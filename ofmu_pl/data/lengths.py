@@ -64,8 +64,8 @@ def refuse_cut_forget_rows(lengths: Mapping[str, Lengths], max_length: int | Non
         counts = ", ".join(f"{x.cut} of {x.rows} in {name}" for name, x in cut.items())
         raise UserError(
             f"Rows that must be forgotten are longer than {max_length} tokens ({counts}; the longest has {longest}), "
-            "and what lies beyond would be neither unlearned nor measured: set --data.max_length to "
-            f"{longest} or more, or allow it by --data.allow_cut true."
+            "and what lies beyond would be neither unlearned nor measured: set "
+            f"`max_length={longest}` or more, or allow it by `allow_cut=true`."
         )
 
 

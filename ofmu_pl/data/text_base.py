@@ -65,8 +65,8 @@ class TextDataModule(PairedDataModule):
     rows_per_author: ClassVar[int] = 1
     """Number of forget rows, one after another, that are about one author, so that they may say something of each
     other."""
-    length_option: ClassVar[str] = "--data.max_length"
-    """The option that bounds the length of training rows, for messages."""
+    length_argument: ClassVar[str] = "max_length"
+    """The argument that bounds the length of training rows, for messages."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class TextDataModule(PairedDataModule):
         """
         n = self.row_tokens
         if n is None:
-            raise UserError("A row may have any number of tokens here, so memory has no bound: set --data.max_length.")
+            raise UserError("A row may have any number of tokens here, so memory has no bound: set `max_length`.")
         self.tokenizer = SimpleNamespace(pad_token_id=0, all_special_ids=[])
         row = Encoded([0] * n, [IGNORED, *[0] * (n - 1)], 1)
         for name in ("forget", "retain", "full", ALTERNATIVE):

@@ -36,7 +36,7 @@ def load_tokenizer(source: Any) -> Any:
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab()):
         raise UserError(
             f"The tokenizer {whose}is empty: give a model's folder with tokenizer.json and tokenizer_config.json, or "
-            "name another source of it as --model.network.tokenizer."
+            "name another source of it as `tokenizer`."
         )
     if tokenizer.eos_token is None:
         rank_zero_warn(
@@ -58,7 +58,7 @@ def _read(source: str) -> Any:
         raise (UserError if folder else NotAtHand)(
             f"'{source}' has no tokenizer that can be read{why}: give a model's folder with tokenizer.json and "
             "tokenizer_config.json (one that needs code of its own is not run), or name another source of it as "
-            "--model.network.tokenizer."
+            "`tokenizer`."
         ) from error
 
 

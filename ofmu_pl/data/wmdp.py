@@ -47,7 +47,7 @@ class WMDP(TextDataModule):
 
     name = "wmdp"
     suite = "documents"
-    length_option: ClassVar[str] = "--data.chunk"
+    length_argument: ClassVar[str] = "chunk"
 
     def __init__(
         self,

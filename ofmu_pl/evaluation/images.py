@@ -100,7 +100,7 @@ class ImageEvaluation(Evaluation):
                 f" {FORGET_TEST_AUC.name} has a goal, 0.5: no attacker tells forgotten images from never-seen ones by "
                 "their loss."
             )
-        return f"{told} Train one by --evaluation.reference {RETRAIN} and --original, or give one."
+        return f"{told} Give one as the reference, or train one on the command line (--evaluation.reference {RETRAIN})."
 
     def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
         """The accuracies of the sets alone."""

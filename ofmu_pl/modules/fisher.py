@@ -57,7 +57,7 @@ class Fisher(OneShot):
     @property
     def remedy(self) -> str:
         """Advice to add less noise."""
-        return "lower --model.alpha or --model.cap"
+        return "lower `alpha` or `cap`"
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The noise, drawn with the data's seed."""

@@ -63,7 +63,7 @@ class Influence(OneShot):
     @property
     def remedy(self) -> str:
         """Advice to take a shorter step."""
-        return "raise --model.damping or lower --model.scale"
+        return "raise `damping` or lower `scale`"
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The Newton step, and scalars on its solution: residual and cost."""

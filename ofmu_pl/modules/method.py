@@ -118,7 +118,7 @@ class Method(ABC):
     @property
     def remedy(self) -> str:
         """What to try after a divergence."""
-        return "lower the learning rate or set --model.gradient_clip"
+        return "lower the learning rate or set `gradient_clip`"
 
     # What it can do ------------------------------------------------------------------------------------------------
 

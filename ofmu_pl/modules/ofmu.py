@@ -279,8 +279,8 @@ class OFMU(UnlearningModule):
         if off:
             return f"switch the safeguards on that are off here ({', '.join(off)})"
         if self.rates:
-            return "set --model.rollbacks 3, by which steps are halved, or choose rates by --model.rates null"
-        return "lower --model.inner_lr or the optimizer's rate"
+            return "set `rollbacks=3`, by which steps are halved, or choose rates yourself by `rates=null`"
+        return "lower `inner_lr` or the optimizer's rate"
 
     def own_optimizers(self) -> list[Optimizer]:
         """Make the ascent's Adam, if it has one.

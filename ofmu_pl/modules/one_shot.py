@@ -14,7 +14,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import batch_norms
 from ofmu_pl.support.errors import UserError
 
-BROKEN_MODEL = "give --model.network another model, since this one's own weights or losses are not finite"
+BROKEN_MODEL = "give another `network`, since this one's own weights or losses are not finite"
 
 
 class OneShot(UnlearningModule):

@@ -35,7 +35,7 @@ def check_readable(config: Any, data: Any) -> None:
         name = max(long, key=long.__getitem__)
         raise UserError(
             f"The longest row of {name} has {long[name]} tokens, and the model has {positions} positions "
-            f"(max_position_embeddings): set {data.length_option} to {positions} or less, remove what is longer, or "
+            f"(max_position_embeddings): set `{data.length_argument}={positions}` or less, remove what is longer, or "
             "take a model with more."
         )
     vocabulary = getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize

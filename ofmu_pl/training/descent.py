@@ -72,12 +72,12 @@ def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
     try:
         made = make(over)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"The {what} refuses its options ({_said(error)}): mend --model.{what}.") from error
+        raise UserError(f"The {what} refuses its options ({_said(error)}): mend `{what}`.") from error
     takes = inspect.signature(made.step).parameters.values()
     needed = [p.name for p in takes if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     if needed:
         raise UserError(
-            f"{type(made).__name__} steps by `{needed[0]}`, which nothing gives it here: choose another --model.{what}."
+            f"{type(made).__name__} steps by `{needed[0]}`, which nothing gives it here: choose another `{what}`."
         )
     return made
 
@@ -165,7 +165,7 @@ def descend(method: Descending, gradient: Vector) -> None:
         except ValueError as error:
             raise UserError(
                 f"{type(run.scheduler).__name__} cannot go on after iteration {run.step} ({_said(error)}): mend "
-                "--model.scheduler."
+                "`scheduler`."
             ) from error
 
 

@@ -92,7 +92,7 @@ class Recovery:
 
     def __init__(self, rollbacks: int) -> None:
         if rollbacks < 0:
-            raise UserError(f"rollbacks={rollbacks} must be 0 or more: set --model.rollbacks.")
+            raise UserError(f"rollbacks={rollbacks} must be 0 or more: set `rollbacks`.")
         self.rollbacks, self.step_scale = rollbacks, 1.0
         self._starts: list[Start] = []
 
@@ -209,13 +209,13 @@ def _smaller(method: Recoverable, error: Exception) -> str:
     first = str(error).split(". ")[0]
     if ranks.size > 1:
         raise UserError(
-            f"Rank {ranks.rank} ran out of memory ({first}): set --model.micro_batch_size to {size // 2 or 1}, "
+            f"Rank {ranks.rank} ran out of memory ({first}): set `micro_batch_size={size // 2 or 1}`, "
             "on which all ranks must agree."
         ) from error
     if size == 1:
         raise UserError(
-            f"Not even one sample fits the memory ({first}): set --model.network.activation_checkpointing true, "
-            "--model.engine finite_difference, or cut the model among GPUs (configs/hardware/fsdp2_4xh100.yaml)."
+            f"Not even one sample fits the memory ({first}): set `activation_checkpointing=true`, "
+            "`engine=finite_difference`, or cut the model among GPUs (configs/hardware/fsdp2_4xh100.yaml)."
         ) from error
     method.micro_batch_size = size // 2
     return f"Out of memory ({first}): from here on micro-batches of {size // 2} samples instead of {size}, same result."

@@ -56,7 +56,7 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
 def test_a_cut_row_that_must_be_forgotten_is_refused_unless_allowed(tmp_path, tokenizer, split):
     more = {"paraphrased_answer": "It.", "perturbed_answer": ["No.", "Not."]} if split.endswith("perturbed") else {}
     changes = {split: [long_row(**more)]}
-    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*--data.max_length to \d+ or more"):
+    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*`max_length=\d+` or more"):
         made(tmp_path, tokenizer, changes)
     with pytest.warns(UserWarning, match="Cut at 64 tokens: 1 of 1 rows of forget"):
         made(tmp_path, tokenizer, changes, allow_cut=True)
@@ -82,7 +82,7 @@ def test_rows_longer_than_the_models_positions(tmp_path, tokenizer, kind):
     config = {"model_type": kind, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
     config |= {"intermediate_size": 16} if kind == "llama" else {}
     with pytest.raises(
-        UserError, match="longest row of retain has 64 tokens, and the model has 40 .*--data.max_length to 40"
+        UserError, match="longest row of retain has 64 tokens, and the model has 40 .*`max_length=40` or less"
     ):
         CausalLM(config={**config, "max_position_embeddings": 40}).build(data, exact=False)
     CausalLM(config={**config, "max_position_embeddings": 64}).build(data, exact=False)
