@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.support.errors import DivergedError, UserError
@@ -57,6 +59,13 @@ class Job:
     def made(self) -> bool:
         """Whether the job's result is there."""
         return self.result is None or (self.place / self.result).is_file()
+
+    @property
+    def rewritten(self) -> list[str]:
+        """Files that its words name and that were written after it had finished; configurations are in its key."""
+        ended = (self.place / FINISHED).stat().st_mtime
+        named = [word for option, word in pairwise(self.words) if option != "--config"]
+        return [word for word in named if os.path.isfile(word) and os.path.getmtime(word) > ended]
 
     @property
     def failure(self) -> FailureRecord | None:
@@ -104,6 +113,11 @@ class Pool:
         for job in jobs:
             record, failure = job.record, job.failure
             if record is not None:
+                for path in job.rewritten:
+                    rank_zero_warn(
+                        f"'{path}' was written after '{job.place}' had finished with it, which is not run again: if "
+                        "its contents have changed, give what is run another name."
+                    )
                 self._end(job, record.seconds, None, False, ended)
             elif failure is not None and failure.final:
                 self._end(job, None, failure.error, False, ended)

@@ -212,6 +212,19 @@ def test_a_run_that_is_killed_fails_alone(tmp_path):
     assert "exit code -6" in ended["killed"]
 
 
+@pytest.mark.parametrize(("later", "option"), [(True, "--data.forget"), (False, "--data.forget"), (True, "--config")])
+def test_a_finished_run_whose_file_was_written_later_is_named(tmp_path, recwarn, later, option):
+    rows, words = tmp_path / "jane.jsonl", ["fit", option, str(tmp_path / "jane.jsonl"), "--logs", str(tmp_path)]
+    rows.touch()
+    job = Job(tmp_path / "run", "g", "key", os.getpid, words)
+    write_json(job.place / "cell.json", {"key": "key", "words": words, "seconds": 1.0})
+    os.utime(rows, (time.time() + 60,) * 2 if later else (0, 0))
+    with Live(1) as live:
+        Pool(1, live, PRELOAD).run([job], lambda *_: None)
+    said = [f"'{rows}' was written after '{job.place}' had finished"] if later and option != "--config" else []
+    assert [str(x.message)[: len(said[0]) if said else None] for x in recwarn.list] == said
+
+
 def results_in(place):
     (place / "latest").mkdir(parents=True)
     (place / "latest/results.json").write_text("{}")
