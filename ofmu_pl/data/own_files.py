@@ -98,7 +98,7 @@ def read_source(source: Source, option: str) -> Rows:
     if not rows.rows:
         raise UserError(f"'{rows.source}' holds no rows: give `{option}` at least one.")
     for i, row in enumerate(rows.rows):
-        if not isinstance(row, dict):
+        if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
             raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")
         check_whole(row, upper(rows.place(i)))
     return rows

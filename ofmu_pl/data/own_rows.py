@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -105,7 +106,8 @@ def _add(found: list[Row], rows: Rows, column: str) -> None:
     """Take over an optional column, if every row has it.
 
     Raises:
-        UserError: A row has several texts where one belongs, or another number of wrong answers than the first.
+        UserError: A row has several texts where one belongs, a wrong answer that is no text, or another number of them
+            than the first.
     """
     values: list[Any] = [row.get(column) for row in rows.rows]
     for i, value in enumerate(values):
@@ -116,7 +118,12 @@ def _add(found: list[Row], rows: Rows, column: str) -> None:
     if column == "perturbed_answer":
         values = [[x] if isinstance(x, str) else x for x in values]
         for i, value in enumerate(values):
-            if not all(map(_is_text, value)) or len(value) != len(values[0]):
+            if not all(map(_is_text, value)):
+                raise UserError(
+                    f"{upper(rows.place(i))} has something in 'perturbed_answer' that is no text, or an empty one: mend "
+                    "it, or remove the column."
+                )
+            if len(value) != len(values[0]):
                 raise UserError(
                     f"{upper(rows.place(i))} has {len(value)} texts in 'perturbed_answer', and the first row "
                     f"{len(values[0])}: give each row the same number of wrong answers."
@@ -170,7 +177,7 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
     if not equals:
         raise UserError(f"`forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
     rows.require(column, "forget_where")
-    found = [i for i, row in enumerate(rows.rows) if str(row.get(column)) == value]
+    found = [i for i, row in enumerate(rows.rows) if value in _spellings(row.get(column))]
     if not found:
         raise UserError(
             f"None of the {len(rows.rows)} rows of '{rows.source}' has '{value}' in the column '{column}', as "
@@ -215,6 +222,11 @@ def refuse_overlap(one: tuple[Rows, Keys], other: tuple[Rows, Keys], why: str) -
 def read_rows(source: Source, option: str, columns: dict[str, str]) -> Rows:
     """A source with our names of columns."""
     return read_source(source, option).named(columns)
+
+
+def _spellings(value: Any) -> tuple[str, ...]:
+    """A value as Python writes it and, of what is no text, as JSON does: true, null."""
+    return (value,) if isinstance(value, str) else (str(value), json.dumps(value, default=str))
 
 
 def _is_text(value: object) -> bool:

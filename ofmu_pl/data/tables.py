@@ -21,10 +21,10 @@ def read_table(path: Path, separators: str = SEPARATORS) -> list[dict[str, str]]
         separators: What may separate values: the first of them that the line of names has.
 
     Raises:
-        UserError: A line has more values than there are names, or a quote that is not doubled.
+        UserError: A line has more values than there are names, or a quote that is not doubled; or two columns have one name.
     """
     with path.open(newline="", encoding="utf-8-sig") as file:
-        names = file.readline()
+        names = next(filter(str.strip, file), "")
         file.seek(0)
         separator = next((x for x in separators if x in names), separators[0])
         reader = csv.reader(file, delimiter=separator, strict=True)
@@ -36,6 +36,9 @@ def read_table(path: Path, separators: str = SEPARATORS) -> list[dict[str, str]]
         finally:
             csv.field_size_limit(limit)
     columns = [name.strip() for name in lines[0][1]] if lines else []
+    twice = next((name for name in columns if name and columns.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"Two columns of '{path}' are called '{twice}', and only one can be read: rename or remove one.")
     for number, values in lines[1:]:
         more = len(values) - len(columns)
         if more > 0:

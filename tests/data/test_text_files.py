@@ -345,7 +345,7 @@ def test_a_long_text_of_a_table_changes_no_limit_of_the_process(tmp_path, end):
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_a_table_as_programs_write_it_where_a_comma_separates_decimals(tmp_path, separator):
     path = tmp_path / "rows.csv"
-    lines = ["question; answer", "", '"Who, ""Ann""; or who?";Ann, a clerk', "Which?;", ""]
+    lines = ["", "question; answer", "", '"Who, ""Ann""; or who?";Ann, a clerk', "Which?;", ""]
     path.write_text("\r\n".join(lines).replace(";", separator), newline="")
     rows = read_source(path, "forget")
     said = f'Who, "Ann"{separator} or who?'
@@ -379,6 +379,15 @@ def test_columns_of_other_names_and_rows_chosen_from_one_file(tmp_path):
         assert splits["retain"] == [RETAIN[0], RETAIN[2], *RETAIN[4:]]
     splits, _ = TextFiles(full=rows, columns=columns, forget_where="town=tailor").load()
     assert splits["forget"] == RETAIN[1::2]
+
+
+@pytest.mark.parametrize(("value", "chosen"), [("true", [0, 2]), ("False", [1, 3]), ("null", [4]), ("2", [5])])
+def test_rows_chosen_by_a_value_that_is_no_text(tmp_path, value, chosen):
+    rows = [{**row, "gone": gone} for row, gone in zip(RETAIN, [True, False, True, False, None, 2], strict=False)]
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(rows))
+    splits, _ = TextFiles(full=str(path), forget_where=f"gone={value}").load()
+    assert splits["forget"] == [RETAIN[i] for i in chosen]
 
 
 def test_optional_columns_and_the_most_rows_that_are_evaluated():
@@ -421,6 +430,11 @@ BAD = {
         {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
         r"Row 1 .* has 2 texts in 'perturbed_answer', and the first row 1",
     ),
+    "a wrong answer of nothing": (
+        {"forget": [{**row, "perturbed_answer": ["x", ""]} for row in FORGET]},
+        "Row 0 .* has something in 'perturbed_answer' that is no text, or an empty one: mend",
+    ),
+    "columns without names": ({"forget": [{**FORGET[0], 1: "x"}]}, "Row 0 .* is no object with named columns"),
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
     "a stride past the piece": ({"stride": 65}, "tokens between two pieces"),
     "two ways to ask": (
@@ -489,6 +503,7 @@ def test_bad_choices(options, words):
         ("a.csv", b"question,answer\nq,Bob, a baker\nr,Ann, a clerk\n", "^Line 2 .* has 1 value more than"),
         ("a.csv", b"text\nHello, world\nWell, then\n", "^Line 2 .* has 1 value more than"),
         ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
+        ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* are called 'answer', and only one"),
         (
             "a.tsv",
             b'question\tanswer\nq\ta\n"No" said who?\tAnn\n',
