@@ -42,6 +42,7 @@ def purge(runs: list[Path]) -> None:
     configs = [_config(folder) for folder in runs]
     for folder, config in zip(runs, configs, strict=True):
         _clean(folder / AUDIT)
+        _clean_config(folder / "config.yaml", config)
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
@@ -90,6 +91,22 @@ def _clean(path: Path) -> None:
         with replacing(path) as temporary:
             temporary.write_text(cleaned, encoding="utf-8")
         print(f"Removed from {path}: questions and answers.")
+
+
+def _clean_config(path: Path, config: dict[str, Any]) -> None:
+    """Take rows out of a configuration that names them themselves, not a file of them; never through a link."""
+    given = config["data"].get("init_args")
+    others = given.get("other_requests") if isinstance(given, dict) else None
+    parts = [given, *(others.values() if isinstance(others, dict) else [])]
+    sides = [(part, name) for part in parts if isinstance(part, dict) for name in ("forget", "full")]
+    found = [(part, name) for part, name in sides if isinstance(part.get(name), list)]
+    if not found or path.is_symlink():
+        return
+    for part, name in found:
+        part[name] = None
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    print(f"Removed from {path}: the rows, which stood there themselves.")
 
 
 def _is_there(path: Path) -> bool:
