@@ -172,8 +172,15 @@ class Evaluation(pl.Callback, Measures):
                 f"The reference '{RETRAIN}' needs to know how: give {SAYING_HOW[self.modality]}, or give "
                 "--evaluation.reference the retrained model's folder."
             )
-        if self.source is not None and self.reference is None:
+        if self.source is None or self.reference is not None:
+            return
+        try:
             self.reference = self.load_reference(trainer, pl_module, self.source)
+        except UserError as error:
+            if "`path`" not in str(error):
+                raise
+            # Whoever reads a model takes it for the one to unlearn.
+            raise UserError(str(error).replace("`path`", "`reference`")) from error
 
     @staticmethod
     def _log(trainer: pl.Trainer, pl_module: Any, prefix: str, metrics: Metrics) -> None:

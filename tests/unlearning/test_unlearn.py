@@ -255,7 +255,7 @@ REFUSED = {
     "a method of its own network": ({"method": ofmu_pl.NPO(ofmu_pl.CausalLM("gpt2"))}, "`method` makes no method"),
     "no method": ({"method": type}, "`method` makes no method of a network"),
     "a method's name": ({"method": "NPO"}, "`method` makes no method of a network"),
-    "no reference": ({"reference": Path("/nowhere/model")}, "The folder '/nowhere/model' does not exist"),
+    "no reference": ({"reference": Path("/nowhere/model")}, "/nowhere/model' does not exist: point `reference` at"),
     "rows in both": ({"retain": SIDES["forget"]}, "4 of 4 forget rows are among the retain rows"),
     "no rows": ({"forget": []}, "holds no rows"),
     "no answer": ({"forget": [{"question": "Who?"}]}, "answer"),
