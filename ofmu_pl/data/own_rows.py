@@ -120,8 +120,8 @@ def _add(found: list[Row], rows: Rows, column: str) -> None:
         for i, value in enumerate(values):
             if not all(map(_is_text, value)):
                 raise UserError(
-                    f"{upper(rows.place(i))} has something in 'perturbed_answer' that is no text, or an empty one: mend "
-                    "it, or remove the column."
+                    f"{upper(rows.place(i))} has something in 'perturbed_answer' that is no text, or an empty one: "
+                    "mend it, or remove the column."
                 )
             if len(value) != len(values[0]):
                 raise UserError(

@@ -21,7 +21,8 @@ def read_table(path: Path, separators: str = SEPARATORS) -> list[dict[str, str]]
         separators: What may separate values: the first of them that the line of names has.
 
     Raises:
-        UserError: A line has more values than there are names, or a quote that is not doubled; or two columns have one name.
+        UserError: A line has more values than there are names, or a quote that is not doubled; or two columns have one
+            name.
     """
     with path.open(newline="", encoding="utf-8-sig") as file:
         names = next(filter(str.strip, file), "")
@@ -38,7 +39,9 @@ def read_table(path: Path, separators: str = SEPARATORS) -> list[dict[str, str]]
     columns = [name.strip() for name in lines[0][1]] if lines else []
     twice = next((name for name in columns if name and columns.count(name) > 1), None)
     if twice is not None:
-        raise UserError(f"Two columns of '{path}' are called '{twice}', and only one can be read: rename or remove one.")
+        raise UserError(
+            f"Two columns of '{path}' are called '{twice}', and only one can be read: rename one, or remove it."
+        )
     for number, values in lines[1:]:
         more = len(values) - len(columns)
         if more > 0:

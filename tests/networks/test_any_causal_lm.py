@@ -136,7 +136,7 @@ def test_documents_longer_than_the_context(kind, folder):
     long, fitting = TextFiles(**sides), TextFiles(max_length=POSITIONS, **sides)
     for data in (long, fitting):
         data.setup()
-    with pytest.raises(UserError, match=f"has .* tokens, and the model has {POSITIONS} positions .*`max_length={POSITIONS}` or"):
+    with pytest.raises(UserError, match=f"the model has {POSITIONS} positions .*`max_length={POSITIONS}` or"):
         CausalLM(str(folder(kind))).build(long, exact=False)
     network = CausalLM(str(folder(kind)))
     batch = fitting.iteration(0)["forget"][0]
