@@ -83,6 +83,12 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
     else:
         experiment = _walked(folder, found)
         if experiment is None:
+            for run, above in ((folder, folder.parent.parent), (folder / "latest", folder.parent)):
+                if (run / RESULTS).is_file():
+                    raise UserError(
+                        f"'{folder}' holds the runs of one method, and a report reads them from the folder above the "
+                        f"methods: give '{above}'."
+                    )
             raise UserError(
                 f"There is no finished unlearning run below '{folder}' (METHOD/latest/{RESULTS}): "
                 "give the benchmark's folder, for example logs/quickstart, after a run of fit has ended."

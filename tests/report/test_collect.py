@@ -292,6 +292,14 @@ def test_nothing_to_report_is_the_users_error(tmp_path):
         collect(tmp_path)
 
 
+def test_one_run_or_one_method_in_the_place_of_all_is_told_which_folder_to_give(tmp_path):
+    run(tmp_path / "quickstart/ofmu")
+    for folder in ("ofmu", "ofmu/latest"):
+        with pytest.raises(UserError, match=r"holds the runs of one method, .* give '.*/quickstart'\."):
+            collect(tmp_path / "quickstart" / folder)
+    assert collect(tmp_path / "quickstart").experiments
+
+
 def test_the_helper_covers_every_kind(page):
     kinds = {e["kind"] for e in json.loads((page.parent.parent / "benchmark.json").read_text())["experiments"].values()}
     assert kinds == set(KINDS)
