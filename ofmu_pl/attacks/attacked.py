@@ -177,12 +177,13 @@ def _gone(path: str, modality: str) -> bool:
     """Whether a path leads nowhere from here, and is no language model's name on the hub either."""
     if Path(path).expanduser().exists():
         return False
+    if modality != "text":
+        return True
     try:
-        if modality == "text":
-            snapshot_download(path, allow_patterns="*config.json", local_files_only=offline())
+        snapshot_download(path, allow_patterns="*config.json", local_files_only=offline())
     except (OSError, ValueError):  # no such model, or no name that the hub could have
         return True
-    return modality != "text"
+    return False
 
 
 def _exported(folder: Path) -> Path | None:

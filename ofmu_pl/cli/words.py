@@ -14,36 +14,16 @@ from ofmu_pl.cli.said import fail
 DRY_RUN = "--dry_run"
 """The word with which ``fit`` tries a configuration without its weights and devices."""
 
-_OPTIONS = {
-    **{
-        name: f"model.{name}"
-        for name in ("alpha", "cap", "damping", "engine", "gradient_clip", "inner_lr", "layer", "micro_batch_size")
-    },
-    **{name: f"model.{name}" for name in ("optimizer", "rates", "rho_0", "rollbacks", "scale", "scheduler")},
-    **{
-        name: f"model.network.{name}"
-        for name in (
-            "activation_checkpointing",
-            "attention",
-            "config",
-            "lora",
-            "module",
-            "path",
-            "tokenizer",
-            "trust_remote_code",
-        )
-    },
-    **{name: f"data.{name}" for name in ("data", "split_seed", "validation_fraction")},
-    **{name: f"data.{name}" for name in ("forget", "retain", "validation", "test", "dataset", "forget_rows")},
-    **{name: f"data.{name}" for name in ("prompt_template", "size", "mean", "std")},
-    **{
-        name: f"data.{name}"
-        for name in ("allow_cut", "alternatives", "chunk", "columns", "forget_where", "full", "holdout", "max_length")
-    },
-    **{name: f"evaluation.{name}" for name in ("attack_samples", "own_metrics", "reference")},
-    "network": "model.network",
-    "precision": "trainer.precision",
+_ARGUMENTS = {
+    "model": "alpha cap damping engine gradient_clip inner_lr layer micro_batch_size network optimizer rates rho_0 "
+    "rollbacks scale scheduler",
+    "model.network": "activation_checkpointing attention config lora module path tokenizer trust_remote_code",
+    "data": "allow_cut alternatives chunk columns data dataset forget forget_rows forget_where full holdout max_length "
+    "mean prompt_template retain size split_seed std test validation validation_fraction",
+    "evaluation": "attack_samples own_metrics reference",
+    "trainer": "precision",
 }
+_OPTIONS = {name: f"{section}.{name}" for section, names in _ARGUMENTS.items() for name in names.split()}
 """Options of the command line, by the argument that a message of the library names."""
 
 

@@ -98,10 +98,10 @@ def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: S
     device = prompts.last.device
     row, depth = torch.tensor(rows, device=device), torch.tensor(depths, device=device)
     end = prompts.mask.shape[1] - 1 + depth  # the column of the last token
-    begin = prompts.mask.shape[1] - 1 - prompts.position[row]
-    width = int((end - begin).max())
+    start = prompts.mask.shape[1] - 1 - prompts.position[row]
+    width = int((end - start).max())
     columns = end[:, None] - width + torch.arange(width + 1, device=device)
-    real = columns >= begin[:, None]
+    real = columns >= start[:, None]
     columns.clamp_(min=0)
     mask = F.pad(prompts.mask, (0, max(0, *depths)), value=1)[row[:, None], columns] * real
     kept = columns[:, None, :-1]
