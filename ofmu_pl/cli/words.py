@@ -16,7 +16,7 @@ DRY_RUN = "--dry_run"
 
 _ARGUMENTS = {
     "model": "alpha cap damping engine gradient_clip inner_lr layer micro_batch_size network optimizer rates rho_0 "
-    "rollbacks scale scheduler",
+    "scale scheduler",
     "model.network": "activation_checkpointing attention config lora module path tokenizer trust_remote_code",
     "data": "allow_cut alternatives chunk columns data dataset forget forget_rows forget_where full holdout max_length "
     "mean prompt_template retain size split_seed std test validation validation_fraction",

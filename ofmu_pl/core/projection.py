@@ -42,7 +42,7 @@ def project_(x: Vector, y: Vector, *, conflicts_only: bool = False) -> float:
 class MovingAverage(Optimizer):
     """Keeps the moving average of gradients as an optimizer keeps its state, and moves no parameter.
 
-    So it is saved, cut into shards, taken back after a divergence and planned for like an optimizer's moments.
+    So it is saved, cut into shards, taken back where the memory is full and planned for like an optimizer's moments.
 
     Args:
         params: Parameters, or groups of them.

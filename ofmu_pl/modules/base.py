@@ -21,7 +21,7 @@ from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_s
 from ofmu_pl.training.descent import built, check_optimizer
 from ofmu_pl.training.parallel import Replica, check_rows
 from ofmu_pl.training.record import Record
-from ofmu_pl.training.recovery import Recovery
+from ofmu_pl.training.recovery import within_memory
 from ofmu_pl.training.trainer_run import TrainerRun
 
 
@@ -40,9 +40,6 @@ class UnlearningModule(pl.LightningModule, Method):
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. It is
             halved automatically where a GPU's memory does not suffice.
-        rollbacks: How often a diverged iteration is taken back, with all further steps halved; where it fails again,
-            the one or two iterations before it are taken back as well. 0: the run stops. Each of them, up to three,
-            costs a copy of the weights and of all optimizers' states in the host's memory.
 
     Raises:
         UserError: A number is out of range, or the optimizer or the scheduler refuses its options.
@@ -68,7 +65,6 @@ class UnlearningModule(pl.LightningModule, Method):
         scheduler: LRSchedulerCallable | None = None,
         gradient_clip: float | None = 1.0,
         micro_batch_size: int | None = None,
-        rollbacks: int = 0,
     ) -> None:
         super().__init__()
         check_range(0, above=True, gradient_clip=gradient_clip)
@@ -81,7 +77,6 @@ class UnlearningModule(pl.LightningModule, Method):
         self.network: nn.Module | None = None
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
-        self.recovery = Recovery(rollbacks)
         self.record = Record()
         self.replica = None
         self._gradient_evaluations = 0.0  # of methods that add up their work by themselves
@@ -158,14 +153,11 @@ class UnlearningModule(pl.LightningModule, Method):
         outer_step = partial(self.outer_step, batch, number, epoch_ends=bool(self.trainer.is_last_batch))
         mixed = self.run.precision.endswith("-mixed")  # Lightning casts the whole step, methods forward passes alone
         with torch.autocast(self.device.type, enabled=False) if mixed else nullcontext():
-            made = self.recovery.run(self, number, outer_step)
-        if min(made) < number:
-            self.record.back_to(min(made) - 1, self.loggers)
+            scalars = within_memory(self, outer_step)
+        self.record.add(number, scalars)
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        for k, scalars in sorted(made.items()):
-            self.record.add(k, scalars)
-            if every and k % every == 0:
-                self.record.log(self.loggers, k, scalars)
+        if every and number % every == 0:
+            self.record.log(self.loggers, number, scalars)
         shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds"} | ({"rho"} if scalars.get("rho") else set())
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
@@ -181,7 +173,6 @@ class UnlearningModule(pl.LightningModule, Method):
         """Add the hashes of the data that the weights have seen, the work, the run's record, and all tensors' names."""
         checkpoint["data_hashes"] = dict(self.run.data.hashes)
         checkpoint["gradient_evaluations"] = float(self.gradient_evaluations)
-        checkpoint["step_scale"] = self.recovery.step_scale
         checkpoint["record"] = self.record.state_dict()
         if "state_dict" in checkpoint:  # what recovery keeps in memory has no shards
             checkpoint[NAMES] = names_in(checkpoint)
@@ -193,7 +184,6 @@ class UnlearningModule(pl.LightningModule, Method):
             UserError: A split differs from the one the checkpoint was made with.
         """
         require_same_data(self.run.data.hashes, checkpoint.get("data_hashes", {}))
-        self.recovery.step_scale = checkpoint.get("step_scale", 1.0)
         if self.trainer.state.fn == "fit":
             if "record" in checkpoint:
                 self.record.load_state_dict(checkpoint["record"])

@@ -20,7 +20,6 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.descent import check_direction, descend, diverged
 from ofmu_pl.training.parallel import Replica
 from ofmu_pl.training.record import peak_memory
-from ofmu_pl.training.recovery import Recovery
 from ofmu_pl.training.run import Run
 
 
@@ -33,7 +32,6 @@ class Method(ABC):
         network: The network to train, once it is made.
         replica: A whole copy of the network where ranks hold shards of it; it is no module, so that Lightning neither
             saves nor moves it.
-        recovery: Takes back iterations that fail, and scales the steps.
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``None``: as it is.
         micro_batch_size: Samples differentiated at a time; ``None``: all.
     """
@@ -42,7 +40,6 @@ class Method(ABC):
     recipe: Network
     network: nn.Module | None
     replica: Replica | None
-    recovery: Recovery
     gradient_clip: float | None
     micro_batch_size: int | None
 
@@ -128,7 +125,7 @@ class Method(ABC):
         """Device of the network."""
 
     def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
-        """Run one outer iteration without a trainer, for the first time or once more after it was taken back.
+        """Run one outer iteration without a trainer, for the first time or once more on smaller micro-batches.
 
         Args:
             batch: The batches that ``iterate`` takes.

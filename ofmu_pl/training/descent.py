@@ -16,7 +16,6 @@ from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.training.checkpoints import most_advanced
 from ofmu_pl.training.parallel import scatter_
-from ofmu_pl.training.recovery import Recovery
 from ofmu_pl.training.run import Run
 
 
@@ -33,13 +32,11 @@ class Descending(Protocol):
 
     Attributes:
         run: The run with its optimizers.
-        recovery: The recovery, which scales the steps.
         network: The network whose trainable parameters move.
         gradient_clip: Largest norm of the gradient; ``None``: as it is.
     """
 
     run: Run
-    recovery: Recovery
     network: nn.Module | None
     gradient_clip: float | None
 
@@ -156,7 +153,7 @@ def descend(method: Descending, gradient: Vector) -> None:
             raise diverged(method, f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
 
     method.weights_changed()
-    with method.recovery.step(run.optimizers[0], check):
+    with run.optimizers[0].register_step_post_hook(check):  # before the step is counted
         run.advance()
     run.optimizers[0].zero_grad()
     if run.scheduler is not None:

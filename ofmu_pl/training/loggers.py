@@ -24,23 +24,22 @@ def logger_of(folder: Path, version: int | None = None) -> TensorBoardLogger | C
 
 
 @rank_zero_only
-def void(logger: Logger, first: int) -> int | None:
-    """Take back what a logger was told of an iteration and of those after it.
+def void(logger: Logger) -> bool:
+    """Take back all that a logger was told.
 
     Args:
         logger: Any logger.
-        first: The iteration.
 
     Returns:
-        The iteration from which on the logger has to be told everything anew; ``None``: it adds to what it has, or this
-        is not the rank that writes.
+        Whether the logger has to be told everything anew: not if it adds to what it has, nor on a rank that does not
+        write.
     """
     if isinstance(logger, TensorBoardLogger):
-        logger.experiment.purge_step = first  # told to readers when the writer opens its next file
+        logger.experiment.purge_step = 0  # told to readers when the writer opens its next file
         logger.experiment.close()
-        return first
+        return True
     if isinstance(logger, CSVLogger):
         logger.experiment.metrics.clear()
         Path(logger.experiment.metrics_file_path).unlink(missing_ok=True)
-        return 0
-    return None
+        return True
+    return False

@@ -12,10 +12,12 @@ from lightning.fabric.loggers import Logger
 
 from ofmu_pl.training.loggers import void
 
-CURVES = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "rho", "penalty", "curvature", "gradient_norm")
+CURVES = (
+    *("L_f", "inner/L_f", "L_r", "Sim", "grad_L_f", "grad_L_r", "grad_Phi"),
+    *("rho", "penalty", "penalty_share", "curvature", "gradient_norm"),
+)
 """Names of the values that ``results.json`` keeps of every iteration; ``gradient_norm`` is the norm of the whole
-descent direction before it is clipped (for OFMU |grad F|, unless ``penalty_clip`` or ``concave_only`` has changed
-it)."""
+descent direction before it is clipped (for OFMU |grad F|, unless ``penalty_clip`` has changed it)."""
 LONGEST = 1000
 """Last iteration of the curves; the rest of a longer run is in its event file."""
 
@@ -53,19 +55,10 @@ class Record:
         if not self._in_files:
             self._in_files = True
             if self.logged:
-                self._rewrite(loggers, 0)
+                self._rewrite(loggers)
         _extend(self.logged, step, values)
         for logger in loggers:
             logger.log_metrics(dict(values), step=step)
-
-    def back_to(self, step: int, loggers: Iterable[Logger]) -> None:
-        """Drop what was measured after an iteration, since the weights that it was measured on are taken back."""
-        for series in (self.curves, self.logged):
-            for name, points in list(series.items()):
-                kept = sum(s <= step for s in points["step"])
-                series[name] = {key: column[:kept] for key, column in points.items()}
-        self.history[:] = [entry for entry in self.history if entry["step"] <= step]
-        self._rewrite(loggers, step + 1)
 
     def state_dict(self) -> dict[str, Any]:
         """The record, for a checkpoint."""
@@ -75,16 +68,15 @@ class Record:
         """Restore what ``state_dict`` gave."""
         self.curves, self.logged, self.history = state["curves"], state["logged"], state["history"]
 
-    def _rewrite(self, loggers: Iterable[Logger], first: int) -> None:
-        """Void all points from an iteration on in the folder's files, and write those of the record."""
+    def _rewrite(self, loggers: Iterable[Logger]) -> None:
+        """Void all points in the folder's files, and write those of the record."""
         by_step: dict[int, dict[str, float]] = {}
         for name, points in self.logged.items():
             for step, value in zip(points["step"], points["value"], strict=True):
                 by_step.setdefault(step, {})[name] = value
         for logger in loggers:
-            since = void(logger, first)
-            for step in sorted(by_step):
-                if since is not None and step >= since:
+            if void(logger):
+                for step in sorted(by_step):
                     logger.log_metrics(by_step[step], step=step)
 
 

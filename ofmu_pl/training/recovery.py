@@ -1,11 +1,9 @@
-"""Makes a failed iteration again: with a smaller step after a divergence, with smaller micro-batches on a full GPU."""
+"""Makes an iteration again on smaller micro-batches, with the same result, where a GPU's memory is full."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -15,11 +13,8 @@ from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import running_statistics, trainable
 from ofmu_pl.core.vectors import local
-from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.run import Run
-
-KEPT = 3
-"""Number of iterations that can be taken back together."""
 
 
 class Recoverable(Protocol):
@@ -57,135 +52,65 @@ class Recoverable(Protocol):
         """Take back what ``on_save_checkpoint`` has added."""
 
 
-@dataclass
-class Start:
-    """The state at the beginning of an iteration, to which it can be taken back.
-
-    Attributes:
-        number: Number of the iteration, from 1.
-        iteration: Makes the iteration, with its batches.
-        host: Weights, and statistics of BatchNorm, outside a GPU's memory.
-        state: State of optimizers, scheduler and method.
-    """
-
-    number: int
-    iteration: Callable[[], dict[str, float]]
-    host: list[Tensor]
-    state: dict[str, Any]
-
-
-class Recovery:
-    """Runs iterations, and takes back those that fail.
-
-    An iteration that diverges is made again with steps of half the length. Where that fails too, the trouble is older
-    than the iteration: it is taken back with the one before it, then with the two before it, and all of them are made
-    again.
+def within_memory(method: Recoverable, iteration: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """Run an iteration; where a GPU's memory is full, take it back, and make it again on half the micro-batches.
 
     Args:
-        rollbacks: Number of divergences that are taken back, each of which halves all further steps; then the run
-            stops. This costs ``min(rollbacks, KEPT)`` copies of the trained weights and of the optimizers' states, on a
-            GPU's host.
+        method: The method whose iteration it is.
+        iteration: Makes the iteration, with its batches.
 
-    Attributes:
-        step_scale: Present factor of all steps, 2^-(divergences taken back).
+    Returns:
+        What the iteration returns.
+
+    Raises:
+        UserError: Not even one sample fits the GPU's memory, or one of several ranks ran out of it.
     """
-
-    def __init__(self, rollbacks: int) -> None:
-        if rollbacks < 0:
-            raise UserError(f"rollbacks={rollbacks} must be 0 or more: set `rollbacks`.")
-        self.rollbacks, self.step_scale = rollbacks, 1.0
-        self._starts: list[Start] = []
-
-    def run(
-        self, method: Recoverable, number: int, iteration: Callable[[], dict[str, float]]
-    ) -> dict[int, dict[str, float]]:
-        """Run an iteration; returns what it and those taken back with it return, by their numbers.
-
-        Raises:
-            DivergedError: The run diverged once more than ``rollbacks``.
-            UserError: Not even one sample fits the GPU's memory, or one of several ranks ran out of it.
-        """
-        depth = max(1, min(self.rollbacks, KEPT))
-        oldest = self._starts.pop(0) if len(self._starts) == depth else None
-        self._starts.append(Start(number, iteration, oldest.host if oldest else [], {}))
-        made: dict[int, dict[str, float]] = {}
-        at, failures = len(self._starts) - 1, 0
-        while at < len(self._starts):
-            start, scale = self._starts[at], self.step_scale
-            self._keep(method, start)
-            try:
-                made[start.number] = start.iteration()
-                at += 1
-                continue
-            except DivergedError as error:
-                if 2**-self.rollbacks >= self.step_scale:
-                    raise
-                scale, failures = scale / 2, failures + 1
-                at = max(0, len(self._starts) - failures)
-                back = f" to iteration {self._starts[at].number}" if self._starts[at].number < number else ""
-                said = f"Taken back{back}, steps are {scale:g} of what they were from here on: {error}"
-            except torch.OutOfMemoryError as error:
-                said = _smaller(method, error)
-            # Here, not above: an error's traceback holds the failed iteration's tensors.
-            self._restore(method, self._starts[at])
-            self.step_scale = scale
-            torch.cuda.empty_cache()
-            rank_zero_warn(said)
-        return made
-
-    @contextmanager
-    def step(self, optimizer: Optimizer, check: Callable[..., None]) -> Iterator[None]:
-        """A context in which the optimizer's rates are scaled; a step after which ``check`` raises is not counted."""
-        rates = [group["lr"] for group in optimizer.param_groups]
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * self.step_scale
-        hook = optimizer.register_step_post_hook(check)
+    while True:
+        start = _state(method) if _may_run_out(method) else None
         try:
-            yield
-        finally:
-            hook.remove()
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
+            return iteration()
+        except torch.OutOfMemoryError as error:
+            said = _smaller(method, error)
+        # Here, not above: an error's traceback holds the failed iteration's tensors.
+        if start is not None:
+            _restore(method, start)
+        del start
+        torch.cuda.empty_cache()
+        rank_zero_warn(said)
 
-    def _keep(self, method: Recoverable, start: Start) -> None:
-        """Keep what a divergence spoils, or of that what a full memory does.
 
-        For a full memory these are the weights and the optimizers that ``iterate`` moves by itself, what passes move,
-        the method's own state, and optimizers that have no state yet: their first step makes it, and may not fit.
-        """
-        if not self.rollbacks and not _may_run_out(method):
-            return
-        kept, run = start.state, method.run
-        inner = method.inner_optimizers
-        optimizers = [o for o in run.optimizers if self.rollbacks or o in inner or not o.state]
-        kept["optimizers"] = [(o, _on_host(o.state_dict())) for o in optimizers]
-        moved = self._moved(method)
-        if not start.host:  # on a GPU's host, pinned: the GPU's memory is what is short
-            pinned = method.device.type == "cuda"
-            start.host = [torch.empty_like(x, device="cpu", pin_memory=pinned) for x in moved]
-        for h, x in zip(start.host, moved, strict=True):
-            h.copy_(x)
-        method.on_save_checkpoint(kept)
-        kept["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
+def _state(method: Recoverable) -> dict[str, Any]:
+    """What an iteration changes before the first optimizer's step, kept outside the GPU's memory.
 
-    def _restore(self, method: Recoverable, start: Start) -> None:
-        kept = start.state
-        if not kept:
-            return
-        for x, h in zip(self._moved(method), start.host, strict=True):
-            x.copy_(h)
-        method.weights_changed()
-        for optimizer, state in kept["optimizers"]:
-            optimizer.load_state_dict(state)
-        method.on_load_checkpoint(kept)
-        if kept["scheduler"] is not None:
-            method.run.scheduler.load_state_dict(kept["scheduler"])
+    These are the weights and the optimizers that ``iterate`` moves by itself, what passes move, the method's own state,
+    and optimizers that have no state yet: their first step makes it, and may not fit.
+    """
+    run, inner = method.run, method.inner_optimizers
+    start: dict[str, Any] = {"moved": []}
+    for x in _moved(method):  # on a GPU's host, pinned: the GPU's memory is what is short
+        start["moved"].append(torch.empty_like(x, device="cpu", pin_memory=method.device.type == "cuda").copy_(x))
+    start["optimizers"] = [(o, _on_host(o.state_dict())) for o in run.optimizers if o in inner or not o.state]
+    start["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
+    method.on_save_checkpoint(start)
+    return start
 
-    def _moved(self, method: Recoverable) -> list[Tensor]:
-        """What is to be kept of the network: this rank's part of trainable parameters, and what passes update."""
-        assert method.network is not None, "no iteration has begun"
-        parameters = trainable(method.network) if self.rollbacks or method.moves_parameters else []
-        return [local(x.detach()) for x in (*parameters, *running_statistics(method.network))]
+
+def _restore(method: Recoverable, start: dict[str, Any]) -> None:
+    for x, kept in zip(_moved(method), start["moved"], strict=True):
+        x.copy_(kept)
+    method.weights_changed()
+    for optimizer, state in start["optimizers"]:
+        optimizer.load_state_dict(state)
+    method.on_load_checkpoint(start)
+    if start["scheduler"] is not None:
+        method.run.scheduler.load_state_dict(start["scheduler"])
+
+
+def _moved(method: Recoverable) -> list[Tensor]:
+    """This rank's part of the parameters that an iteration moves, and what passes update."""
+    assert method.network is not None, "no iteration has begun"
+    parameters = trainable(method.network) if method.moves_parameters else []
+    return [local(x.detach()) for x in (*parameters, *running_statistics(method.network))]
 
 
 def _may_run_out(method: Recoverable) -> bool:

@@ -41,6 +41,7 @@ class Run:
         ranks: The processes that share each batch.
         precision: Lightning's name of the precision.
         steps: Outer iterations in all; -1 where something else ends the run.
+        budget: Gradients that the run may spend (``GradientBudget``); ``None``: as many as it takes.
         step: The present outer iteration, from 1.
         epoch_ends: Whether the present iteration is the last of its epoch.
         stopped: Whether the method has asked for the end of the run.
@@ -53,6 +54,7 @@ class Run:
     ranks: Ranks = ALONE
     precision: str = "32-true"
     steps: int = -1
+    budget: float | None = None
     step: int = 0
     epoch_ends: bool = False
     stopped: bool = False

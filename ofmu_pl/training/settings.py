@@ -14,11 +14,11 @@ _PRECISION = "trainer.precision"
 _MAY_DIFFER = {
     "model.init_args.micro_batch_size",  # the same result
     "model.init_args.audit",
-    "model.init_args.rollbacks",
     "model.init_args.network.init_args.activation_checkpointing",
     "data.init_args.data",  # hashes are compared instead
     "data.init_args.num_batches",  # follows from the method's own settings
     "data.init_args.pairs",  # the same before 0.2.0
+    "model.init_args.rollbacks",  # an option of 0.2.0 and before
 }
 
 

@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 from torch import nn
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.training.budget import GradientBudget
 from ofmu_pl.training.parallel import ranks_of, shard
 from ofmu_pl.training.run import Run
 
@@ -26,6 +27,8 @@ class TrainerRun(Run):
 
     def __init__(self, trainer: pl.Trainer) -> None:
         super().__init__(data_of(trainer), ranks_of(trainer.strategy), str(trainer.precision), trainer.max_steps)
+        budgets = [c.gradients for c in trainer.callbacks if isinstance(c, GradientBudget)]  # type: ignore[attr-defined]
+        self.budget = min(budgets, default=None)
         self._trainer = trainer
 
     def stop(self) -> None:

@@ -6,16 +6,20 @@ import json
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.projection import MovingAverage
 from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.modules import FineTune
+from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import Results
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS, progress, resumed_from
 from ofmu_pl.training.room import moments_bytes
 from ofmu_pl.training.run_folders import choose
 from ofmu_pl.training.settings import length, settings
+from tests.helpers.training import TINY, train
 
 
 def resolved(method):
@@ -32,11 +36,18 @@ def test_a_class_that_moved_within_the_package_is_the_same_setting(tmp_path):
             resumed_from(str(path), tmp_path, settings(resolved(other)))
 
 
-def test_a_link_from_the_method_that_has_another_name_now_is_no_setting(tmp_path):
+def test_options_of_older_versions_are_no_settings(tmp_path):
     path, now = tmp_path / "old.ckpt", resolved("ofmu_pl.OFMU")
-    torch.save({SETTINGS: settings(now) | {"data.init_args.pairs": "1"}}, path)
+    torch.save({SETTINGS: settings(now) | {"data.init_args.pairs": "1", "model.init_args.rollbacks": "3"}}, path)
     now["data"] = {"init_args": {"num_batches": 1}}
     assert resumed_from(str(path), tmp_path, settings(now)) == path
+
+
+def test_what_older_versions_kept_for_steps_that_they_halved_is_no_hindrance(tmp_path):
+    train(FineTune(CausalLM(config=TINY)), steps=1, callbacks=[ModelCheckpoint(tmp_path, "old")])
+    path = tmp_path / "old.ckpt"
+    torch.save(torch.load(path, weights_only=True) | {"step_scale": 1.0}, path)
+    assert train(FineTune(CausalLM(config=TINY)), steps=2, ckpt_path=path).global_step == 2
 
 
 def test_the_precision_is_a_setting_and_its_older_name_the_same(tmp_path):
