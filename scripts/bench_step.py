@@ -34,11 +34,14 @@ from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
+from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.vectors import add_
 from ofmu_pl.losses import causal_lm_nll
 from ofmu_pl.support.files import write_json
 
-BETA, RHO, FLOOR, LR = 0.5, 0.3, 1e-4, 1e-6
+BETA, RHO, LR = 0.5, 0.3, 1e-6
+EVERYWHERE = Safeguards(aligned_only=False)
+"""With the similarity in every step, whatever its sign here."""
 UNIT = "gradient ascent step"
 
 
@@ -89,14 +92,14 @@ class Bench:
         with torch.no_grad():
             add_(self.parameters, [(LR, gradient)])
 
-    def inner(self, engine: Engine, every: int = 1) -> None:
+    def inner(self, engine: Engine) -> None:
         """The inner loop."""
         pairs = [(self.loss(2 * t), self.loss(2 * t + 1)) for t in range(self.inner_steps)]
-        ascend(engine, pairs, LR, BETA, FLOOR, clip=1.0, similarity_every=every)
+        ascend(engine, pairs, LR, BETA, EVERYWHERE)
 
     def outer(self, engine: Engine) -> None:
         """The outer gradient, and a plain step along it."""
-        outer = outer_gradient(engine, self.loss(-2), self.loss(-1), RHO, BETA, FLOOR, 0.1)
+        outer = outer_gradient(engine, self.loss(-2), self.loss(-1), RHO, BETA, EVERYWHERE)
         with torch.no_grad():
             add_(self.parameters, [(-LR, outer.total_())])
 
@@ -170,19 +173,6 @@ def peak_memory(name: str, batch: int, length: int) -> int:
     return bench.memory(lambda: call(bench))
 
 
-def deviation(bench: Bench, every: int) -> float:
-    """How far reused decorrelation directions take the inner loop from fresh ones: |difference| / |displacement|."""
-    start = [p.detach().clone() for p in bench.parameters]
-    ends = []
-    for m in (1, every):
-        bench.inner(FiniteDifference(bench.parameters, "central"), m)
-        ends.append(torch.cat([(p - s).detach().flatten() for p, s in zip(bench.parameters, start, strict=True)]))
-        with torch.no_grad():
-            for p, s in zip(bench.parameters, start, strict=True):
-                p.copy_(s)
-    return float((ends[1] - ends[0]).norm() / ends[0].norm())
-
-
 def shares(call: Callable[[], object]) -> dict[str, float]:
     """Where the operators' time of a call goes, of 1."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
@@ -210,15 +200,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     bench = Bench(device, args.batch, args.length, "eager", checkpointing=False, inner_steps=steps)
     exact, differences = Autograd(bench.parameters), FiniteDifference(bench.parameters)
 
-    def iteration(engine: Engine, every: int = 1) -> None:
-        bench.inner(engine, every)
+    def iteration(engine: Engine) -> None:
+        bench.inner(engine)
         bench.outer(engine)
 
     contenders: dict[str, tuple[Callable[[], None], Engine | None]] = {
         UNIT: (bench.ascent_step, None),
         "exact": (lambda: iteration(exact), exact),
         "finite differences": (lambda: iteration(differences), differences),
-        f"finite differences, similarity_every {steps}": (lambda: iteration(differences, steps), differences),
     }
     times: dict[str, list[float]] = {name: [] for name in contenders}
     counts: dict[str, float] = {}
@@ -247,7 +236,6 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "shares": {name: shares(call) for name, (call, engine) in contenders.items() if engine},
         "forward_megabytes": forward / 1e6,
         "memory_ratio": {name: m / forward for name, m in memory.items()},
-        "similarity_every_deviation": deviation(bench, steps),
     }
 
 
@@ -276,7 +264,6 @@ def show(figures: dict[str, Any]) -> None:
     for name, parts in figures["shares"].items():
         table.add_row(name, *(f"{share:.1%}" for share in parts.values()))
     console.print(table)
-    console.print(f"similarity_every {steps} moves the inner loop's end by {figures['similarity_every_deviation']:.2%}")
 
 
 def main() -> None:

@@ -112,7 +112,8 @@ def main() -> None:
     found: dict[str, Any] = {}
 
     def suite() -> None:
-        found["scores"] = score_rows(model, data.encoder, data.evaluation_sets, max_new_tokens=200, items=options.rows)
+        how = {"max_new_tokens": 200, "items": options.rows, "kinds": data.kinds}
+        found["scores"] = score_rows(model, data.encoder, data.evaluation_sets, **how)
         found["metrics"] = tofu_metrics(found["scores"], found["scores"], intervals=True)
 
     clock = time.process_time if options.device == "cpu" else time.perf_counter

@@ -7,15 +7,14 @@ then, outside:    theta <- theta - eta_out g,   rho_{k+1} = gamma rho_k      (an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch.optim import Optimizer
-
 from ofmu_pl.core.derivatives import Engine, Loss
-from ofmu_pl.core.inner import InnerStep, ascend
+from ofmu_pl.core.inner import InnerStep, Step, ascend
 from ofmu_pl.core.objective import OuterGradient, outer_gradient
-from ofmu_pl.core.vectors import Vector, scale_
+from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
+from ofmu_pl.core.vectors import Vector
 
 
 @dataclass
@@ -24,7 +23,7 @@ class OuterIteration:
 
     Attributes:
         gradient: The direction that the outer step descends along, one tensor per parameter: grad F, or g_r alone.
-        loss_r: L_r on B_r' where the outer gradient was taken, at theta_in unless it was asked for at theta.
+        loss_r: L_r on B_r' where the outer gradient was taken.
         ascent: One record per ascent step.
         parts: The parts of grad F; ``None`` where the iteration was of first order.
     """
@@ -36,19 +35,9 @@ class OuterIteration:
 
     def scalars(self) -> dict[str, float]:
         """Numbers that the iteration measured, by name; what it left out is not among them."""
-        first, parts = self.ascent[0], self.parts
+        first = self.ascent[0]
         measured = {"inner/L_f": first.loss_f, "inner/grad_Phi": first.grad_phi_norm}
-        if parts is None:
-            return measured | {"L_r": self.loss_r}
-        return measured | {
-            "L_f": parts.loss_f,
-            "L_r": self.loss_r,
-            "Sim": parts.similarity,
-            "grad_Phi": parts.grad_phi_norm,
-            "grad_L_r": parts.retain_norm,
-            "penalty": parts.penalty_norm,
-            "curvature": parts.curvature,
-        }
+        return measured | ({"L_r": self.loss_r} if self.parts is None else self.parts.scalars())
 
 
 def outer_iteration(
@@ -57,42 +46,29 @@ def outer_iteration(
     eta_in: float,
     rho: float,
     beta: float,
+    safeguards: Safeguards = AS_PRINTED,
+    step: Step | None = None,
     *,
-    floor: float = 0.0,
-    inner_clip: float | None = None,
-    penalty_clip: float | None = None,
-    concave_only: bool = False,
-    similarity_every: int = 1,
-    inner_optimizer: Optimizer | None = None,
     first_order: bool = False,
-    gap: Callable[[int, float], float] | None = None,
-    sam_rho: float | None = None,
-    retain_weight: float = 1.0,
-    outer_at_start: bool = False,
+    at_start: bool = False,
 ) -> OuterIteration:
     """Ascend on Phi, then differentiate F where the ascent ended; the engine's parameters stay there, at theta_in.
 
-    Without the options after ``beta`` this is the algorithm as printed.
+    Without the arguments after ``beta`` this is the algorithm as printed.
 
     Args:
         engine: Differentiates the losses and holds the parameters.
-        pairs: (L_f, L_r) on T + 1 fresh pairs of batches: T for the ascent, the last for the outer gradient.
-        eta_in: Learning rate of the ascent.
+        pairs: (L_f, L_r) on T + 1 fresh pairs of batches: T for the ascent, the last for the outer gradient. L_f of the
+            ascent may be bent at a ceiling; the last, whose slope the penalty lowers, is plain.
+        eta_in: Learning rate of the ascent's plain steps.
         rho: Penalty parameter rho_k.
         beta: Weight of the similarity in Phi.
-        floor: Floor of the gradients' norms inside the similarity.
-        inner_clip: Largest norm of an ascent direction; ``None`` leaves it.
-        penalty_clip: Largest norm of the penalty's part, in multiples of |g_r|; ``None`` leaves it.
-        concave_only: Leave the penalty out where Phi curves upwards along its gradient.
-        similarity_every: Ascent steps between two evaluations of the similarity's part of grad Phi.
-        inner_optimizer: Takes the ascent steps; ``None``: plain steps.
-        gap: How far an ascent step is to raise L_f, for a ``Polyak`` as ``inner_optimizer`` (``inner.ascend``).
-        sam_rho: Distance within which an ascent step asks for the gradient of L_f where L_f is least.
-        retain_weight: Factor of g_r in the outer gradient, such as the price of keeping L_r below a bound.
+        safeguards: Bounds on the iteration's parts.
+        step: Takes the ascent steps; ``None``: plain ones.
         first_order: Leave out everything that needs second derivatives: plain ascent on L_f, and g_r.
-        outer_at_start: Take the outer gradient at theta, before the ascent, and not at theta_in, after it. At theta_in
-            it contains, to first order, Hess(L_r) times the ascent's step, by which the descent takes a part of the
-            ascent back.
+        at_start: Take the outer gradient at theta, before the ascent: at theta_in it contains, to first order,
+            Hess(L_r) times the ascent's step, by which the descent takes a part of the ascent back. All ascents then
+            use the similarity's part of grad Phi that the outer gradient took at theta.
 
     Returns:
         The direction to descend along, and what was seen on the way.
@@ -117,36 +93,22 @@ def outer_iteration(
         >>> with torch.no_grad():
         ...     _ = theta.fill_(1.0)
         >>> pairs = [(forget, retain)] * 2
-        >>> found = outer_iteration(Autograd([theta]), pairs, eta_in=1.0, rho=0.5, beta=0.0, outer_at_start=True)
+        >>> found = outer_iteration(Autograd([theta]), pairs, eta_in=1.0, rho=0.5, beta=0.0, at_start=True)
         >>> theta.tolist(), [g.tolist() for g in found.gradient]
         ([2.0, 2.0], [[1.0, 2.0]])
     """
-    higher_order_beta = 0.0 if first_order else beta
 
     def outer() -> tuple[Vector, float, OuterGradient | None]:
         forget, retain = pairs[-1]
         if first_order:
             g_r = engine.expand(retain, order=1)
-            if retain_weight != 1:
-                scale_(g_r.gradient, retain_weight)
             return g_r.gradient, g_r.value, None
-        parts = outer_gradient(engine, forget, retain, rho, beta, floor, penalty_clip, concave_only)
-        if retain_weight != 1:
-            scale_(parts.retain, retain_weight)
+        parts = outer_gradient(engine, forget, retain, rho, beta, safeguards)
         return parts.total_(), parts.loss_r, parts
 
-    before = outer() if outer_at_start else None
-    ascent = ascend(
-        engine,
-        pairs[:-1],
-        eta_in,
-        higher_order_beta,
-        floor,
-        inner_clip,
-        similarity_every,
-        optimizer=inner_optimizer,
-        gap=gap,
-        sam_rho=sam_rho,
-    )
+    before = outer() if at_start else None
+    shared = before[2].decorrelation if before and before[2] else None
+    own_beta = 0.0 if first_order or at_start else beta
+    ascent = ascend(engine, pairs[:-1], eta_in, own_beta, safeguards, step, shared)
     gradient, loss_r, parts = before or outer()
     return OuterIteration(gradient, loss_r, ascent, parts)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi, outer_gradient
+from ofmu_pl.core.safeguards import AS_PRINTED
 from ofmu_pl.core.vectors import Vector, combine, dot, norm
 
 
@@ -19,9 +22,10 @@ def parts(engine: Engine, forget: Loss, retain: Loss, beta: float, floor: float 
         beta: Weight of the similarity.
         floor: Floor of the norms inside the similarity.
     """
+    floored = replace(AS_PRINTED, norm_floor=floor)
     return {
         "decorrelation": Phi(engine, forget, retain, beta, floor).decorrelation(),
-        "penalty": outer_gradient(engine, forget, retain, 0.5, beta, floor).penalty,
+        "penalty": outer_gradient(engine, forget, retain, 0.5, beta, floored).penalty,
     }
 
 

@@ -39,12 +39,6 @@ STEPS: dict[tuple[torch.dtype, str], tuple[float, float]] = {
     (torch.float64, "forward"): (1e-8, 1e-5),
     (torch.float64, "central"): (1e-5, 2e-5),
 }
-BF16_STEP = 1e-3
-"""Step for gradients whose forward pass is autocast to bfloat16, where smaller displacements vanish in the cast.
-
-The decorrelation part then has cosine 0.96 (forward) or 0.99 (central) to the exact one; no step leaves anything of
-Hess(Phi) v (scripts/bench_precision.py).
-"""
 
 
 class FiniteDifference:

@@ -16,8 +16,10 @@ products of one loss each, linear in its data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ofmu_pl.core.derivatives import Engine, Loss, hvp
+from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.core.similarity import Cosine
 from ofmu_pl.core.vectors import Vector, add_, clip_, dot, norm, scale_, zeros_like
 
@@ -32,8 +34,10 @@ class Phi:
         beta: Weight of the similarity, > 0 in the paper; 0 leaves plain ascent on L_f.
         floor: Floor of the gradient norms inside the similarity (``similarity.Cosine``).
         order: 2 if only ``gradient`` will be asked for, 3 if ``hessian_vector`` will be, too.
+        aligned_only: Take beta as 0 where s <= 0: Phi = L_f - beta max(s, 0).
 
     Attributes:
+        beta: The weight in force.
         f: The forget loss's expansion (``f.value`` = L_f, ``f.gradient`` = g_f).
         r: The retain loss's expansion.
         sim: The similarity of the two gradients.
@@ -53,12 +57,20 @@ class Phi:
     """
 
     def __init__(
-        self, engine: Engine, forget: Loss, retain: Loss, beta: float, floor: float = 0.0, order: int = 2
+        self,
+        engine: Engine,
+        forget: Loss,
+        retain: Loss,
+        beta: float,
+        floor: float = 0.0,
+        order: int = 2,
+        *,
+        aligned_only: bool = False,
     ) -> None:
-        self.beta = beta
         self.f = engine.expand(forget, order)
         self.r = engine.expand(retain, order)
         self.sim = Cosine(self.f.gradient, self.r.gradient, floor)
+        self.beta = 0.0 if aligned_only and self.sim.value <= 0 else beta
         self.u_f, self.u_r = self.sim.gradient()
 
     @property
@@ -96,52 +108,71 @@ class Phi:
         return out
 
 
+def grad_phi(engine: Engine, forget: Loss, retain: Loss, beta: float, floor: float = 0.0) -> Vector:
+    """Grad Phi at the parameters' present values; without a similarity L_r has no part in it."""
+    if beta:
+        return Phi(engine, forget, retain, beta, floor).gradient()
+    return engine.expand(forget, order=1).gradient
+
+
 @dataclass
 class OuterGradient:
-    """The parts of grad F at theta_in.
+    """The parts of grad F at the parameters' values where they were taken.
 
     Attributes:
         retain: g_r, the gradient of the retain loss on B_r'.
-        retain_norm: |g_r|.
-        penalty: ``2 rho Hess(Phi) grad Phi``, clipped or left out if asked.
+        penalty: ``2 rho Hess(Phi) grad Phi``, clipped if asked.
+        decorrelation: ``-beta (H_f u_f + H_r u_r)``; ``None`` where the similarity has no part in Phi.
         loss_f: L_f on B_f'.
         loss_r: L_r on B_r'.
         similarity: s on (B_f', B_r').
+        forget_norm: |g_f|.
+        retain_norm: |g_r|.
         grad_phi_norm: |grad Phi|.
-        penalty_norm: |2 rho Hess(Phi) grad Phi| before clipping.
+        penalty_norm: |penalty|, after clipping.
         curvature: ``<v, Hess(Phi) v> / |v|^2`` along v = grad Phi; 0 without a penalty.
     """
 
     retain: Vector
-    retain_norm: float
     penalty: Vector
+    decorrelation: Vector | None
     loss_f: float
     loss_r: float
     similarity: float
+    forget_norm: float
+    retain_norm: float
     grad_phi_norm: float
-    penalty_norm: float
-    curvature: float
+    penalty_norm: float = 0.0
+    curvature: float = 0.0
 
     def total_(self) -> Vector:
         """``grad F = g_r + penalty``, in place of ``retain``."""
         add_(self.retain, [(1.0, self.penalty)])
         return self.retain
 
+    def scalars(self) -> dict[str, float]:
+        """The numbers by the names that a run logs."""
+        share = self.penalty_norm / self.retain_norm if self.retain_norm else 0.0
+        return {
+            "L_f": self.loss_f,
+            "L_r": self.loss_r,
+            "Sim": self.similarity,
+            "grad_L_f": self.forget_norm,
+            "grad_L_r": self.retain_norm,
+            "grad_Phi": self.grad_phi_norm,
+            "penalty": self.penalty_norm,
+            "penalty_share": share,
+            "curvature": self.curvature,
+        }
+
 
 def outer_gradient(
-    engine: Engine,
-    forget: Loss,
-    retain: Loss,
-    rho: float,
-    beta: float,
-    floor: float = 0.0,
-    penalty_clip: float | None = None,
-    concave_only: bool = False,
+    engine: Engine, forget: Loss, retain: Loss, rho: float, beta: float, safeguards: Safeguards = AS_PRINTED
 ) -> OuterGradient:
     """The gradient of F at the parameters' present values, with one g_r for both of its uses.
 
-    A first-order engine takes Hess(Phi) grad Phi as the difference of grad Phi along itself (four gradients more);
-    the exact engine as the closed form.
+    A first-order engine takes Hess(Phi) grad Phi as the difference of grad Phi along itself (four gradients more; one
+    where the similarity has no part in Phi); the exact engine as the closed form.
 
     Args:
         engine: Differentiates the losses.
@@ -149,17 +180,13 @@ def outer_gradient(
         retain: L_r on B_r' as terms.
         rho: Penalty parameter rho_k.
         beta: Weight of the similarity.
-        floor: Floor of the norms inside the similarity.
-        penalty_clip: Largest norm of the penalty's part, in multiples of |g_r|; ``None`` leaves it.
-        concave_only: Leave the penalty out where ``curvature`` is positive. Its step changes Phi by
-            ``-2 eta_out rho <v, Hess(Phi) v>`` to first order: where Phi curves upwards it takes back what the ascent
-            gained, since the stationary point that it seeks is then a minimum of Phi.
+        safeguards: Floor of norms, cap of the penalty, and where the similarity counts.
 
     Example:
         Without the similarity Phi is L_f, and for L_f = theta^2 / 2 the penalty is 2 rho theta.
 
         >>> import torch
-        >>> from ofmu_pl import Autograd
+        >>> from ofmu_pl.core.autograd import Autograd
         >>> theta = torch.tensor([1.0], requires_grad=True)
         >>> forget, retain = [lambda: (theta**2).sum() / 2], [lambda: ((theta - 3) ** 2).sum() / 2]
         >>> parts = outer_gradient(Autograd([theta]), forget, retain, rho=0.5, beta=0.0)
@@ -168,22 +195,37 @@ def outer_gradient(
         >>> parts.total_()
         [tensor([-1.])]
     """
-    phi = Phi(engine, forget, retain, beta, floor, order=3 if rho else 2)
-    parts = phi.f.value, phi.r.value, phi.sim.value
-    g_r = phi.r.gradient
-    v = phi.gradient()
-    size, retain_norm = norm(v), norm(g_r)
+    floor = safeguards.floor
+    phi = Phi(engine, forget, retain, beta, floor, order=3 if rho else 2, aligned_only=safeguards.aligned_only)
+    g_r, beta = phi.r.gradient, phi.beta
+    decorrelation = phi.decorrelation() if beta else None
+    v = [g.clone() for g in phi.f.gradient]
+    if decorrelation is not None:
+        add_(v, [(1.0, decorrelation)])
+    found = OuterGradient(
+        retain=g_r,
+        penalty=[],  # memory peaks before there is one
+        decorrelation=decorrelation,
+        loss_f=phi.f.value,
+        loss_r=phi.r.value,
+        similarity=phi.sim.value,
+        forget_norm=phi.sim.norm_f,
+        retain_norm=phi.sim.norm_r,
+        grad_phi_norm=norm(v),
+    )
     if not rho:
-        return OuterGradient(g_r, retain_norm, zeros_like(g_r), *parts, size, 0.0, 0.0)
+        found.penalty = zeros_like(g_r)
+        return found
     if engine.first_order:
         del phi  # its g_f is not needed again, and memory peaks in the next line
-        penalty = engine.along(lambda: Phi(engine, forget, retain, beta, floor).gradient(), v, base=v)
+        found.penalty = engine.along(partial(grad_phi, engine, forget, retain, beta, floor), v, base=v)
     else:
-        penalty = phi.hessian_vector(v)
-    curvature = dot(v, penalty) / size**2 if size else 0.0
-    scale_(penalty, 2 * rho)
-    limit = None if penalty_clip is None else penalty_clip * retain_norm
-    penalty_norm = clip_(penalty, limit)
-    if concave_only and curvature > 0:
-        penalty = zeros_like(penalty)
-    return OuterGradient(g_r, retain_norm, penalty, *parts, size, penalty_norm, curvature)
+        found.penalty = phi.hessian_vector(v)
+    if found.grad_phi_norm:
+        found.curvature = dot(v, found.penalty) / found.grad_phi_norm**2
+    scale_(found.penalty, 2 * rho)
+    clip = safeguards.penalty_clip
+    bound = None if clip is None else clip * found.retain_norm
+    size = clip_(found.penalty, bound)
+    found.penalty_norm = size if bound is None else min(size, bound)
+    return found

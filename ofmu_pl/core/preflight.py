@@ -31,23 +31,16 @@ _KINKS = (
 """Operators with kinks: those of ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too) and Threshold."""
 
 
-def preflight(network: nn.Module, *, first_order: bool, precision: str = "32-true", penalised: bool = True) -> None:
+def preflight(network: nn.Module, *, first_order: bool) -> None:
     """Refuse a network that the engine would differentiate wrongly or not at all, before it has run.
 
     Args:
         network: The network as it will be differentiated, in the mode (train or eval) that it will have then.
         first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
-        precision: Lightning's name of the precision, one that ``check_precision`` lets pass for every method.
-        penalised: Whether Hess(Phi) grad Phi will be asked for.
 
     Raises:
         UserError: The first thing found, with its remedy.
     """
-    if precision == "bf16-mixed" and first_order and penalised:
-        raise UserError(
-            "Precision bf16-mixed leaves nothing of the penalty by finite differences (cosine 0.2 at best): set "
-            "`precision=32-true`, `engine=autograd` (cosine 0.998), or `rho_0=0`."
-        )
     for name, m in network.named_modules():
         problem = None if first_order else _no_double_backward(m)
         if problem:

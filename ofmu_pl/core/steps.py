@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.objective import Phi
+from ofmu_pl.core.objective import Phi, grad_phi
 from ofmu_pl.core.vectors import Vector, add_, norm
 
 RATIO = 4.0
@@ -61,8 +61,8 @@ def settle(
 ) -> Agreement:
     """Keep the engine's steps if they agree with four times theirs, else set those of ``GRID`` that agree best.
 
-    This costs 16 gradients with forward differences where the steps are kept (6 without a penalty), 74 where they are
-    sought: pass a few samples.
+    This costs 18 gradients with forward differences where the steps are kept, 78 where they are sought (6, 26 without
+    a penalty, 3 and 13 without a similarity): pass a few samples.
 
     Args:
         engine: The engine whose ``step`` and ``field_step`` are set.
@@ -72,7 +72,7 @@ def settle(
         floor: Floor of the norms inside the similarity.
         penalised: Whether Hess(Phi) grad Phi is needed.
     """
-    pair = partial(Phi, engine, forget, retain, beta, floor)
+    case = engine, forget, retain, beta, floor
 
     def decorrelation(phi: Phi, step: float) -> Vector:
         engine.step = step
@@ -80,26 +80,20 @@ def settle(
 
     def penalty(v: Vector, step: float) -> Vector:
         engine.field_step = step
-        return engine.along(lambda: pair().gradient(), v, base=v)
+        return engine.along(partial(grad_phi, *case), v, base=v)
 
     first, second = engine.step, engine.field_step
     here = Agreement(0.0, 0.0)
-    phi = pair()
     if beta:
-        here.decorrelation = _disagreement(partial(decorrelation, phi), first)
+        here.decorrelation = _disagreement(partial(decorrelation, Phi(*case)), first)
         engine.step = first
     if penalised and here.decorrelation <= AGREED:
-        v = phi.gradient()
-        del phi  # memory peaks in the next line
-        here.penalty = _disagreement(partial(penalty, v), second)
+        here.penalty = _disagreement(partial(penalty, grad_phi(*case)), second)
     if max(here.decorrelation, here.penalty) > AGREED:
-        phi = pair()
         if beta:
-            engine.step, here.decorrelation = _best(partial(decorrelation, phi), engine.default_steps[0])
+            engine.step, here.decorrelation = _best(partial(decorrelation, Phi(*case)), engine.default_steps[0])
         if penalised:
-            v = phi.gradient()
-            del phi
-            second, here.penalty = _best(partial(penalty, v), engine.default_steps[1])
+            second, here.penalty = _best(partial(penalty, grad_phi(*case)), engine.default_steps[1])
     engine.field_step = second
     return here
 

@@ -6,15 +6,18 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Hashable
-from types import SimpleNamespace
+from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
 from ofmu_pl.data.encoded import Encoded, Row, collate
+from ofmu_pl.data.guessable import Guessable
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
+from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import ChatEncoder, Encoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
@@ -169,7 +172,7 @@ class TextDataModule(PairedDataModule):
         n = self.row_tokens
         if n is None:
             raise UserError("A row may have any number of tokens here, so memory has no bound: set `max_length`.")
-        self.tokenizer = SimpleNamespace(pad_token_id=0, all_special_ids=[])
+        self.tokenizer = train_tokenizer(["a"])
         row = Encoded([0] * n, [IGNORED, *[0] * (n - 1)], 1)
         for name in ("forget", "retain", "full", ALTERNATIVE):
             self.splits[name] = [{} for _ in range(self.batch_size)]
@@ -196,9 +199,22 @@ class TextDataModule(PairedDataModule):
 
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
-        if stream not in self._encoded:  # not one of ``streams``
-            self._encoded[stream] = self.encoder.encode_training_rows(self.splits[stream])
-        return collate([self._encoded[stream][i] for i in index], index, self.tokenizer.pad_token_id)
+        encoded = self.encoded(stream)
+        return collate([encoded[i] for i in index], index, self.tokenizer.pad_token_id)
+
+    def encoded(self, split: str) -> list[Encoded]:
+        """The rows of a split as tokens."""
+        if split not in self._encoded:  # not one of ``streams``
+            self._encoded[split] = self.encoder.encode_training_rows(self.splits[split])
+        return self._encoded[split]
+
+    def kinds(self, row: Encoded) -> np.ndarray:
+        """The kind of each token that a row's loss is on, (n,) int8 (``data.guessable``), told by the retain rows."""
+        return self._guessable.kinds(row)
+
+    @cached_property
+    def _guessable(self) -> Guessable:
+        return Guessable(self.tokenizer, self.encoded("retain"))
 
     def _refuse_overlap(self, forget: list[Row], retain: list[Row]) -> None:
         kept = {self.identity(row) for row in retain}

@@ -1,40 +1,44 @@
-r"""How far to forget: to the loss of never-seen rows, along a path whose steps mean the same on every model.
+r"""How far to forget: each token to the loss that held-out tokens of its kind have, along a path of equal steps.
 
-    l     : mean over a row's tokens of their losses, each bent at c, where a fifth of never-seen rows' tokens lie above
     z(l)  = ln(e^l - 1)                    the log-odds against an answer of loss l = -ln p
-    far   : sqrt((z - z_goal)^2 + w^2) - w of a forget row, where z_goal is a never-seen row's: 0 at the goal alone
-    path  : after a share t of the way, a row's distance is 1 - t of what it was
+    l     : mean over a row's pushed tokens of their losses; the goal is the mean of their levels
+    path  : after a share t of the way,  z_path = z_goal + (1 - t) (z_start - z_goal)
+    far   : sqrt((z(l) - z_goal)^2 + w^2) - w of a row: 0 at the goal alone
     keep  : each retain row's loss returns to what it was before the first step
+
+A token is pushed where held-out tokens like it are wrong more often than right (p < 1/2), and only while it is below
+its own level, whatever the row's other tokens do. One that held-out rows get right, such as a name that stands in the
+question, is not pushed: to break it would lift a row's mean loss without forgetting anything, and would mark the row.
+It is called back where it becomes wrong.
 
 As a ceiling the goal is one-sided: a row below its place on the path is pushed, with a rounded corner of width w,
 
-    far   : w softplus((z_path - z) / w),    z_path = z_goal + (1 - t) (z_start - z_goal)
+    far   : w softplus((z_path - z(l)) / w)
 
-and a row beyond is left alone. To call it back would be to teach its answer once more: on Authors that brought back
-the order of right and wrong answers, which one-sided pushes had undone (docs/log/2026-11-22-front.md).
+and a row beyond is left alone. To call it back would be to teach its answer once more.
 
-Whose loss a row is to end at: that of a never-seen row which is as easy to guess for someone who knows the retain rows
-alone (modules/guess.py), as it would be had the model never seen the row; without a guess, levels are given by lot.
+Which held-out tokens a token is like: those of its kind (``data.guessable``) that are as easy to guess for someone who
+knows the retain rows alone (``modules.guess``), where there is such a guess. Among these the token that the model was
+surest of before the first step gets the lowest loss. An image has one "token", which is always pushed.
 
-Nothing here is learned from a retrained model. Forgetting further than never-seen rows would be a leak of its own.
+Nothing here is learned from a retrained model. Forgetting further than held-out rows would be a leak of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from lightning.pytorch.utilities import rank_zero_warn
-from scipy.stats import rankdata
 from torch import Tensor
 
+from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.sampler import batch_indices, evenly
-from ofmu_pl.losses import IGNORED, ceiling, log_odds, sample_mean
+from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.networks.base import Batch
 
 PATH = 100
@@ -48,38 +52,64 @@ HARM = 0.3
 KEPT = 0.03
 """Mean rise of retain losses, in nats, at which they count as kept: 97 % of the probability."""
 LOOKED_AT = 64
-"""Rows of each side that a check scores; their AUC's interval is 0.1 to either side."""
-TOKENS = 0.8
-"""Quantile of never-seen rows' token losses above which a forget row's token counts as forgotten."""
-LOWEST = 2.0
-"""Smallest bound of a token's loss, in nats: nearer to 0 the corner would bend what is known, too."""
+"""Rows of each side that a check scores."""
+ALIKE_AUC = 0.1
+"""Largest distance of an AUC from 0.5 at which rows are alike, as far as its standard error of fewer rows lets it come.
+The 95 % interval of a few rows would cover every AUC, and a test that could not reject must not end a run."""
 WIDTH = 0.25
-"""Distance in log-odds below which a row's pull fades."""
+"""Distance in log-odds below which a token's pull fades."""
 CORNER = 0.05
-"""The same of a ceiling. At it half of the push is left, so that rows go on: by a nat and more, were it as wide."""
+"""The same of a ceiling. At it half of the push is left, so that tokens go on: by a nat and more, were it as wide."""
+CAP = 0.8
+"""Quantile of the losses of held-out tokens that cannot be guessed, above which no level lies."""
+GUARD = 0.1
+"""Weight of the pull on a token that held-out rows get right and that has become wrong."""
+ALIKE = 32
+"""Held-out tokens that count as equally easy to guess."""
 ROWS = 16
 """Rows scored at a time."""
 
-STATE = ("start", "old", "levels", "token_level", "way", "harm")
+STATE = ("start", "ends", "old", "levels", "way", "harm")
+Rows = list[np.ndarray]
+"""One array a row, with a number for each of its tokens."""
+Told = Callable[[str, Sequence[int]], Rows]
+"""Maps a split's name and numbers of its rows to a number for each of their tokens."""
+
+
+class Group(NamedTuple):
+    """Like tokens.
+
+    Attributes:
+        kind: Their kind.
+        held: Numbers of the held-out tokens.
+        forget: Numbers of the forget tokens.
+        quantiles: For each forget token the quantile of the held-out tokens' losses that is its level.
+    """
+
+    kind: int
+    held: np.ndarray
+    forget: np.ndarray
+    quantiles: np.ndarray
 
 
 class Goal:
-    """Levels of forget rows and old losses of retain rows, and whether both are reached.
+    """Levels of forget tokens and old losses of retain rows, and whether both are reached.
 
     Args:
-        data: A ``PairedDataModule`` after ``setup``, whose ``never_seen`` names the split of never-seen rows, if any.
+        data: A ``PairedDataModule`` after ``setup``, whose ``never_seen`` names the split of held-out rows, if any.
         tokens: Maps a batch to its tokens' losses, (b, S), and targets, at the network's weights of now.
         iterations: Length of the run.
-        guess: Loss of a uniform guess, in nats; without never-seen rows, forget rows are to end at half of it.
+        guess: Loss of a uniform guess, in nats. Without held-out rows tokens end at half of it, images of forgotten
+            classes at all of it.
         every: Outer iterations between two checks.
-        one_sided: Whether the goal is a ceiling that rises along the path, from beyond which no row is called back.
-        expected: Maps a split's name and numbers of its rows to the losses, (n,), of someone who guesses, by which
-            forget and never-seen rows are matched; without it levels are given by lot.
+        one_sided: Whether the goal is a ceiling that rises along the path, from beyond which no token is called back.
+        kinds: Tells the kinds of tokens (``data.guessable``); ``None``: there is one kind, and every token is pushed.
+        expected: Tells the losses of someone who guesses; ``None``: tokens of one kind are all alike.
 
     Attributes:
-        token_level: The bound c of a token's loss, in nats.
-        levels: (N,) loss in nats that each forget row is to end at.
-        start: (N,) loss of each forget row before the first step.
+        start: (K,) loss of each token of the forget rows before the first step, row by row.
+        ends: (N + 1,) number of the first token of each forget row, and of all.
+        levels: (K,) loss in nats that each of them is to end at; NaN where it is not pushed.
         old: (M,) loss of each retain row before the first step; NaN for rows that the run does not draw.
         way: Iterations that the path has gone; it waits while too much is harmed.
         harm: Running mean of the rise of retain losses, in nats.
@@ -93,16 +123,23 @@ class Goal:
         guess: float,
         every: int = 10,
         one_sided: bool = False,
-        expected: Callable[[str, Sequence[int]], Tensor] | None = None,
+        kinds: Told | None = None,
+        expected: Told | None = None,
     ) -> None:
         self.one_sided = one_sided
         self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
         longest = CEILING_APPROACH * iterations if one_sided else min(PATH, APPROACH * iterations)
         self.length = PATH if iterations < 0 else max(1.0, longest)
         self.levels = self.start = self.old = torch.empty(0)
-        self.token_level, self.way, self.harm = 0.0, 0, 0.0
-        self.expected = expected
-        self._lot = np.random.Generator(np.random.Philox(key=data.seed)).permutation(len(data.splits["forget"]))
+        self.ends = torch.zeros(1, dtype=torch.long)
+        self.way, self.harm = 0, 0.0
+        self.kinds, self.expected = kinds, expected
+        self._groups: list[Group] = []
+
+    @property
+    def arrived(self) -> bool:
+        """Whether the path is at its goal."""
+        return self.way >= self.length
 
     def begin(self, outer_batches: range) -> None:
         """Score the model that is to forget, once.
@@ -111,19 +148,21 @@ class Goal:
             outer_batches: Numbers of the retain stream's batches whose losses are to return; none, as of a run without
                 a known end: all rows'.
         """
-        n, m = len(self.data.splits["forget"]), len(self.data.splits["retain"])
+        m = len(self.data.splits["retain"])
         if self.data.never_seen is None:
             rank_zero_warn(
-                f"{self.data.why_no_never_seen}, so how far to forget is a guess: half of the loss ln V of a model "
-                f"that knows nothing, {self.guess / 2:.2f} nats."
+                f"{self.data.why_no_never_seen}, so forget rows are to end at a loss of {self._blind:.2f} nats (a "
+                f"model that knows nothing has ln V, {self.guess:.2f})."
             )
+        start = self._score("forget", range(self._count))
+        self.start = torch.from_numpy(np.concatenate(start))
+        self.ends = torch.tensor([0, *(len(row) for row in start)]).cumsum(0)
         self._set_levels()
-        self.start = self._score("forget", range(n), self.token_level)
         size, seed = self.data.batch_size, self.data.seed
         drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
         rows = sorted(drawn) or list(range(m))
         self.old = torch.full((m,), math.nan, dtype=torch.float64)
-        self.old[rows] = self._score("retain", rows)
+        self.old[rows] = torch.tensor([row.mean() for row in self._score("retain", rows)], dtype=torch.float64)
 
     def rows(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
         """Minus the distances of forget rows from their levels, in log-odds: largest, 0, at the goal.
@@ -133,17 +172,39 @@ class Goal:
             targets: The tokens, (b, S).
             ids: Numbers of the rows, (b,).
         """
-        return -self._far(sample_mean(ceiling(nll, self.token_level), targets), ids)
+        start, level = self._of(ids, targets)
+        return -self._far(nll, start.to(nll), level.to(nll), targets)
 
-    def _far(self, losses: Tensor, ids: Tensor) -> Tensor:
-        """Distances, (b,), smooth as Phi has derivatives; if two-sided, they call rows back that went too far."""
-        ids = ids.cpu()
-        z, goal = log_odds(losses), log_odds(self.levels[ids]).to(losses)
+    def _of(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """First losses and levels of rows' tokens, (b, S) each, at the places that have a target."""
+        mask = (targets != IGNORED).cpu()
+        places = torch.cat([torch.arange(int(self.ends[i]), int(self.ends[i + 1])) for i in ids.tolist()])
+        found = []
+        for values in (self.start, self.levels):
+            padded = torch.zeros(mask.shape, dtype=values.dtype)
+            padded[mask] = values[places]
+            found.append(padded)
+        return found[0], found[1]
+
+    def _far(self, nll: Tensor, start: Tensor, level: Tensor, targets: Tensor) -> Tensor:
+        """Distances of rows, (b,), smooth as Phi has derivatives; if two-sided, rows that went too far return."""
+        mask = targets != IGNORED
+        pushed = mask & ~level.isnan()
+        count = pushed.sum(1).clamp(min=1)
+        level = level.nan_to_num(0.0)
+        z, first, goal = (log_odds((x * pushed).sum(1) / count) for x in (nll, start, level))
+        below = torch.sigmoid((level - nll) / WIDTH).detach()
+        # Each token moves on its own side of its level alone, whatever the others do.
+        moved = below if self.one_sided else below.where((z < goal)[:, None], 1 - below)
+        z = log_odds(((moved * nll + (1 - moved) * nll.detach()) * pushed).sum(1) / count)
         if self.one_sided:
             left = 1 - min(1.0, self.way / self.length)
-            goal = goal + left * (log_odds(self.start[ids]).to(losses) - goal)
-            return CORNER * F.softplus((goal - z) / CORNER)
-        return ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
+            goal = goal + left * (first - goal)
+            far = CORNER * F.softplus((goal - z) / CORNER)
+        else:
+            far = ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
+        wrong = CORNER * F.softplus((log_odds(nll) - log_odds(start).clamp(min=0.0)) / CORNER)
+        return far * pushed.any(1) + GUARD * (wrong * (mask & ~pushed)).sum(1) / count
 
     def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
         """How far the path is ahead of a batch's rows, in log-odds.
@@ -154,9 +215,12 @@ class Goal:
             t: Number of the step that is to be taken, from 0.
             reached: Mean of ``rows`` over the t-th batch at the present weights.
         """
-        i, share = batches[t]["ids"].cpu(), (t + 1) / steps
-        left = 1 - min(1.0, (self.way + share) / self.length)
-        return -left * float(self._far(self.start[i], i).mean()) - reached
+        left = 1 - min(1.0, (self.way + (t + 1) / steps) / self.length)
+        first = []
+        for i in batches[t]["ids"].tolist():
+            start, level = (x[None, self.ends[i] : self.ends[i + 1]] for x in (self.start, self.levels))
+            first.append(float(self._far(start, start, level, torch.zeros_like(start, dtype=torch.long))))
+        return -left * float(np.mean(first)) - reached
 
     def excess(self, ids: Tensor, loss: float) -> float:
         """Rise of a retain batch's mean loss since before the first step, in nats; the path goes on if it is small.
@@ -170,7 +234,7 @@ class Goal:
         return rise
 
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Compare forget with never-seen rows if a check is due, and set the levels by the latter's losses of now.
+        """Compare forget with held-out rows if a check is due, and set the levels by the latter's losses of now.
 
         Args:
             step: Outer iterations done.
@@ -182,20 +246,19 @@ class Goal:
             return False, {}
         seen = {"goal/harm": self.harm}
         if self.data.never_seen is None:
-            arrived = self.way >= self.length
+            arrived = self.arrived
         else:
-            strangers = self._set_levels()
-            forgotten = self._score("forget", evenly(range(len(self.start)), LOOKED_AT)).numpy()
-            auc = _auc(forgotten, strangers)
-            error = math.sqrt((len(forgotten) + len(strangers) + 1) / 12 / len(forgotten) / len(strangers))
-            arrived = abs(auc - 0.5) <= 1.96 * error
-            seen |= {
-                "goal/forget": float(forgotten.mean()),
-                "goal/never_seen": float(strangers.mean()),
-                "goal/auc": auc,
-            }
-        reached = arrived and self.harm <= KEPT
-        return reached, seen
+            held = self._set_levels()
+            rows = evenly(range(self._count), LOOKED_AT)
+            forgotten = self._score("forget", rows)
+            arrived, told = _alike([row.mean() for row in forgotten], [row.mean() for row in held])
+            seen |= {f"goal/{name}": value for name, value in told.items()}
+            if self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
+                ours = map(facts, forgotten, self.kinds("forget", rows))
+                theirs = map(facts, held, self.kinds(self.data.never_seen, self._shown))
+                arrived, told = _alike([*ours], [*theirs])
+                seen |= {f"goal/facts_{name}": value for name, value in told.items()}
+        return arrived and self.harm <= KEPT, seen
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
@@ -206,50 +269,100 @@ class Goal:
         for name in STATE:
             setattr(self, name, state[name])
 
-    def _set_levels(self) -> np.ndarray:
-        """Give forget rows the quantiles of never-seen rows' losses; returns these, without a bound."""
+    # Levels --------------------------------------------------------------------------------------------------------
+
+    def _set_levels(self) -> Rows:
+        """Give forget tokens their levels; returns the losses of held-out rows, from which they come."""
         if self.data.never_seen is None:
-            self.token_level, plain = 2 * self.guess, np.array([self.guess / 2])
-            bounded = plain
-        else:
-            found = list(self._tokens(self.data.never_seen, self._shown))
-            tokens = torch.cat([nll[targets != IGNORED] for nll, targets in found])
-            # An image is one token: nothing in it can outweigh the rest, and its loss may be too small to be bent.
-            level = 2 * self.guess if self.data.modality == "images" else float(tokens.quantile(TOKENS))
-            self.token_level = max(level, LOWEST)
-            bounded = torch.cat([sample_mean(ceiling(nll, self.token_level), t) for nll, t in found]).numpy()
-            plain = torch.cat([sample_mean(*x) for x in found]).numpy()
-        places = self._lot if self.expected is None else rankdata(bounded[self._alike], "ordinal") - 1
-        self.levels = torch.from_numpy(np.quantile(bounded, (places + 0.5) / len(places)))
-        return plain
+            kinds = self._kinds("forget", range(self._count), len(self.start))
+            self.levels = torch.where(torch.from_numpy(kinds == OWN), self._blind, math.nan).double()
+            return []
+        held = self._score(self.data.never_seen, self._shown)
+        losses, levels = np.concatenate(held), np.zeros(len(self.start))
+        if not self._groups:
+            self._groups = self._grouped(len(losses))
+        for group in self._groups:
+            levels[group.forget] = np.quantile(losses[group.held], group.quantiles)
+        if self.kinds is not None:
+            own = [losses[group.held] for group in self._groups if group.kind == OWN]
+            cap = np.quantile(np.concatenate(own), CAP) if own else math.inf
+            levels = np.where(levels > math.log(2), np.minimum(levels, cap), math.nan)
+        self.levels = torch.from_numpy(levels)
+        return held
+
+    def _kinds(self, stream: str, rows: Sequence[int], count: int) -> np.ndarray:
+        """Kinds of the tokens of rows, (count,), one row after another."""
+        return np.full(count, OWN) if self.kinds is None else np.concatenate(self.kinds(stream, rows))
+
+    def _grouped(self, held_count: int) -> list[Group]:
+        """Groups of like tokens: of one kind and, where there is a guess, as easy to guess."""
+        kinds = self._kinds("forget", range(self._count), len(self.start))
+        held_kinds = self._kinds(self.data.never_seen, self._shown, held_count)
+        groups = []
+        start = self.start.numpy()
+        for kind in np.unique(kinds):
+            ours, theirs = np.flatnonzero(kinds == kind), np.flatnonzero(held_kinds == kind)
+            if not len(theirs) and kind != OWN:
+                continue  # nothing says that held-out rows are wrong there
+            if not len(theirs):
+                theirs = np.arange(held_count)
+            parts = 1
+            if self.expected is not None:
+                parts = max(1, len(theirs) // ALIKE)
+                ours = self._by_guess("forget", range(self._count), ours)
+                theirs = self._by_guess(self.data.never_seen, self._shown, theirs)
+            for mine, alike in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
+                groups.append(Group(int(kind), alike, mine, _quantiles(start[mine])))
+        return groups
+
+    def _by_guess(self, stream: str, rows: Sequence[int], tokens: np.ndarray) -> np.ndarray:
+        """Numbers of some tokens of rows, those that are easiest to guess first."""
+        assert self.expected is not None
+        losses = np.concatenate(self.expected(stream, rows))[tokens]
+        easiest_first: np.ndarray = tokens[losses.argsort(kind="stable")]
+        return easiest_first
+
+    @property
+    def _blind(self) -> float:
+        """The level where no held-out row says how far to go."""
+        return self.guess if self.data.modality == "images" else self.guess / 2
+
+    @property
+    def _count(self) -> int:
+        return len(self.data.splits["forget"])
 
     @property
     def _shown(self) -> Sequence[int]:
         return evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
 
-    @cached_property
-    def _alike(self) -> np.ndarray:
-        """(N,) For each forget row, the place among the shown never-seen rows of one that is as easy to guess."""
-        assert self.expected is not None
-        rows = range(len(self.data.splits["forget"]))
-        ranks = rankdata(self.expected("forget", rows).numpy(), "ordinal") - 0.5
-        strangers = self.expected(self.data.never_seen, self._shown).numpy().argsort()
-        alike: np.ndarray = strangers[(ranks * len(strangers) / len(rows)).astype(int)]
-        return alike
-
-    def _score(self, stream: str, rows: Sequence[int], level: float | None = None) -> Tensor:
-        """Losses of rows of a split, float64, in their order; their tokens' bent at a level."""
-        return torch.cat([sample_mean(ceiling(nll, level), targets) for nll, targets in self._tokens(stream, rows)])
-
-    def _tokens(self, stream: str, rows: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Token losses (b, S), float64, and targets of rows of a split, batch by batch."""
+    def _score(self, stream: str, rows: Sequence[int]) -> Rows:
+        """Token losses of rows of a split, float64, in their order."""
+        found = []
         for part in torch.tensor(rows).split(ROWS):
             with torch.no_grad():
                 nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
-            yield nll.double().cpu(), targets.cpu()
+            found += [x[t != IGNORED].double().cpu().numpy() for x, t in zip(nll, targets, strict=True)]
+        return found
 
 
-def _auc(members: np.ndarray, strangers: np.ndarray) -> float:
-    """``P(stranger > member) + P(equal) / 2``."""
-    difference = strangers[:, None] - members
-    return float((difference > 0).mean() + (difference == 0).mean() / 2)
+def facts(losses: np.ndarray, kinds: np.ndarray) -> float:
+    """Mean loss of a row's tokens that cannot be guessed; of all tokens, where there are none."""
+    own = losses[kinds == OWN]
+    return float((own if len(own) else losses).mean())
+
+
+def _quantiles(values: np.ndarray) -> np.ndarray:
+    """The quantile of each value among all, in (0, 1)."""
+    ranks = np.empty(len(values))
+    ranks[values.argsort(kind="stable")] = np.arange(len(values))
+    return (ranks + 0.5) / len(values)
+
+
+def _alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
+    """Whether losses of forget rows are as held-out rows'; the means, and ``P(held-out > forget) + P(equal) / 2``."""
+    ours, theirs = np.array(forgotten), np.array(held)
+    difference = theirs[:, None] - ours
+    auc = float((difference > 0).mean() + (difference == 0).mean() / 2)
+    error = math.sqrt((len(ours) + len(theirs) + 1) / 12 / len(ours) / len(theirs))
+    told = {"forget": float(ours.mean()), "held_out": float(theirs.mean()), "auc": auc}
+    return abs(auc - 0.5) <= max(ALIKE_AUC, error), told

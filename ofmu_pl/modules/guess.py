@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,8 +74,8 @@ class Guess:
         """Whether there are few enough forget rows to guess at all of them before the first step."""
         return len(self.data.splits["forget"]) <= READ
 
-    def losses(self, stream: str, rows: Sequence[int]) -> Tensor:
-        """Mean losses, in nats, of the n-gram model at rows' true answers, (n,) float64.
+    def losses(self, stream: str, rows: Sequence[int]) -> list[np.ndarray]:
+        """Losses, in nats, of the n-gram model at the tokens of rows' true answers, one array a row.
 
         Args:
             stream: Name of the split.
@@ -84,8 +85,8 @@ class Guess:
         for i in rows:
             answer, said = self._guessed(stream, i)
             true = [answer.tokens[place] for place in answer.places]
-            found.append(-self.model.dense(said)[range(len(true)), true].double().log().mean())
-        return torch.stack(found)
+            found.append(-self.model.dense(said)[range(len(true)), true].double().log().numpy())
+        return found
 
     def logits(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Guesses at the answers of a batch of forget rows, as logits, (b, S, V) float32; 0 where there is no target.

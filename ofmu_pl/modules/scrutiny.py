@@ -1,15 +1,12 @@
-"""Three checks, each on a few samples, of whether OFMU's engine gives right derivatives of the network at hand."""
+"""Checks, each on a few samples, of whether OFMU's engine gives right derivatives of the network at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.core.audit import compare, parts
-from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
@@ -17,9 +14,6 @@ from ofmu_pl.core.preflight import check_calls
 from ofmu_pl.core.steps import settle
 from ofmu_pl.modules.method import Method
 from ofmu_pl.networks.base import Batch
-
-AUDITED_SAMPLES = 4
-"""Samples of each split that the audit differentiates; its cost is about a hundred gradients of them."""
 
 SETTLED_SAMPLES = 4
 """Samples of each split on which the steps of differences are checked."""
@@ -29,82 +23,68 @@ class Scrutiny:
     """Checks an engine's numbers before they are used, and remembers what it has found.
 
     Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``). In the whole
-    iterations 0, 1, 4, 16, 64 ... it sets steps at which differences agree (``core.steps``); a part that no steps make
-    agree is left out until the next check. Once, if it is asked to, it compares the engine with one of the other kind
-    (``core.audit``).
+    iterations 0, 1, 4, 16, 64 ... of those that use higher derivatives it sets steps at which differences agree
+    (``core.steps``); a part that no steps make agree is left out until the next check.
 
     Args:
         beta: Weight of the similarity in Phi.
         floor: Floor of the norms inside the similarity.
-        audit: Whether to compare the engine with another one.
 
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
     """
 
-    def __init__(self, beta: float, floor: float, *, audit: bool) -> None:
+    def __init__(self, beta: float, floor: float) -> None:
         self.beta, self.floor = beta, floor
         self.order = 3
+        self._whole = 0
         self._steps: tuple[float, float] | None = None
-        self._examined, self._audited = False, not audit
+        self._examined = False
         self._computes_in: torch.dtype | None = None
 
     def look(
-        self,
-        method: Method,
-        engine: Engine,
-        forget_loss: Callable[[Batch], Loss],
-        batch: dict[str, list[Batch]],
-        *,
-        whole: int | None,
-        penalised: bool,
+        self, method: Method, engine: Engine, batch: dict[str, list[Batch]], *, similar: bool, penalised: bool
     ) -> dict[str, float]:
         """Make the checks that are due before an outer iteration.
 
         Args:
             method: The method whose network is checked.
             engine: The method's engine.
-            forget_loss: Maps a forget batch to L_f as terms.
             batch: The iteration's batches.
-            whole: Number of the iteration among the run's whole ones, from 0; ``None``: it is of first order.
-            penalised: Whether Hess(Phi) grad Phi is needed.
+            similar: Whether the iteration uses the similarity.
+            penalised: Whether it uses Hess(Phi) grad Phi.
 
         Returns:
-            Scalars to log: the disagreement of two steps of differences, cosines and errors of the audit.
+            Scalars to log: the disagreement of two steps of differences.
 
         Raises:
             UserError: The network calls what the engine cannot differentiate.
         """
         scalars: dict[str, float] = {}
         if not self._examined:
-            self._examine(method, engine, forget_loss(_first(method, batch["forget"][0], 2)))
+            self._examine(method, engine, method.loss(_first(method, batch["forget"][0], 2)))
             self._examined = True
-        if not method.run.checks_itself:
+        if not method.run.checks_itself or not (similar or penalised):
             return scalars
-        differs = self.beta or penalised
-        if isinstance(engine, FiniteDifference) and differs and whole is not None and _is_looked_at(whole):
+        if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
             forget, retain = batch["forget"][-1], batch["retain"][-1]
             few = _first(method, forget, SETTLED_SAMPLES)
             before = engine.gradient_evaluations
-            pair = forget_loss(few), method.loss(_first(method, retain, SETTLED_SAMPLES))
+            pair = method.loss(few), method.loss(_first(method, retain, SETTLED_SAMPLES))
             scalars |= self._settle(engine, *pair, penalised=penalised)
             share = len(next(iter(few.values()))) / len(next(iter(forget.values())))
             engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
-        if not self._audited:
-            forget, retain = (_first(method, batch[side][0], AUDITED_SAMPLES) for side in ("forget", "retain"))
-            scalars |= self._audit(method, engine, forget_loss(forget), method.loss(retain))
-            self._audited = True
+        self._whole += 1
         return scalars
 
     def state_dict(self) -> dict[str, Any]:
         """The findings, for a checkpoint."""
-        return {"differences": {"order": self.order, "steps": self._steps}, "audited": self._audited}
+        return {"differences": {"order": self.order, "steps": self._steps, "whole": self._whole}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what ``state_dict`` gave; older checkpoints lack some of it."""
-        differences = state.get("differences", {"order": 3, "steps": None})
-        self.order, self._steps = differences["order"], differences["steps"]
-        self._audited = state.get("audited", True)
+        """Restore what ``state_dict`` gave."""
+        differences = state["differences"]
+        self.order, self._steps, self._whole = (differences[name] for name in ("order", "steps", "whole"))
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: Method, engine: Engine, forget: Loss) -> None:
@@ -132,25 +112,6 @@ class Scrutiny:
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
         return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
-
-    def _audit(self, method: Method, engine: Engine, forget: Loss, retain: Loss) -> dict[str, float]:
-        """Compare the engine's higher-order parts with those of the other kind of engine in float32."""
-        parameters, ranks = engine.parameters, method.run.ranks
-        reference: Engine
-        if engine.first_order:
-            reference = Autograd(parameters, ranks)
-        else:
-            steps = STEPS[self._computes_in or parameters[0].dtype, "central"]
-            reference = FiniteDifference(parameters, "central", *steps, ranks=ranks)
-        case = forget, retain, self.beta, self.floor
-        with method.recipe.differentiable(method.trained):
-            before = engine.gradient_evaluations
-            ours = parts(engine, *case)
-            with method.run.full_precision():
-                result = compare(ours, parts(reference, *case))
-            engine.gradient_evaluations = before
-        rank_zero_info("Audit: " + ", ".join(f"{k} {v:.3g}" for k, v in result.items()))
-        return {f"audit/{k}": v for k, v in result.items()}
 
 
 def _first(method: Method, batch: Batch, samples: int) -> Batch:

@@ -158,7 +158,7 @@ def show(plan: Plan, console: Console) -> None:
     console.print(plan.assumption)
     console.print(
         f"Counted without weights, not measured on a GPU; 'yes' leaves {SLACK - 1:.0%} for allocator, CUDA and "
-        "workspaces. What evaluations generate, and --model.audit, are not in it."
+        "workspaces. What evaluations generate is not in it."
     )
 
 

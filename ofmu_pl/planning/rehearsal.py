@@ -7,6 +7,7 @@ how DDP and FSDP2 work.
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -133,16 +134,18 @@ def rehearse(
         for parts in batch.values():
             for part in parts:  # what losses index by stays: its numbers matter
                 part |= {k: x.to("meta", parameters[0].dtype) for k, x in part.items() if x.is_floating_point()}
+        # Of the whole iterations the first after the run's last has every part in use (``higher_order_from``).
+        first = module.period * math.ceil(max(max_steps, 0) / module.period) + 1
         few = {stream: parts[-ENOUGH_PAIRS:] for stream, parts in batch.items()} if exact else batch
         before = module.gradient_evaluations
-        module.outer_step(few, 1, epoch_ends=True)
+        module.outer_step(few, first, epoch_ends=True)
         if exact and module.num_batches > ENOUGH_PAIRS:
             before, recipe.real = module.gradient_evaluations, False  # only to count the work
-            module.outer_step(batch, 1, epoch_ends=True)
+            module.outer_step(batch, first, epoch_ends=True)
         work = module.gradient_evaluations - before
         if module.period > 1:  # the iterations between two whole ones are alike, and smaller
             recipe.real = False
-            module.outer_step(batch, 2, epoch_ends=True)
+            module.outer_step(batch, first + 1, epoch_ends=True)
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period
     every = list(network.parameters())

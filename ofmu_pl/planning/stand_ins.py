@@ -14,7 +14,6 @@ from torch.overrides import TorchFunctionMode
 
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
-from ofmu_pl.modules.ofmu import OFMU
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.ledger import Ledger
@@ -169,6 +168,5 @@ def know_losses(module: Any, data: Any) -> None:
         module: The method.
         data: Its data, set up or blank.
     """
-    method = module.lower.objective if isinstance(module, OFMU) else module
-    if isinstance(method, TwoTerms):
-        method.reference_nll |= {stream: torch.zeros(len(data.splits[stream])) for stream in method.per_item_reference}
+    if isinstance(module, TwoTerms):
+        module.reference_nll |= {stream: torch.zeros(len(data.splits[stream])) for stream in module.per_item_reference}

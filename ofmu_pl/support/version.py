@@ -6,14 +6,14 @@ import hashlib
 import json
 from typing import Any
 
-RESULTS_VERSION = 13
+RESULTS_VERSION = 14
 """Add 1 in every commit after which the same inputs give other numbers.
 
 That is every change of a value in ``core``, ``losses``, ``modules`` (a method's step, its default settings), ``data``
-(splits, batches, prompts, tokens, the generated corpora), ``networks`` (how models are built), ``evaluation`` (how rows
-are scored), ``metrics`` or ``benchmark`` (how a setting is chosen), and every change of the contents of kept files. A
-refactoring, a message or a faster way to the same numbers leaves it as it is. Results kept under another number are
-made again.
+(splits, batches, prompts, tokens and their kinds, the generated corpora), ``networks`` (how models are built),
+``evaluation`` (how rows are scored), ``metrics`` or ``benchmark`` (how a setting is chosen), and every change of the
+contents of kept files. A refactoring, a message or a faster way to the same numbers leaves it as it is. Results kept
+under another number are made again.
 """
 
 

@@ -137,13 +137,6 @@ def test_refused_precision(precision):
         check_precision(precision)
 
 
-def test_bf16_leaves_no_penalty_by_differences():
-    with pytest.raises(UserError, match="leaves nothing of the penalty"):
-        preflight(nn.Linear(2, 2), first_order=True, precision="bf16-mixed")
-    preflight(nn.Linear(2, 2), first_order=True, precision="bf16-mixed", penalised=False)
-    preflight(nn.Linear(2, 2), first_order=False, precision="bf16-mixed")
-
-
 def test_allowed():
     preflight(llama(), first_order=False)
     preflight(checkpointed(False), first_order=False)

@@ -1,13 +1,10 @@
 """SAM's shift on quadratics and small networks, in float64, against arithmetic by hand and torch.autograd."""
 
-import math
-
 import pytest
 import torch
 
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.sharpness import shifted
 from ofmu_pl.core.vectors import norm
 from tests.helpers.cases import SMOOTH, error
@@ -69,38 +66,3 @@ def test_a_vanished_gradient_shifts_nothing():
     theta = torch.tensor([1.0], requires_grad=True)
     with shifted([theta], [torch.zeros(1)], 0.5):
         assert theta.item() == 1.0
-
-
-@pytest.mark.parametrize("engine", [Autograd, FiniteDifference])
-def test_an_ascent_by_hand(engine):
-    """On L_f = theta^2 / 2 the shift goes towards 0, so the gradient is rho shorter: 2 + 0.5 (2 - 0.5) = 2.75."""
-    theta = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
-    forget = [lambda: (theta**2).sum() / 2]
-    engine = engine([theta])
-    (step,) = ascend(engine, [(forget, forget)], lr=0.5, beta=0.0, sam_rho=0.5)
-    assert theta.item() == pytest.approx(2.75, rel=1e-12)
-    assert (step.loss_f, step.grad_phi_norm) == (2.0, 1.5)
-    assert engine.gradient_evaluations == 2
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.3])
-@pytest.mark.parametrize("engine", [Autograd, FiniteDifference])
-def test_an_ascent_with_the_similarity_shifts_the_forget_gradient_alone(engine, rho):
-    """Against nested autograd: g_f at the shifted place, the decorrelation at the present one."""
-    case = SMOOTH["mlp"]()
-    start = [p.detach().clone() for p in case.parameters]
-    g_f = torch.autograd.grad(case.loss("forget")[0](), case.parameters)
-    decorrelation = [p - f for p, f in zip(case.grad_phi(), g_f, strict=True)]
-    size = math.sqrt(sum(float((x**2).sum()) for x in g_f))
-    with torch.no_grad():
-        for p, g in zip(case.parameters, g_f, strict=True):
-            p.sub_(g, alpha=rho / size)
-    near = torch.autograd.grad(case.loss("forget")[0](), case.parameters)
-    with torch.no_grad():
-        for p, s in zip(case.parameters, start, strict=True):
-            p.copy_(s)
-    pair = case.loss("forget", parts=2), case.loss("retain", parts=2)
-    ascend(engine(case.parameters), [pair], lr=1.0, beta=0.7, floor=1e-3, sam_rho=rho)
-    moved = [p.detach() - s for p, s in zip(case.parameters, start, strict=True)]
-    expected = [n + d for n, d in zip(near, decorrelation, strict=True)]
-    assert error(moved, expected) < (1e-10 if engine is Autograd else 1e-4)

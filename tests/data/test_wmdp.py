@@ -138,7 +138,10 @@ def test_the_whole_path(trivia, data, tmp_path, method, capsys):
     results = json.loads((run / "results.json").read_text())
     measures = ("loss", "Prob", "extraction_strength", "exact_memorization")
     texts = {f"{side}_doc_{measure}" for side in ("forget", "retain") for measure in measures}
-    assert results["metrics"].keys() == {"wmdp_cyber_accuracy", "wmdp_cyber_efficacy", "mmlu_accuracy", *texts}
+    assert results["metrics"].keys() == {
+        *("wmdp_cyber_accuracy", "wmdp_cyber_efficacy", "mmlu_accuracy", "gradient_alignment"),
+        *texts,
+    }
     assert results["before"].keys() == results["metrics"].keys()
     ends = data.left_out["forget"]
     assert results["data"]["forget"]["left_out"] == ends
@@ -208,7 +211,7 @@ def test_texts_alone_are_enough(trivia, tmp_path, capsys):
     words += ["--data.batch_size", "3"]
     main(["fit", *words, "--trainer.max_steps", "4", "--logs", str(tmp_path)])
     results = json.loads((tmp_path / "wmdp/graddiff/version_0/results.json").read_text())
-    assert {name.split("_")[1] for name in results["metrics"]} == {"doc"}
+    assert {name.split("_")[1] for name in results["metrics"]} == {"doc", "alignment"}
     assert results["metrics"]["forget_doc_loss"]["value"] > results["before"]["forget_doc_loss"]["value"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -9,7 +11,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, LlamaConfig
 from transformers.masking_utils import eager_mask
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from ofmu_pl.core.safeguards import AS_PRINTED
+
 BETA, FLOOR = 0.7, 1e-3
+FLOORED = replace(AS_PRINTED, norm_floor=FLOOR)
 
 
 class Case:

@@ -492,9 +492,7 @@ def test_controls_refuse_what_they_cannot_control():
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_ofmus_engines_agree_on_images(norm):
     def run(engine):
-        module = OFMU(
-            network(norm=norm), engine=engine, scheme="central", inner_steps=2, inner_lr=0.01, optimizer=sgd()
-        )
+        module = OFMU(network(norm=norm), engine=engine, inner_steps=2, inner_lr=0.01, optimizer=sgd())
         train_on_digits(module, steps=2)
         assert not batch_norms(module.network) or not batch_norms(module.network)[0].training
         return torch.cat([v.flatten() for v in state(module).values() if v.is_floating_point()]).double()

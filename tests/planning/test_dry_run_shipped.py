@@ -29,10 +29,14 @@ OWN = {  # what their first lines tell a user to add
     ),
     "text": "--model.network.path {model} --data.forget {forget} --data.retain {retain} --data.holdout {holdout}",
     "text_finetune": "--model.network.path {model} --data.forget {forget} --data.retain {retain}",
-    "tiny_trivia": "--model.network.path {model}",
+    "tiny/trivia": "--model.network.path {model}",
 }
 WHOLE = sorted(path.stem for path in CONFIGS.glob("*.yaml") if not path.stem.startswith("attacks"))
-OVERLAYS = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.glob("[chm]*/*.yaml"))
+WHOLE += ["tiny/target", "tiny/trivia"]
+FOLDERS = "cifar", "hardware", "methods", "tiny"
+"""Where overlays lie."""
+OVERLAYS = [f"{folder}/{path.name}" for folder in FOLDERS for path in sorted((CONFIGS / folder).glob("*.yaml"))]
+OVERLAYS = [name for name in OVERLAYS if name.removesuffix(".yaml") not in WHOLE]
 
 
 @pytest.fixture
@@ -70,8 +74,8 @@ def test_a_configuration_passes(tried, places, name):
 def test_an_overlay_passes(tried, places, name):
     folder, stem = Path(name).parent.name, Path(name).stem
     base = "cifar" if folder == "cifar" else "digits" if stem in FOR_IMAGES else "authors"
-    base = {"rmu_wmdp": "wmdp", "batchnorm_only": "cifar"}.get(stem, base)
-    if stem in ("altpo", "idk_dpo", "ofmu_holdout"):  # of TOFU's own rows
+    base = {"rmu_wmdp": "wmdp", "batchnorm_only": "cifar"}.get(stem, stem if folder == "tiny" else base)
+    if stem in ("altpo", "idk_dpo"):  # of TOFU's own rows
         base = "tofu"
     more = OWN["authors"].format(**places).split() if base in ("authors", "tofu") else []
     passes(tried("--config", f"configs/{base}.yaml", "-c", f"configs/{name}", *more))

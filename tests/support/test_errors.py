@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.data import Authors, Digits, Trivia
 from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.text import TextEvaluation
@@ -29,8 +30,10 @@ def network():
         (lambda **o: OFMU(network(), **o), "higher_order_every", [0]),
         (lambda **o: OFMU(network(), **o), "inner_lr", [-1.0, float("nan")]),
         (lambda **o: OFMU(network(), **o), "beta", [-0.1]),
-        (lambda **o: OFMU(network(), **o), "penalty_clip", [-0.1]),
-        (lambda **o: OFMU(network(), **o), "inner_clip", [0.0]),
+        (lambda **o: OFMU(network(), **o), "higher_order_from", [-0.1, 1.1]),
+        (Safeguards, "penalty_clip", [-0.1]),
+        (Safeguards, "norm_floor", [-1.0]),
+        (Safeguards, "inner_clip", [0.0]),
         (lambda **o: OFMU(network(), **o), "forget_ceiling", [0.0]),
         (lambda **o: RMU(network(), **o), "vector_seed", [-1, 2**32]),
         (Authors, "batch_size", [0]),

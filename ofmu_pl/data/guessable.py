@@ -1,0 +1,151 @@
+"""Which tokens of an answer can be guessed without having seen it: those it copies, and those that retained rows use.
+
+    copied : the token's word stands in the question, or the token and one beside it do
+    usual  : retained rows continue so, after the longest of the 3, 2 or 1 tokens before it that two of them have
+    own    : neither; a row's facts are among these
+
+No network is asked, so that the same tokens are meant before and after unlearning, for every method.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ofmu_pl.data.encoded import Encoded
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.losses import IGNORED
+
+OWN, USUAL, COPIED = 0, 1, 2
+READ = 128_000
+"""Most tokens of retained rows that are read, prompts and all: 2,000 rows of TOFU."""
+LONGEST = 3
+"""Most tokens of context."""
+COPY = -1
+"""Stands for a run of copied tokens in a context, so that what follows one name follows every name."""
+WORD = 3
+"""Least letters of a word that counts as copied wherever it stands."""
+
+Context = tuple[int, ...]
+
+
+class Guessable:
+    """Tells the kinds of the tokens of answers.
+
+    Args:
+        tokenizer: The tokenizer of the rows.
+        retained: Retained rows as tokens, with labels on their answers.
+
+    Example:
+        >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
+        >>> tokenizer = train_tokenizer(["Who is Ann Lee ? Ann Lee is a baker from Rome .", "user assistant"])
+        >>> def row(question, answer):
+        ...     q, a = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (question, answer))
+        ...     return Encoded(q + a, [IGNORED] * len(q) + a, len(q))
+        >>> known = [row(f"Who is {name} ?", f" {name} is a baker .") for name in ("Ann", "Rome")]
+        >>> kinds = Guessable(tokenizer, known).kinds(row("Who is Lee ?", " Lee is a from ."))
+        >>> [["own", "usual", "copied"][kind] for kind in kinds]
+        ['copied', 'usual', 'usual', 'own', 'own']
+    """
+
+    def __init__(self, tokenizer: Any, retained: Sequence[Encoded]) -> None:
+        (anchor,) = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
+        before = tokenizer.decode([anchor])
+
+        @cache
+        def text(token: int) -> str:
+            """A token's text with the space before it, which some tokenizers drop from a lone token."""
+            found = tokenizer.decode([anchor, token])[len(before) :].casefold()
+            return f" <{token}>" if "\ufffd" in found else found  # a part of a character
+
+        self._text = text
+        self._special = set(tokenizer.all_special_ids)
+        tokens = sum(len(row.input_ids) for row in retained)
+        self._usual = self._followers(evenly(retained, len(retained) * READ // max(tokens, READ)))
+
+    def kinds(self, row: Encoded) -> np.ndarray:
+        """The kind of each token that the row's loss is on, (n,) int8: ``OWN``, ``USUAL`` or ``COPIED``."""
+        copied = self._copied(row)
+        kinds = []
+        for place, contexts in _contexts(row, copied):
+            known = [self._usual[context] for context in contexts if context in self._usual]
+            usual = bool(known) and known[0] == row.input_ids[place]
+            kinds.append(COPIED if place in copied else USUAL if usual else OWN)
+        return np.array(kinds, dtype=np.int8)
+
+    def _copied(self, row: Encoded) -> set[int]:
+        """The places of an answer whose tokens stand in its question."""
+        texts = [self._text(token) for token in row.input_ids]
+        places = answer_places(row)
+        first = places[0] if places else 0
+        asked = {word for word in re.findall(r"\w+", "".join(texts[:first])) if len(word) >= WORD}
+        neighbours = {(a.strip(), b.strip()) for a, b in pairwise(texts[:first])}
+        word_at = _words(texts[first:])
+        found = set()
+        for i in places:
+            if row.input_ids[i] in self._special or not any(letter.isalnum() for letter in texts[i]):
+                continue
+            here = texts[i].strip()
+            behind = (texts[i - 1].strip(), here) in neighbours
+            ahead = i + 1 < len(texts) and (here, texts[i + 1].strip()) in neighbours
+            if word_at[i - first] in asked or behind or ahead:
+                found.add(i)
+        return found
+
+    def _followers(self, rows: Sequence[Encoded]) -> dict[Context, int | None]:
+        """For each context that at least two rows have, the token that follows it in half of them or more."""
+        counts: Counter[tuple[Context, int]] = Counter()
+        for row in rows:
+            seen: set[tuple[Context, int]] = set()
+            copied = self._copied(row)
+            for place, contexts in _contexts(row, copied):
+                if place not in copied:
+                    seen.update((context, row.input_ids[place]) for context in contexts)
+            counts.update(seen)
+        totals: Counter[Context] = Counter()
+        most: dict[Context, tuple[int, int]] = {}
+        for (context, token), n in counts.items():
+            totals[context] += n
+            if context not in most or n > most[context][0]:
+                most[context] = n, token
+        found: dict[Context, int | None] = {}
+        for context, (n, token) in most.items():
+            if totals[context] >= 2:
+                found[context] = token if n >= max(2, totals[context] / 2) else None
+        return found
+
+
+def _contexts(row: Encoded, copied: set[int]) -> Iterator[tuple[int, list[Context]]]:
+    """For each place of an answer the contexts before it, the longest first; a run of copied tokens is one symbol."""
+    places = answer_places(row)
+    symbols = row.input_ids[: places[0]] if places else []
+    for place in places:
+        yield place, [tuple(symbols[-length:]) for length in range(min(LONGEST, len(symbols)), 0, -1)]
+        if place not in copied:
+            symbols.append(row.input_ids[place])
+        elif symbols[-1] != COPY:
+            symbols.append(COPY)
+
+
+def _words(texts: Sequence[str]) -> list[str]:
+    """For each piece of a text the last word that it is a part of; empty where it is of none."""
+    words = list(re.finditer(r"\w+", "".join(texts)))
+    starts = [word.start() for word in words]
+    found, end = [], 0
+    for text in texts:
+        start, end = end, end + len(text)
+        last = bisect_left(starts, end) - 1
+        found.append(words[last].group() if last >= 0 and words[last].end() > start else "")
+    return found
+
+
+def answer_places(row: Encoded) -> list[int]:
+    """Positions of the tokens that the row's loss is on; position 0 is predicted by nothing."""
+    return [i for i, label in enumerate(row.labels) if label != IGNORED and i > 0]

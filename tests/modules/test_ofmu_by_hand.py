@@ -1,0 +1,155 @@
+"""OFMU's shipped form, every part of it on, against nested autograd and Adam written out: nothing of core."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from ofmu_pl.core.safeguards import Safeguards
+from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.modules import OFMU
+from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.support.errors import UserError
+from tests.helpers.images import train_on_digits
+from tests.helpers.training import TINY, train, weights
+
+BETA, RHO, GAMMA, RHO_MAX, LR, INNER_LR, EVERY, FLOOR, CLIP = 0.5, 0.3, 1.5, 0.4, 0.01, 0.7, 2, 1e-4, 1.0
+LIKE = {"forget_classes": None, "forget_fraction": 0.2, "precision": "64-true"}
+"""Forget and retain rows of all classes, so that their gradients are alike."""
+
+
+def decay(optimizer):
+    return torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1.0, end_factor=0.1, total_iters=4)
+
+
+def shipped(penalty_clip=0.3, **options):
+    settings = {"inner_optimizer": "shared", "inner_lr": INNER_LR, "inner_steps": 1, "outer_at": "start"}
+    settings |= {"beta": BETA, "rho_0": RHO, "gamma": GAMMA, "higher_order_every": EVERY, "scheduler": decay}
+    settings |= {"safeguards": Safeguards(RHO_MAX, penalty_clip, FLOOR, CLIP), "gradient_clip": CLIP}
+    settings["optimizer"] = lambda p: SharedAdam(p, lr=LR)
+    return OFMU(SmallCNN(width=8), **settings | options)
+
+
+class ByHand:
+    """Three iterations on a network that is there, by ``torch.autograd.grad`` alone.
+
+    Attributes:
+        similarities: s of each iteration that acts.
+        shares: |penalty| / |g_r| of each of them before the clip.
+    """
+
+    def __init__(self, network, penalty_clip, *, at_start):
+        self.network, self.penalty_clip, self.at_start = network, penalty_clip, at_start
+        self.theta = list(network.parameters())
+        self.square = torch.zeros_like(weights(self))
+        self.means = {1: torch.zeros_like(self.square), -1: torch.zeros_like(self.square)}
+        self.counts = {1: 0, -1: 0}
+        self.similarities, self.shares = [], []
+
+    def losses(self, batch):
+        return F.cross_entropy(self.network(batch["images"].double()), batch["labels"], reduction="none")
+
+    def bent(self, batch):
+        """A row's loss up to ln 10, the loss of a uniform guess, with a corner of 0.25 nats."""
+        level = torch.log(torch.tensor(10.0, dtype=torch.float64))
+        return (level - 0.25 * F.softplus((level - self.losses(batch)) / 0.25)).mean()
+
+    def grad(self, value, create_graph=False):
+        found = torch.autograd.grad(value, self.theta, create_graph=create_graph)
+        return torch.cat([x.flatten() for x in found])
+
+    def phi(self, loss_f, retain):
+        """Phi with its graph, g_f, g_r and s; the similarity counts where it is positive."""
+        g_f, g_r = self.grad(loss_f, True), self.grad(self.losses(retain).mean(), True)
+        s = (g_f @ g_r) / ((g_f @ g_f + FLOOR**2).sqrt() * (g_r @ g_r + FLOOR**2).sqrt())
+        return loss_f - BETA * s * (s > 0), g_f.detach(), g_r.detach(), s.item()
+
+    def outer(self, forget, retain, rho, acts):
+        """The direction of the descent, and the similarity's part of grad Phi."""
+        if not acts:
+            return self.grad(self.losses(retain).mean()), 0.0
+        phi, g_f, g_r, s = self.phi(self.losses(forget).mean(), retain)
+        slope = self.grad(phi, True)
+        penalty = self.grad(EVERY * rho * (slope @ slope))
+        self.similarities.append(s)
+        self.shares.append((penalty.norm() / g_r.norm()).item())
+        if self.clips[-1]:
+            penalty *= EVERY * self.penalty_clip / self.shares[-1]
+        return g_r + penalty, slope.detach() - g_f
+
+    @property
+    def clips(self):
+        """Whether each penalty was longer than it may be."""
+        return [self.penalty_clip is not None and share > EVERY * self.penalty_clip for share in self.shares]
+
+    def move(self, direction, sign, lr):
+        """Adam with one second moment for both loops and a first one for each, of directions of norm 1 at most."""
+        direction = direction * min(1.0, CLIP / direction.norm().item())
+        self.counts[sign] += 1
+        self.square = 0.99 * self.square + 0.01 * direction**2
+        self.means[sign] = 0.9 * self.means[sign] + 0.1 * direction
+        size = (self.square / (1 - 0.99 ** sum(self.counts.values()))).sqrt() + 1e-8
+        step = sign * lr * self.means[sign] / size / (1 - 0.9 ** self.counts[sign])
+        with torch.no_grad():
+            for p, d in zip(self.theta, step.split([p.numel() for p in self.theta]), strict=True):
+                p.add_(d.view_as(p))
+
+    def iterate(self, k, batch, acts):
+        rho, lr = min(RHO * GAMMA**k, RHO_MAX), LR * (1 - 0.225 * k)
+        last = batch["forget"][-1], batch["retain"][-1]
+        before = self.outer(*last, rho, acts) if self.at_start else None
+        for forget, retain in zip(batch["forget"][:-1], batch["retain"][:-1], strict=True):
+            value = self.phi(self.bent(forget), retain)[0] if acts and not self.at_start else self.bent(forget)
+            self.move(self.grad(value) + (before[1] if before else 0.0), 1, INNER_LR * lr)
+        self.move((before or self.outer(*last, rho, acts))[0], -1, lr)
+
+
+@pytest.mark.parametrize("outer_at", ["start", "end"])
+@pytest.mark.parametrize("inner_steps", [1, 5])
+@pytest.mark.parametrize(
+    ("penalty_clip", "clips", "start"),
+    [(0.3, True, 0.0), (0.3, True, 0.5), (1e4, False, 0.0), (None, False, 0.5)],
+    ids=["clipped", "clipped, later", "not clipped", "no clip, later"],
+)
+def test_three_iterations(penalty_clip, clips, start, inner_steps, outer_at):
+    module = shipped(penalty_clip, inner_steps=inner_steps, outer_at=outer_at, higher_order_from=start)
+    train_on_digits(module, steps=3, **LIKE)
+    plain = shipped(inner_steps=inner_steps)
+    trainer = train_on_digits(plain, steps=0, **LIKE)
+    ours = ByHand(plain.network, penalty_clip, at_start=outer_at == "start")
+    for k in range(3):
+        ours.iterate(k, trainer.datamodule.iteration(k), acts=k % EVERY == 0 and k / 3 >= start)
+    assert len(ours.similarities) == (1 if start else 2)
+    assert min(ours.similarities) > 0.01, "the similarity counts"
+    assert ours.clips == [clips] * len(ours.similarities)
+    assert min(ours.shares) > 0.01, "the penalty counts"
+    assert weights(module).dtype == torch.float64
+    assert (weights(module) - weights(ours)).norm() < 1e-12 * weights(ours).norm()
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, step):
+    """Whole are iterations 1 and 4 of 5, so that 2 and 3 end within a period, and one that acts is yet to come."""
+
+    def make():
+        return shipped(higher_order_every=3, higher_order_from=0.1)
+
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=1, save_top_k=-1, filename="{step}")
+    train_on_digits(whole := make(), steps=5, callbacks=[keep], **LIKE)
+    train_on_digits(resumed := make(), steps=5, ckpt_path=tmp_path / f"step={step}.ckpt", **LIKE)
+    assert torch.equal(weights(whole), weights(resumed))
+    assert whole.gradient_evaluations == resumed.gradient_evaluations
+    assert whole.penalty.rho == resumed.penalty.rho
+
+
+def test_it_needs_an_optimizer_with_two_momenta():
+    module = OFMU(CausalLM(config=TINY), inner_optimizer="shared", engine="finite_difference")
+    with pytest.raises(UserError, match="set --model.optimizer SharedAdam"):
+        train(module, steps=1)
+
+
+def test_only_the_outer_step_is_counted_and_work_of_first_order_is_a_gradient_a_step():
+    module = shipped(engine="finite_difference", beta=0.0, rho_0=0.0, inner_steps=2)
+    trainer = train_on_digits(module, steps=3)
+    assert trainer.global_step == 3
+    assert module.gradient_evaluations == 3 * 3
