@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# What the language benchmarks found (docs/results/smollm2.md), anew: some 7 CPU hours; it may be stopped
-# and started again.
+# What the language benchmarks found (docs/results/smollm2.md), anew; it may be stopped and started again.
 #   OFMU_SHARED=FOLDER bash scripts/reproduce_language.sh    # the folder holds data/lume, knowundo, mmlu, tofu and models
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every table and figure of the paper at tiny scale: 57 minutes on two cores, nothing to download.
+# Every table and figure of the paper at tiny scale; nothing to download.
 # Killed, it goes on where it stopped.
 set -euo pipefail
 cd "$(dirname "$0")/.."

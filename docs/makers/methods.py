@@ -73,7 +73,7 @@ def method_page(name: str, overlays: list[Path]) -> str:
             ".. code-block:: bash\n\n"
             f"   python -m ofmu_pl fit --config configs/{kind}.yaml -c {overlays[0].relative_to(ROOT)} ...\n\n"
         )
-    if found := stored({name.lower(), *(path.stem for path in overlays)}):
+    if found := stored(name.lower(), {path.stem for path in overlays}):
         text += heading("How it did here") + found
     return text
 

@@ -20,12 +20,16 @@ COLUMNS = {
 }
 
 
-def stored(methods: set[str]) -> str:
-    """What stored runs of methods forgot and kept, beside their targets and retrained models; nothing: no runs."""
+def stored(method: str, overlays: set[str]) -> str:
+    """What a method's stored runs forgot and kept, beside their targets and retrained models; nothing: no runs.
+
+    Rows outlive the overlay that they are named after, so names that begin with the method's count, too.
+    """
     text = ""
     for file, about in STORED.items():
         data = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
-        shown = [run for run in data["runs"] if run["method"] in methods]
+        own = {*overlays, method}
+        shown = [run for run in data["runs"] if run["method"] in own or run["method"].startswith(f"{method}_")]
         if not shown:
             continue
         sides = {"before": ("target", shown), "retrained": ("retrained", shown)}

@@ -14,6 +14,7 @@ from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.specs import Experiment, check
+from ofmu_pl.cli import main
 from tests.helpers.printed import blocks
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,6 +70,25 @@ def test_every_benchmark_plans(experiments, tmp_path):
         assert len({len(candidates) for candidates in searches}) <= 1, "the same search for every method"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "experiments", sorted((ROOT / "configs/benchmarks").glob("*.yaml")), indirect=True, ids=lambda p: p.stem
+)
+def test_the_command_of_every_method_can_be_read(experiments, tmp_path, capsys):
+    """An option of all runs that one method lacks would stop the benchmark at that method."""
+    grid, refused = Grid(experiments), {}
+    for name, e in experiments.items():
+        scenario = next(iter(e.scenarios))
+        for method, m in e.methods.items():
+            cell = grid.run(name, method, scenario, e.seeds[0], next(iter(m.candidates), {}))
+            with pytest.raises(SystemExit) as stop:
+                main([*cell.words(tmp_path), "--print_config"])
+            said = capsys.readouterr().err
+            if stop.value.code:
+                refused[name, method] = said
+    assert not refused
+
+
 @pytest.mark.parametrize("experiments", [ROOT / "configs/benchmarks/paper_tiny.yaml"], indirect=True)
 def test_attacks_are_made_on_the_runs_of_the_main_table(experiments, tmp_path):
     grid = Grid(experiments)
@@ -110,18 +130,22 @@ def test_the_benchmark_of_the_page_plans_with_equal_budgets_and_searches(tmp_pat
     assert len({w[w.index("--trainer.callbacks") + 1] for w in words.values()}) == 1
 
 
-def test_the_configuration_for_tofu_is_the_form_that_it_says_it_is():
-    """It can be read, and run, by itself; only what depends on the model and the length is its own."""
-    tofu, form = (
-        yaml.safe_load((ROOT / "configs" / name).read_text())["model"]
-        for name in ("tofu.yaml", "methods/ofmu_holdout.yaml")
-    )
-    assert tofu["class_path"] == form["class_path"]
-    ours, theirs = tofu["init_args"], form["init_args"]
-    own = {"inner_lr", "optimizer", "scheduler"}
-    assert {key: ours.get(key) for key in theirs.keys() - own} == {key: theirs[key] for key in theirs.keys() - own}
-    assert ours.keys() - theirs.keys() == {"network", "micro_batch_size"}
-    assert ours["optimizer"]["class_path"] == theirs["optimizer"]["class_path"]
-    assert ours["scheduler"]["class_path"] == theirs["scheduler"]["class_path"]
-    factors = [{k: v for k, v in x["scheduler"]["init_args"].items() if k != "total_iters"} for x in (ours, theirs)]
-    assert factors[0] == factors[1]
+def test_one_form_of_ofmu_ships():
+    """Each configuration can be read by itself, so all spell it out; only what fits rates and data differs."""
+    names = ("authors", "tofu", "wmdp", "cifar", "digits", "tiny/trivia")
+    models = [yaml.safe_load((ROOT / f"configs/{name}.yaml").read_text())["model"]["init_args"] for name in names]
+    rates = {
+        "network",
+        "higher_order_every",
+        "engine",
+        "micro_batch_size",
+        "optimizer",
+        "scheduler",
+        "forget_ceiling",
+        "ngram_weight",
+    }
+    forms = [{key: value for key, value in model.items() if key not in rates} for model in models]
+    assert forms == [forms[0]] * len(names)
+    assert {model["optimizer"]["class_path"] for model in models} == {"ofmu_pl.core.shared_adam.SharedAdam"}
+    first_order = yaml.safe_load((ROOT / "configs/methods/ofmu_first_order.yaml").read_text())["model"]["init_args"]
+    assert all(forms[0][part] > value == 0 for part, value in first_order.items())

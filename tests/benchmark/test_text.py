@@ -44,10 +44,10 @@ GRID = {
     },
     "prepare": {
         "target": Prepare(
-            str(CONFIGS / "tiny_target.yaml"), "model.network.path", {**TRAINING, "data.forget_seed": 0}, ["seed"]
+            str(CONFIGS / "tiny/target.yaml"), "model.network.path", {**TRAINING, "data.forget_seed": 0}, ["seed"]
         ),
         "retrained": Prepare(
-            str(CONFIGS / "tiny_target.yaml"), "evaluation.reference", {**TRAINING, "model.split": "retain"}
+            str(CONFIGS / "tiny/target.yaml"), "evaluation.reference", {**TRAINING, "model.split": "retain"}
         ),
     },
     "options": {

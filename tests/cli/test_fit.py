@@ -32,7 +32,7 @@ model:
   init_args:
     network: {{class_path: CausalLM, init_args: {{path: {models}/target/latest/hf}}}}
     inner_steps: 2
-    audit: true
+    safeguards: {{aligned_only: false}}
 data: {{class_path: Authors, init_args: {{authors: 6, forget_authors: 1, batch_size: 4}}}}
 trainer: {{accelerator: cpu, devices: 1, max_steps: 3}}
 checkpoint: {{every_n_train_steps: 2}}
@@ -66,7 +66,13 @@ def test_results(run):
     assert (
         results["metrics"]["forget_Q_A_Prob"]["target"] == results["reference"]["metrics"]["forget_Q_A_Prob"]["value"]
     )
+    aligned = [results[side]["gradient_alignment"] for side in ("before", "metrics")]
+    assert all(x["target"] == results["reference"]["metrics"]["gradient_alignment"]["value"] for x in aligned)
+    assert len({x["value"] for x in aligned} | {aligned[0]["target"]}) == 3
+    assert all(x["n"] == 8 and -1 < x["value"] < 1 for x in aligned)
+    assert "`gradient_alignment`" in (run / "hf/README.md").read_text()
     assert [h["step"] for h in results["history"]] == [1, 2]
+    assert all("gradient_alignment" not in h["metrics"] for h in results["history"]), "it takes a gradient a row"
     assert results["cost"]["gradient_evaluations"] == 3 * (2 * 6 + 22)
     assert results["provenance"]["hashes"]["forget"]
 
@@ -84,10 +90,9 @@ def test_tensorboard_scalars(run):
     events.Reload()
     tags = set(events.Tags()["scalars"])
     wanted = {"L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "seconds", "peak_memory_GB"}
-    assert wanted | {"metrics/forget_quality", "interim/forget_Q_A_Prob", "audit/penalty_cosine"} <= tags
+    assert wanted | {"metrics/forget_quality", "interim/forget_Q_A_Prob"} <= tags
     assert [e.step for e in events.Scalars("L_f")] == [1, 2, 3]
     assert [e.value for e in events.Scalars("rho")] == pytest.approx([0.3, 0.45, 0.675])
-    assert events.Scalars("audit/penalty_cosine")[0].value > 0.9
 
 
 def test_the_exported_folder_reloads_with_equal_logits(run):
@@ -107,8 +112,8 @@ def test_the_exported_folder_reloads_with_equal_logits(run):
 def test_stop_and_resume_ends_with_the_same_bits(fit, stop):
     """Over the border of an epoch (2 iterations) and in the middle of one."""
     options = ["--trainer.max_steps", "5", "--model.optimizer", "torch.optim.AdamW", "--model.optimizer.lr", "0.001"]
-    options += ["--model.scheduler", "torch.optim.lr_scheduler.LinearLR", "--model.rho_rule", "adaptive"]
-    options += ["--model.higher_order_every", "2"]
+    options += ["--model.scheduler", "torch.optim.lr_scheduler.LinearLR"]
+    options += ["--model.higher_order_every", "2", "--model.higher_order_from", "0.3"]
     whole = fit(*options)
     options[1] = stop
     part = fit(*options)
@@ -142,7 +147,7 @@ def test_engines_and_micro_batches_agree(fit):
     for options in (
         [],
         ["--model.micro_batch_size", "2"],
-        ["--model.engine", "finite_difference", "--model.scheme", "central", "--model.micro_batch_size", "3"],
+        ["--model.engine", "finite_difference", "--model.micro_batch_size", "3"],
     ):
         sgd = ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.1", "--trainer.max_steps", "2"]
         folder = fit(*sgd, "--evaluation.max_new_tokens", "1", *options)
@@ -179,9 +184,9 @@ def test_every_shipped_config_parses(path, capsys):
         command = path.parent.name.replace("benchmarks", "benchmark")
     elif path.stem.startswith("attacks"):
         command = "attack"
-    elif path.parent.name == "cifar":
+    elif path.parent.name == "cifar" or path.match("tiny/cifar.yaml"):
         base = ["--config", str(ROOT / "configs/cifar.yaml")]
-    elif path.parent.name in ("methods", "hardware"):
+    elif path.parent.name in ("methods", "hardware") or path.match("tiny/tofu.yaml"):
         base = ["--config", str(ROOT / f"configs/{'digits' if path.stem in FOR_IMAGES else 'tofu'}.yaml")]
     with pytest.raises(SystemExit) as stop:
         main([command, *base, "--config", str(path), "--print_config"])
@@ -195,7 +200,7 @@ def test_every_shipped_config_parses(path, capsys):
         assert printed["attacks" if command == "attack" else "methods"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs/methods").glob("ofmu_*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [ROOT / f"configs/methods/ofmu_{form}.yaml" for form in ("literal", "paper")])
 def test_a_form_of_ofmu_has_its_own_rates_over_a_configuration_that_finds_them(path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["fit", "--config", str(ROOT / "configs/text.yaml"), "--config", str(path), "--print_config"])

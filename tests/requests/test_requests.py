@@ -35,7 +35,7 @@ requests:
   - {{forget_authors: [1]}}
 """
 TARGET = [
-    *("fit", "--config", str(ROOT / "configs/tiny_target.yaml"), "--model.scheduler", "null"),
+    *("fit", "--config", str(ROOT / "configs/tiny/target.yaml"), "--model.scheduler", "null"),
     *("--trainer.max_steps", "60", "--data.authors", "6", "--evaluation.max_new_tokens", "1"),
     *("--checkpoint.save_top_k", "0", "--model.optimizer.lr", "2e-2", "--trainer.enable_progress_bar", "false"),
     *("--model.network.config", '{"model_type": "llama", "hidden_size": 16, "intermediate_size": 16,'
