@@ -13,7 +13,7 @@ import lightning.pytorch as pl
 import yaml
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, change, statements, verdict
+from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, change, one_sided, statements, verdict
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import untested
 from ofmu_pl.support.files import read_json
@@ -140,7 +140,9 @@ class Account:
                 f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse by more than its "
                 f"interval{named}."
             )
-        return found
+        than = "by a model that was trained without them" if self.retrained else "in held-out rows"
+        hidden = one_sided(self.after, than)
+        return found if hidden is None else [hidden, *found]
 
 
 def account(

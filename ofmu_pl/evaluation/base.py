@@ -18,9 +18,11 @@ from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Account, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
+from ofmu_pl.evaluation.gradient_alignment import ROWS
 from ofmu_pl.evaluation.measures import Measures
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
 from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
@@ -181,6 +183,13 @@ class Evaluation(pl.Callback, Measures):
                 raise
             # Whoever reads a model takes it for the one to unlearn.
             raise UserError(str(error).replace("`path`", "`reference`")) from error
+        found = self.more.setdefault("retrained", {})  # empty where the reference is a file
+        values, name = self.reference.values, ALIGNMENT.name
+        if name in found:
+            values[name] = found[name].value
+        elif name in values:
+            rows = len(data_of(trainer).splits["forget"])
+            found[name] = ALIGNMENT.result(values[name], min(ROWS, self.rows or ROWS, rows))
 
     @staticmethod
     def _log(trainer: pl.Trainer, pl_module: Any, prefix: str, metrics: Metrics) -> None:

@@ -44,15 +44,10 @@ def cached_scores(
     """
     path, folder = None, cache_folder()
     if folder is not None:
-        facts = {
-            "weights": weights_hash(model),
-            "config": config_hash(model),
-            "dtype": str(model.dtype),
-            "device": model.device.type,
+        facts = facts_of(model, data) | {
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
-            "template": [data.encoder.template_hash, *special_tokens(data.tokenizer)],
+            "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
             "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(model, data)],
-            "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
         }
         path = content_path(folder, "scores", facts)
     scores = _read(path)
@@ -65,6 +60,7 @@ def cached_scores(
             items=items,
             hidden=hidden,
             thorough=data.thorough,
+            kinds=data.kinds,
             progress=progress,
         )
         if with_gradient_norms:
@@ -82,6 +78,23 @@ def cached_scores(
             progress=progress,
         )
     return scores
+
+
+def facts_of(model: Any, data: Any) -> dict[str, Any]:
+    """What numbers of a language model follow from, beside rows and settings.
+
+    Args:
+        model: A Hugging Face causal language model, whole.
+        data: A ``PairedDataModule`` after ``setup``.
+    """
+    return {
+        "weights": weights_hash(model),
+        "config": config_hash(model),
+        "dtype": str(model.dtype),
+        "device": model.device.type,
+        "template": [data.encoder.template_hash, *special_tokens(data.tokenizer)],
+        "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
+    }
 
 
 def _more(model: Any, data: Any) -> list[str]:

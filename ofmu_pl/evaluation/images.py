@@ -131,7 +131,10 @@ class ImageEvaluation(Evaluation):
         dtype = next(pl_module.network.parameters()).dtype
         model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
         name = LOADED if loaded else source
-        return Reference(name, self._timed_score(trainer, model), facts, self.scoring_facts(trainer, model))
+        told = self.scoring_facts(trainer, model)
+        scores = self._timed_score(trainer, model)
+        self.more["retrained"] = self.more_metrics(trainer, model)
+        return Reference(name, scores, facts, told)
 
     def write_files(
         self,

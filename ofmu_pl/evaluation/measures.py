@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,9 +11,12 @@ import lightning.pytorch as pl
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Example
+from ofmu_pl.evaluation.gradient_alignment import gradient_alignment
 from ofmu_pl.evaluation.reference import Reference
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import remark_of
+from ofmu_pl.metrics.alignment import ALIGNMENT
+from ofmu_pl.metrics.result import by_name
 
 
 class Measures(ABC):
@@ -52,13 +56,17 @@ class Measures(ABC):
         """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
 
     def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
-        """Metrics that no scores give, since they need the model itself; takes all ranks. By default there are none.
+        """Metrics that no scores give, since they need the model itself; takes all ranks.
+
+        By default it is how far the gradients of forget rows agree, with the retrained model's value as its target.
 
         Args:
             trainer: Trainer of the run.
-            model: The model, whole.
+            model: The model, whole; a retrained one is used for nothing else afterwards.
         """
-        return {}
+        found = gradient_alignment(trainer.lightning_module, model, data_of(trainer), self.rows)
+        goal = self.reference.values.get(ALIGNMENT.name) if self.reference else None
+        return by_name(replace(found, target=goal)) if found else {}
 
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What the table does not say by itself: what of the data nobody saw, or what has no goal.

@@ -12,6 +12,13 @@ from ofmu_pl.metrics.result import Metric, MetricResult
 Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", ""]
 """How a value lies to its goal; empty where there is no goal, or no interval that could tell."""
 LEFT: tuple[Verdict, ...] = ("more is left", "less is left")
+KNOWN: dict[Verdict, str] = {"more is left": "are still known better", "less is left": "are known less well"}
+"""What it means for what is forgotten, the worse first."""
+SIDES = {
+    "the facts in the answers": ("mia_facts", "forget_facts_loss", "forget_facts_Prob"),
+    "the answers as a whole": ("mia_loss", "forget_loss", "forget_Q_A_Prob"),
+}
+"""The same tests of facts alone and of whole answers, which a name that stands in the question can hide."""
 
 ROWS = {
     "forgotten": "the forgotten rows",
@@ -91,6 +98,25 @@ def verdict(r: MetricResult) -> Verdict:
     if r.group in ("forgotten", "attacks"):
         return "less is left" if above == r.higher_is_better else "more is left"
     return "above the goal" if above else "below the goal"
+
+
+def one_sided(after: Metrics, than: str) -> str | None:
+    """Say what the tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree.
+
+    Args:
+        after: Metrics of the model after the run.
+        than: Whom goals are of, such as ``in held-out rows``.
+    """
+    worst: dict[str, Verdict] = {}
+    for what, names in SIDES.items():
+        found = {verdict(after[name]) for name in names if name in after}
+        worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), "")
+    how = next((v for v in KNOWN if v in worst.values()), None)
+    named = [what for what in SIDES if worst[what] == how]
+    if how is None or len(named) != 1 or not all(worst.values()):
+        return None
+    (other,) = SIDES.keys() - named
+    return f"{named[0].capitalize()} {KNOWN[how]} than {than}, which the tests of {other} do not show."
 
 
 def change(r: MetricResult, before: MetricResult) -> Literal["worse", "better", "unchanged"]:

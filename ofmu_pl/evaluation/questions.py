@@ -40,11 +40,13 @@ class Answer:
     """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
 
     The loss of a piece of a document is always a mean. Details leave the end token out, where there is one
-    (``ended``): a document has none.
+    (``ended``): a document has none. With ``own``, (n,) bool, they have ``facts_loss``, too: the mean over these
+    tokens, or over all where there are none.
     """
 
     document: bool = False
     ended: bool = True
+    own: np.ndarray | None = None
     loss: float = np.nan
     details: dict[str, float] = field(default_factory=dict)
 
@@ -205,6 +207,8 @@ class _Chunk:
             result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
             if task.answer in question.detailed:
                 result.details = _details(task.answer[: len(task.answer) - result.ended], **tokens)
+                if (own := result.own) is not None:
+                    result.details["facts_loss"] = tokens["nll"][own if own.any() else ~own].mean()
             if task.answer == question.draft and self._drafted and self.sayings is not None:
                 likely = tokens["likely"].astype(int).tolist()
                 if (said := self.sayings.begin(self.prompts[task.row], task.answer, likely)) is not None:

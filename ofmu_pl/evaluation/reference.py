@@ -40,7 +40,7 @@ class Reference:
         scores: Scores by evaluation set.
         model: Provenance of the model; ``None`` if its folder has none (then its split cannot be checked).
         evaluation: Provenance of the scores; ``None`` for another program's log.
-        values: Totals of another program's log, by metric, that its scores do not give.
+        values: Totals by metric that its scores do not give: of another program's log, or of the model itself.
     """
 
     source: str
@@ -86,7 +86,7 @@ def load_reference(
         source: Path of such a file, or a model's folder or hub id; or the model itself, which is copied.
         datamodule: Data with the evaluation sets, encoder and hashes that the reference must share.
         place: ``device`` and ``dtype`` of the run's model, with which the reference is scored, too.
-        score: Scores a model as the run does.
+        score: Scores a model as the run does; the model is used for nothing else afterwards.
         facts: Gives ``evaluation_facts`` of a model as the run has them.
 
     Raises:
@@ -94,7 +94,8 @@ def load_reference(
     """
     if isinstance(source, nn.Module):
         loaded: Any = copy.deepcopy(source).to(**place).eval()
-        return Reference(LOADED, score(loaded), None, facts(loaded))
+        told = facts(loaded)
+        return Reference(LOADED, score(loaded), None, told)
     path = Path(source).expanduser()
     if path.suffix == ".json":
         return _read(path, datamodule)
@@ -108,7 +109,8 @@ def load_reference(
             "with --model.network.trust_remote_code true and without a reference, and give the reference.json that "
             "this leaves."
         ) from error
-    return Reference(source, score(model), model_facts, facts(model))
+    told = facts(model)
+    return Reference(source, score(model), model_facts, told)
 
 
 def read_model_facts(source: str) -> dict[str, Any] | None:
@@ -149,6 +151,7 @@ def _read(path: Path, datamodule: Any) -> Reference:
             kept = ScoresRecord.read(path)
             scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
             reference = Reference(str(path), scores, kept.model, kept.evaluation, kept.values)
+            _drop_other_facts(reference, datamodule)
     except NewerError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -165,6 +168,13 @@ def _read(path: Path, datamodule: Any) -> Reference:
         check_model(str(path), reference.model, datamodule)
         _check_ids(path, scores, datamodule)
     return reference
+
+
+def _drop_other_facts(reference: Reference, datamodule: Any) -> None:
+    """Leave out the losses of tokens that other retain rows told to be a row's own."""
+    if (reference.evaluation or {}).get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
+        for s in reference.scores.values():
+            s.facts_loss = None
 
 
 def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:

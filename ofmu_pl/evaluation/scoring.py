@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
+from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens
@@ -26,7 +27,8 @@ from ofmu_pl.support.sets import is_document, prefix_of
 DETAILED = ("forget", "forget_paraphrased", "holdout")
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
 
-
+Kinds = Callable[[Encoded], np.ndarray]
+"""Tells the kind of each token that a row's loss is on, (n,) int8 (``data.guessable``)."""
 Key = tuple[Tokens, Tokens]
 """Tokens of a prompt, and of an answer to it."""
 
@@ -40,6 +42,7 @@ def score_rows(
     items: int | None = None,
     hidden: int | None = None,
     thorough: bool = False,
+    kinds: Kinds | None = None,
     progress: bool = False,
 ) -> Scores:
     """Score a model on evaluation sets in one pass; each of several ranks takes a share, and all get every score.
@@ -52,6 +55,7 @@ def score_rows(
         items: Number of evenly spaced rows of each set, or all where there are fewer; ``None``: all.
         hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
         thorough: Look at every set token by token, and ask for answers to all of them.
+        kinds: Tells which tokens are an answer's own; ``None``: there is no ``facts_loss``.
         progress: Show a progress bar.
 
     Raises:
@@ -76,7 +80,12 @@ def score_rows(
         document = is_document(name)
         ended = encoder.ends_answers and not document
         how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
-        keys[name] = [_ask(questions, x, **how) for x in encoder.encode_rows([rows[i] for i in ids[name]])]
+        encoded = encoder.encode_rows([rows[i] for i in ids[name]])
+        keys[name] = [_ask(questions, x, **how) for x in encoded]
+        # The facts of documents are the attacks' alone, and these need documents to compare with.
+        if kinds is not None and name in detailed and (not document or "holdout_doc" in sets):
+            for x, ((prompt, answer), *_) in zip(encoded, keys[name], strict=True):
+                questions[prompt].answers[answer].own = kinds(x[0]) == OWN
     with _inference(model):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     decode = _decoder(encoder)

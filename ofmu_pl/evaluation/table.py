@@ -16,30 +16,32 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
 
     Args:
         title: Line above the table.
-        columns: Metrics by model, for example before, after and retrained, in this order; the last one other than
-            ``retrained`` is the measured model's.
+        columns: Metrics by model, in this order: ``before``, the measured ones, ``retrained``. Target, interval and
+            number of rows are shown where one model is measured.
         remark: Line below the table.
     """
-    judged = [metrics for name, metrics in columns.items() if name != "retrained"][-1]
+    measured = [name for name in columns if name not in ("before", "retrained")]
+    judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=padding(on))
     table.caption, table.caption_justify = remark, "left"
     table.add_column("metric", overflow="fold")  # names that are cut may be the same
     table.add_column("better", justify="center")
-    for name, metrics in columns.items():
-        table.add_column(name, justify="right", style="bold" if metrics is judged else None, no_wrap=True)
-    table.add_column("target", justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
-    table.add_column("n", justify="right", style="dim", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", style="bold" if name in measured else None, no_wrap=True)
+    if alone:
+        table.add_column("target", justify="right", no_wrap=True)
+        table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
+        table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"
-            better = arrow if result.target is None else f"{arrow} to target"
+            better = arrow if result.target is None else f"{arrow} to {'target' if alone else 'retrained'}"
             target = "" if result.target is None else figure(result.target)
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
-            table.add_row(metric, better, *values, target, ends, str(result.n))
+            table.add_row(metric, better, *values, *([target, ends, str(result.n)] if alone else []))
         table.add_section()
     on.print(table)
 

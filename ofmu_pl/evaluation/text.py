@@ -29,6 +29,7 @@ from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.tofu import quality_ceiling
 from ofmu_pl.support.errors import UserError, check_range
@@ -114,15 +115,16 @@ class TextEvaluation(Evaluation):
         if cheap:
             left_out = [name for name in data.evaluation_sets if is_probe(name) or is_request(name)]
             sets = {name: rows for name, rows in data.evaluation_sets.items() if name not in left_out}
-            settings |= {"items": self.interim_items, "max_new_tokens": None}
+            settings |= {"items": self.interim_items, "max_new_tokens": None, "kinds": data.kinds}
             return score_rows(model, data.encoder, sets, **settings, thorough=data.thorough, progress=progress)
         texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")
         settings |= {"with_gradient_norms": self.gradient_norms, "texts": texts}
         return cached_scores(model, data, **settings, progress=progress)
 
     def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
-        """What lm-eval's tasks say of the model."""
-        return self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
+        """What lm-eval's tasks say of the model, and how far the gradients of forget rows agree."""
+        said = self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
+        return said | super().more_metrics(trainer, model)
 
     def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite, with intervals."""
@@ -141,21 +143,21 @@ class TextEvaluation(Evaluation):
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """Load the first reference, and keep the ceiling that the second one sets."""
+        score = partial(self._timed_score, trainer, quiet=True)
 
         def judge(model: Any) -> Scores:
-            if "retrained" not in self.more:  # of the first reference
-                self.more["retrained"] = self.more_metrics(trainer, model)
-            return self._timed_score(trainer, model, quiet=True)
+            scores = score(model)
+            self.more["retrained"] = self.more_metrics(trainer, model)
+            return scores
 
         load = partial(
             load_reference,
             datamodule=data_of(trainer),
             place={"device": pl_module.device, "dtype": pl_module.network.dtype},
-            score=judge,
             facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
         )
         ours = self.scoring_facts(trainer, pl_module.network)
-        first = load(source)
+        first = load(source, score=judge)
         check_comparable(first, ours)
         if first.model is None:
             rank_zero_warn(
@@ -163,7 +165,7 @@ class TextEvaluation(Evaluation):
                 "cannot be checked."
             )
         if self.second_source is not None:
-            second = load(self.second_source)
+            second = load(self.second_source, score=score)
             check_comparable(second, ours)
             self.ceiling = quality_ceiling(first.scores, second.scores, self.definition)
         return first
@@ -179,16 +181,18 @@ class TextEvaluation(Evaluation):
     ) -> None:
         """Write reference, samples, histograms, and under its definition open-unlearning's logs."""
         data, r = data_of(trainer), self.reference
+        judged = next(name for name in columns if name in ("after", "model"))
         if r is not None:
             r.save(folder / REFERENCE)
         elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
             facts = evaluation_facts(network, data, **self._settings(trainer))
-            Reference(str(folder), scores, _model_facts(trainer, pl_module), facts).save(folder / REFERENCE)
+            model, aligned = _model_facts(trainer, pl_module), columns[judged].get(ALIGNMENT.name)
+            values = {ALIGNMENT.name: aligned.value} if aligned else {}
+            Reference(str(folder), scores, model, facts, values).save(folder / REFERENCE)
         if self.samples != "none":
             full = self.samples == "full"
             write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores, full)
         if "forget" in scores:
-            judged = next(name for name in columns if name in ("after", "model"))
             if self.definition == "open_unlearning":
                 write_open_unlearning_logs(folder, data, scores, columns[judged], self.samples)
             pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ofmu_pl.support.lazy import lazy
 
 if TYPE_CHECKING:
+    from ofmu_pl.metrics.alignment import mean_cosine as mean_cosine
     from ofmu_pl.metrics.attacks import FEATURES as FEATURES
     from ofmu_pl.metrics.attacks import attack_quality as attack_quality
     from ofmu_pl.metrics.attacks import mia_efficacy as mia_efficacy

@@ -13,7 +13,15 @@ from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu import attacks, membership, tofu_metrics
-from ofmu_pl.metrics.tofu_items import EXACT_MEMORIZATION, EXTRACTION_STRENGTH, PROBABILITY, ROUGE, of_forget
+from ofmu_pl.metrics.tofu_items import (
+    EXACT_MEMORIZATION,
+    EXTRACTION_STRENGTH,
+    FACTS_LOSS,
+    FACTS_PROBABILITY,
+    PROBABILITY,
+    ROUGE,
+    of_forget,
+)
 
 LOSS = Metric(
     "forget_loss",
@@ -22,7 +30,7 @@ LOSS = Metric(
     group="forgotten",
     says="On {rows}, the right answer surprises the model by {value} a token, where 0 is knowing it by heart.",
 )
-MEASURES = (LOSS, PROBABILITY, ROUGE, EXTRACTION_STRENGTH, EXACT_MEMORIZATION)
+MEASURES = (LOSS, PROBABILITY, FACTS_LOSS, FACTS_PROBABILITY, ROUGE, EXTRACTION_STRENGTH, EXACT_MEMORIZATION)
 """What is measured of forget, holdout and retain rows alike."""
 SIDES = {"forget": "forgotten", "holdout": "unseen", "retain": "kept"}
 """Groups of the metrics by evaluation set."""

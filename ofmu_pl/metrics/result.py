@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps", "score"]
+Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps", "score", "cosine"]
 GROUPS = ("forgotten", "requests", "unseen", "kept", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 

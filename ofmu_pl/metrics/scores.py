@@ -33,6 +33,8 @@ class SetScores:
         min_k_plus_plus: The same of log-probabilities standardised over the vocabulary, (N,).
         zlib_bytes: Length of the compressed text of the answer, or of the document's piece, (N,).
         gradient_norm: Mean over parameter tensors of the norm of the loss's gradient, (N,).
+        facts_loss: Mean loss of those tokens of the answer that are its own, (N,), nats: neither copied from the
+            question nor usual in retained answers (``data.guessable``); of all tokens in a row that has none.
     """
 
     ids: np.ndarray
@@ -51,6 +53,7 @@ class SetScores:
     min_k_plus_plus: np.ndarray | None = None
     zlib_bytes: np.ndarray | None = None
     gradient_norm: np.ndarray | None = None
+    facts_loss: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Keep each item once, in order."""

@@ -71,6 +71,7 @@ _PICKS = (
 )
 CLUES = {
     "mia_loss": "how little a row surprises the model",
+    "mia_facts": "how little the facts in a row's answer surprise the model",
     "mia_min_k": "the words that surprise the model most",
     "mia_min_k_plus_plus": "the words that surprise the model most, against all words that could stand there,",
     "mia_zlib": "how little a row surprises the model for its wealth of words",
@@ -224,6 +225,7 @@ def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple
     sides = [scores["forget"], scores["holdout"]]
     columns: dict[str, list[Any]] = {
         "mia_loss": [s.answer_loss for s in sides],
+        "mia_facts": [s.facts_loss for s in sides],
         "mia_min_k": [s.min_k for s in sides],
         "mia_min_k_plus_plus": [s.min_k_plus_plus for s in sides],
         "mia_zlib": [None if s.zlib_bytes is None else s.answer_loss / s.zlib_bytes for s in sides],

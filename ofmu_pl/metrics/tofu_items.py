@@ -19,6 +19,17 @@ PROBABILITY = _forgotten("forget_Q_A_Prob", column=5, says=_LIKELY)
 PARAPHRASE_PROBABILITY = _forgotten(
     "forget_Q_A_PARA_Prob", says=_LIKELY.replace("the right answer", "the right answer, put otherwise,")
 )
+FACTS_PROBABILITY = _forgotten(
+    "forget_facts_Prob",
+    says="On {rows}, the model gives a word of the facts in the right answer a probability of {value} on average.",
+)
+FACTS_LOSS = _forgotten(
+    "forget_facts_loss",
+    higher_is_better=True,
+    unit="nats",
+    says="On {rows}, the facts in the right answer, words that neither the question nor retained answers tell, "
+    "surprise the model by {value} a token.",
+)
 ROUGE = _forgotten("forget_Q_A_ROUGE", column=6, says=_SAID)
 EXTRACTION_STRENGTH = _forgotten(
     "extraction_strength",
@@ -90,6 +101,8 @@ def log_truth_ratio(s: SetScores, d: Definition) -> np.ndarray | None:
 def of_forget(s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
     """Per-item values of a set that must be forgotten, of those that the scores allow."""
     values = {PROBABILITY: F.probability(s.answer_loss)}
+    if s.facts_loss is not None:
+        values |= {FACTS_LOSS: s.facts_loss, FACTS_PROBABILITY: F.probability(s.facts_loss)}
     if s.paraphrase_loss is not None:
         values[PARAPHRASE_PROBABILITY] = F.probability(s.paraphrase_loss)
     if s.rouge is not None:

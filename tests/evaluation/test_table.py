@@ -50,3 +50,13 @@ def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
     assert sum(line.count("1234") for line in lines) == 2
     firsts = [line[1:].split("  ")[0] for line in lines if line[1:2] not in ("", " ")]
     assert "".join(firsts).endswith("".join(names)), "folded, and whole"
+
+
+def test_several_measured_models_stand_side_by_side_without_the_columns_of_one(capsys):
+    metric = Metric("forget_Q_A_Prob", higher_is_better=False)
+    models = ("before", "ofmu", "npo", "retrained")
+    print_table("Results", {m: {metric.name: metric.result(k / 4, n=40, target=0.75)} for k, m in enumerate(models)})
+    head, row = (line.split() for line in capsys.readouterr().out.splitlines() if re.search("better|Prob", line))
+    assert head == ["metric", "better", *models]
+    assert row[:2] == ["forget_Q_A_Prob", "↓"]
+    assert row[-4:] == ["0.0000", "0.2500", "0.5000", "0.7500"]

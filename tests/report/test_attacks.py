@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ofmu_pl.report import report
 from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import WORST, attack_table, returned, worst
 from ofmu_pl.report.collect import collect
@@ -219,3 +220,22 @@ def test_the_page_asks_whether_it_comes_back(page):
         "authors-quantised-attack",
         "digits-lira-attack",
     }
+
+
+@pytest.mark.parametrize(("names", "first"), [(["leak"], True), (["leak", "quantised"], False)])
+def test_a_single_attack_stands_before_all_else(bench, names, first):
+    runs = table(scenarios=SETS[:1], seeds=(0,), methods={"ofmu": 0.0, "npo": 0.3})
+    bench.experiment("e", "table", runs, attacks=attacked(runs, METHODS, names))
+    text = report(bench.folder).read_text()
+    assert (text.index("Does it come back?</h3>") < text.index(">Trade-off.<")) == first
+
+
+@pytest.mark.parametrize(("low", "scale"), [(0.02, "symlog"), (0.0, "linear"), (0.4, "linear"), (-0.02, "linear")])
+def test_values_far_below_the_target_get_room(bench, low, scale):
+    runs = {("a", "ofmu", 0): results(TEXT_GOAL, TEXT_BEFORE, TEXT_GOAL)}
+    found = attack("leak", 0.1, np.random.default_rng(0))
+    found.x, found.curves = [0, 5], {"unlearned": [low, low], "retrained": [low, low], "target": [0.9, 0.9]}
+    bench.experiment("e", "table", runs, attacks={("a", "ofmu", 0): {"leak": found}})
+    with styled():
+        (axis,) = attack_figure(collect(bench.folder).experiments[0], "leak", LOOK).axes
+    assert axis.get_yscale() == scale

@@ -10,7 +10,7 @@ from ofmu_pl.report.collect import collect
 from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
 from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
-from ofmu_pl.report.figures.telemetry import CURVATURE, NEEDED, PENALTY, telemetry
+from ofmu_pl.report.figures.telemetry import telemetry
 from ofmu_pl.report.runs import Run
 from ofmu_pl.support.records import Results
 from tests.helpers import folders
@@ -125,18 +125,24 @@ def test_experiments_without_finished_runs_have_no_figures(bench):
         assert list(pictures(collect(bench.folder).experiments[0], LOOK)) == []
 
 
-def test_telemetry_averages_tenths_of_runs_of_any_length(experiments, every):
+def lines_of(axis, method):
+    return [line for line in axis.lines if line.get_label() == method]
+
+
+def test_telemetry_shows_means_by_iteration_and_no_penalty_where_there_is_none(experiments, every):
     panels = {axis.get_ylabel(): axis for axis in every["telemetry"].axes}
-    for axis in panels.values():
-        assert {line.get_label() for line in axis.lines} == {"ofmu", "no_similarity", "no_penalty"}
-    for line in panels[PENALTY].lines:
-        np.testing.assert_allclose(line.get_ydata(), np.nan if line.get_label() == "no_penalty" else 10.0)
-    for line in panels[CURVATURE].lines:
-        curved = [np.nan] * 10 if line.get_label() == "no_penalty" else [100.0] * 5 + [0.0] * 5
-        np.testing.assert_allclose(line.get_ydata(), curved)
-        np.testing.assert_allclose(line.get_xdata(), np.arange(5, 100, 10))
-    (line,) = (x for x in panels["forget loss (nats)"].lines if x.get_label() == "ofmu")
-    np.testing.assert_allclose(line.get_ydata(), np.arange(20).reshape(10, 2).mean(1) / 20)
+    assert list(panels) == ["loss (nats)", "Sim", "|gradient|", "penalty", "curvature of Φ"]
+    (share,) = lines_of(panels["penalty"], "ofmu")
+    np.testing.assert_allclose(share.get_ydata(), 10.0, err_msg="of older runs, which have logged no share")
+    np.testing.assert_allclose(share.get_xdata(), np.arange(1, 21))
+    (curved,) = lines_of(panels["curvature of Φ"], "ofmu")
+    np.testing.assert_allclose(curved.get_ydata(), [1.0] * 10 + [-1.0] * 10)
+    for name, axis in panels.items():
+        assert bool(lines_of(axis, "no_penalty")) == (name not in ("penalty", "curvature of Φ"))
+        assert axis.get_yscale() == ("log" if name in ("|gradient|", "penalty") else "linear")
+    forget, retain = lines_of(panels["loss (nats)"], "no_similarity")
+    np.testing.assert_allclose(forget.get_ydata(), np.arange(40) / 40)
+    assert forget.get_linestyle() != retain.get_linestyle()
     assert telemetry(experiments["authors"], LOOK) is None, "no run of it has the curves"
 
 
@@ -153,19 +159,46 @@ def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():
     np.testing.assert_array_equal(curve(run_with(L_f=[2.0, None, 3.0]), "L_f"), [2.0, np.nan, 3.0])
 
 
-def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
-    """The panels hold what the whole iterations measured: Phi curves upwards in all of them."""
-    k = list(range(1, 51, 5))
-    sparse = {name: {"step": k, "value": [2.0] * 10} for name in NEEDED}
-    sparse["L_r"] = {"step": [*range(1, 51)], "value": [1.0] * 50}
+def telemetry_of(bench, **curves):
+    """The panels of one run, by their axes' names; ``None``: there is no figure."""
     values = {"model_utility": 0.5}
-    bench.experiment("e", "ablation", {("a", "ofmu", 0): folders.results(values, values, values, curves=sparse)})
+    bench.experiment("e", "ablation", {("a", "ofmu", 0): folders.results(values, values, values, curves=curves)})
     (experiment,) = collect(bench.folder).experiments
     with styled():
         figure = telemetry(experiment, LOOK)
-    assert "mean" not in figure.get_suptitle(), "it is one run"
-    for axis, expected in zip(figure.axes, (2.0, 1.0, 2.0, 2.0, 1.0, 100.0), strict=True):
-        np.testing.assert_allclose(axis.lines[0].get_ydata(), expected, err_msg=axis.get_ylabel())
+        contents = {picture.name: picture.content for picture in pictures(experiment, LOOK)}
+    assert ("e-telemetry" in contents) == (figure is not None)
+    assert {int.from_bytes(png[16:20]) for png in contents.values()} == {1440}, "pixels, of narrow figures, too"
+    assert figure is None or "mean" not in figure.get_suptitle(), "it is one run"
+    return figure and {axis.get_ylabel(): axis for axis in figure.axes}
+
+
+def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
+    names = ("L_f", "Sim", "grad_L_f", "grad_L_r", "grad_Phi", "penalty", "penalty_share", "curvature")
+    whole = {"step": [*range(1, 51, 5)], "value": [2.0] * 10}
+    every = {"step": [*range(1, 51)], "value": [1.0] * 50}
+    panels = telemetry_of(bench, **dict.fromkeys(names, whole), **dict.fromkeys(("L_r", "rho", "inner/L_f"), every))
+    shown = {"loss (nats)": 2, "Sim": 1, "|gradient|": 3, "penalty": 2, "curvature of Φ": 1}
+    assert {name: len(lines_of(axis, "ofmu")) for name, axis in panels.items()} == shown
+    for axis in panels.values():
+        for line in lines_of(axis, "ofmu"):
+            sparse = len(line.get_xdata()) == 10
+            np.testing.assert_allclose(line.get_ydata(), 2.0 if sparse else 1.0)
+            np.testing.assert_array_equal(line.get_xdata(), whole["step"] if sparse else every["step"])
+            assert (line.get_marker() == "o") == sparse
+
+
+def test_telemetry_has_the_panels_of_what_was_measured(bench):
+    one = {"step": [1], "value": [3.0]}
+    panels = telemetry_of(bench, grad_Phi=one, **{"inner/L_f": {"step": [1, 2], "value": [1.0, 2.0]}})
+    assert list(panels) == ["loss (nats)", "|gradient|"]
+    (loss,), (norm,) = (lines_of(axis, "ofmu") for axis in panels.values())
+    assert loss.get_ydata().tolist() == [1.0, 2.0], "before the ascent, where nothing was measured after it"
+    assert norm.get_marker() == "o", "a single point is no line"
+
+
+def test_there_is_no_telemetry_of_other_methods(bench):
+    assert telemetry_of(bench, L_f=[1.0, 2.0], L_r=[1.0, 1.0]) is None
 
 
 def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):

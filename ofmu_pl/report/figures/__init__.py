@@ -90,8 +90,8 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
                 "telemetry",
                 "What OFMU saw",
                 telemetry,
-                "The penalty before it is clipped; where Φ curves upwards along "
-                "grad Φ the penalty takes forgetting back, and concave_only leaves it out.",
+                "Markers: only some iterations have measured it. Where the curvature of Φ along grad Φ is above 0, the "
+                "penalty takes forgetting back.",
             ),
         ):
             figure = draw(experiment, look)

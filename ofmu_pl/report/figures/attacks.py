@@ -77,7 +77,10 @@ def attack_figure(experiment: Experiment, attack: str, look: Look) -> Figure | N
         axis.set_title(name)
     for axis in axes[:, 0] if lines else ():
         axis.set_ylabel(record.y_label)
-    figure.suptitle(f"{words(attack)}, what it finds: means over seeds", x=0.01, ha="left")
+    if lines:
+        _stretch(axes[0, 0].yaxis, found)
+    told = ": means over seeds" if experiment.replicated else ""
+    figure.suptitle(f"{words(attack)}, what it finds{told}", x=0.01, ha="left")
     legend = legend_below(figure, axes)
     if legend is not None:
         look.emphasise(legend.get_texts())
@@ -100,6 +103,14 @@ def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
         plain_numbers(axis.xaxis)
     elif all(float(x).is_integer() for x in places):  # layers and steps have no halves
         axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _stretch(axis: Any, found: dict[str, dict[str, Curve]]) -> None:
+    """Give small values room where the target would press them to the bottom: logarithmic from a hundredth of it on."""
+    values = [y for drawn in found.values() for curve in drawn.values() for y in curve.values()]
+    if min(values) >= 0 and max(values) > 10 * np.median(values) > 0:
+        axis.axes.set_yscale("symlog", linthresh=10.0 ** round(np.log10(max(values) / 100)))
+        plain_numbers(axis)
 
 
 def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any]) -> None:

@@ -16,6 +16,8 @@ from ofmu_pl.report.runs import BEFORE, RETRAINED
 
 WIDTH = 10.0
 """Inches. Shown at 1000 CSS pixels or less beside the contents, so that 10 points are 14 pixels."""
+NARROW = 6.0
+"""Inches of a figure that a telephone's 400 pixels shall show as well: 10 points are 9 pixels there."""
 DPI = 144
 RC: dict[Any, Any] = {
     **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "figure.facecolor": "white"},
@@ -27,7 +29,7 @@ RC: dict[Any, Any] = {
         "legend.frameon": False,
         "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
     },
-    **{"axes.axisbelow": True, "savefig.dpi": DPI, "figure.dpi": DPI, "axes.titlelocation": "left"},
+    **{"axes.axisbelow": True, "figure.dpi": DPI, "axes.titlelocation": "left"},
 }
 OURS = "#D55E00"
 COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#332288", "#882255")
@@ -81,16 +83,17 @@ class Look:
                 label.set_color(OURS)
 
 
-def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure of the page's width.
+def panels(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of panels.
 
     Args:
         rows: Rows of panels.
         columns: Columns of panels.
         height: Height of the figure, inches.
+        width: Its width, inches.
         options: Options of ``Figure.subplots``.
     """
-    figure = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
@@ -101,9 +104,9 @@ def plain_numbers(axis: Any) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    """The picture, without time or versions in it, so that the same data give the same file."""
+    """The picture, 1440 pixels wide, without time or versions in it, so that the same data give the same file."""
     written = io.BytesIO()
-    figure.savefig(written, format="png", metadata={"Software": None})
+    figure.savefig(written, format="png", dpi=DPI * WIDTH / figure.get_figwidth(), metadata={"Software": None})
     return written.getvalue()
 
 

@@ -1,75 +1,100 @@
-"""What OFMU saw on its way: losses, similarity, |grad Phi|, the penalty's size and where Phi curves upwards."""
+"""What OFMU saw on its way: losses, similarity, gradients' norms, the penalty's size, and where Phi curves upwards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.studies import curve
-from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
+from ofmu_pl.report.figures.style import NARROW, Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import Experiment, Run
 
-PARTS = 10
-"""Parts of a run; iterations are averaged in each, since methods differ in their number of iterations."""
-PENALTY, CURVATURE = "|penalty| / |grad L_r|", "Φ curves upwards (%)"
-PANELS: dict[str, tuple[Callable[[dict[str, np.ndarray]], np.ndarray], bool]] = {
-    "forget loss (nats)": (lambda c: c["L_f"], False),
-    "retain loss (nats)": (lambda c: c["L_r"], False),
-    "Sim(grad L_f, grad L_r)": (lambda c: c["Sim"], False),
-    "|grad Φ| (nats a unit)": (lambda c: c["grad_Phi"], False),
-    PENALTY: (lambda c: np.where(c["penalty"] > 0, c["penalty"], np.nan) / c["grad_L_r"], True),
-    CURVATURE: (lambda c: np.where(np.abs(c["curvature"]) > 0, 100.0 * (c["curvature"] > 0), np.nan), False),
+PANELS: dict[str, dict[str, str]] = {
+    "loss (nats)": {"L_f": "forget", "L_r": "retain"},
+    "Sim": {"Sim": "Sim"},
+    "|gradient|": {"grad_L_f": "forget loss", "grad_L_r": "retain loss", "grad_Phi": "Φ"},
+    "penalty": {"penalty_share": "|penalty| / |grad L_r|", "rho": "ρ"},
+    "curvature of Φ": {"curvature": "curvature"},
 }
-"""Axis: values by iteration (none of the penalty where there is none), and whether it is logarithmic."""
-NEEDED = ("L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "penalty", "curvature")
+"""Names of the curves, with what they are called, by axis."""
+LOGARITHMIC, AROUND_ZERO = ("|gradient|", "penalty"), ("Sim", "curvature of Φ")
+ABSENT_AT_ZERO = ("grad_L_f", "grad_L_r", "grad_Phi", "penalty_share", "rho", "curvature")
+"""Curves that are 0 where there is no such thing: a penalty, or a gradient that did not vanish."""
+STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
+"""Of the curves of one axis; the colour says the method."""
 
 
-def courses(run: Run) -> dict[str, np.ndarray] | None:
-    """A run's curves of equal length; ``None`` if it has not all that are shown."""
-    found = {name: curve(run, name) for name in NEEDED}
-    lengths = [len(values) for values in found.values()]
-    if not min(lengths) or max(lengths) < PARTS:
-        return None
-    # Some end earlier: what needs higher derivatives is not measured in every iteration.
-    found = {name: np.pad(x, (0, max(lengths) - len(x)), constant_values=np.nan) for name, x in found.items()}
-    found["grad_L_r"][found["grad_L_r"] == 0] = np.nan
-    return found
+def courses(run: Run) -> dict[str, np.ndarray]:
+    """A run's curves by name, NaN where an iteration measured none; empty where the run is not one of OFMU's."""
+    if not len(curve(run, "grad_Phi")) and not len(curve(run, "rho")):
+        return {}
+    found = {name: curve(run, name) for names in PANELS.values() for name in names}
+    if not len(found["L_f"]):
+        found["L_f"] = curve(run, "inner/L_f")
+    if not len(found["penalty_share"]):  # of older runs
+        pairs = zip(curve(run, "penalty"), found["grad_L_r"], strict=False)
+        found["penalty_share"] = np.array([p / g if g else np.nan for p, g in pairs])
+    for name in ABSENT_AT_ZERO:
+        found[name] = np.where(found[name] == 0, np.nan, found[name])
+    return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
 def telemetry(experiment: Experiment, look: Look) -> Figure | None:
-    """Six panels against the share of the run that is done, a line a method: means over seeds and scenarios."""
+    """A panel for each kind of number that some run has, below one another, against the outer iteration.
+
+    A colour is a method: its means over seeds and scenarios. Markers stand where less than half of the iterations have
+    measured a number.
+    """
     by_method: dict[str, list[dict[str, np.ndarray]]] = {}
     for run in experiment.finished:
         found = courses(run)
-        if found is not None:
+        if found:
             by_method.setdefault(run.method, []).append(found)
-    if not by_method:
+    known = {name for runs in by_method.values() for found in runs for name in found}
+    shown = {axis: names for axis, names in PANELS.items() if known & names.keys()}
+    if not shown:
         return None
-    figure, axes = panels(2, 3, 5.6, sharex=True)
-    at = 100.0 * (np.arange(PARTS) + 0.5) / PARTS
-    for axis, (name, (values, logarithmic)) in zip(axes.flat, PANELS.items(), strict=True):
+    figure, axes = panels(len(shown), 1, 1.0 + 1.5 * len(shown), NARROW, sharex=True)
+    for axis, (label, names) in zip(axes.flat, shown.items(), strict=True):
         for method, runs in by_method.items():
-            parts = np.array([[_mean(part) for part in np.array_split(values(c), PARTS)] for c in runs])
-            line: dict[str, Any] = {"color": look.colour(method), "marker": look.marker(method), "markersize": 4}
-            axis.plot(at, [_mean(column) for column in parts.T], label=method, **line)
-        axis.set(ylabel=name)
-        if logarithmic:
+            _draw(axis, list(names), method, runs, look)
+        axis.set_ylabel(label)
+        axis.yaxis.set_major_locator(MaxNLocator(4))
+        if label in LOGARITHMIC:
             axis.set_yscale("log")
             axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))  # two ticks at least, within a decade too
             plain_numbers(axis.yaxis)
-    for axis in axes[-1]:
-        axis.set(xlabel="share of the run (%)", xlim=(0, 100))
-    axes.flat[list(PANELS).index(CURVATURE)].set_ylim(0, 100)
+        if label in AROUND_ZERO:
+            axis.axhline(0.0, color="0.4", linewidth=0.8)
+        if len(names) > 1:
+            lines = [Line2D([], [], color="0.2", linestyle=style) for style in STYLES[: len(names)]]
+            axis.legend(lines, list(names.values()), loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0)
+    axes.flat[-1].set(xlabel="outer iteration")
+    figure.align_ylabels()
     several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
-    figure.suptitle(f"What OFMU saw{several}, in tenths of the run", x=0.01, ha="left")
-    legend_below(figure, axes)
+    figure.suptitle(f"What OFMU saw{several}", x=0.01, ha="left")
+    legend_below(figure, axes, columns=3)
     return figure
 
 
-def _mean(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
+def _draw(axis: Any, names: list[str], method: str, runs: list[dict[str, np.ndarray]], look: Look) -> None:
+    """Draw a method's curves of one panel, as many as its runs have."""
+    for name, style in zip(names, STYLES, strict=False):
+        measured = [found[name] for found in runs if name in found]
+        if measured:
+            at, values = _mean(measured)
+            marker = look.marker(method) if 2 * len(at) < at[-1] or len(at) == 1 else ""
+            line = {"color": look.colour(method), "linestyle": style, "marker": marker}
+            axis.plot(at, values, label=method, linewidth=1.2, markersize=4, **line)
+
+
+def _mean(runs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The iterations that some run has measured, from 1, and the means over the runs that have."""
+    length = max(map(len, runs))
+    table = np.array([np.pad(x, (0, length - len(x)), constant_values=np.nan) for x in runs])
+    at = np.flatnonzero(~np.isnan(table).all(axis=0))
+    return at + 1, np.nanmean(table[:, at], axis=0)

@@ -48,7 +48,7 @@ class ScoresRecord(Record):
         model: Provenance of the model; ``None`` is not known.
         evaluation: Provenance of the scores; ``None`` is not known.
         scores: Scores by evaluation set, as ``SetScores.as_dict`` gives them.
-        values: Totals of another program's log, by metric, that its scores do not give.
+        values: Totals by metric that its scores do not give: of another program's log, or of the model itself.
     """
 
     source: str

@@ -1,0 +1,111 @@
+"""How far the loss gradients of forget rows agree: one gradient a row, and one sum of unit vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.ranks import ALONE, Ranks
+from ofmu_pl.core.vectors import add_, dot, is_sharded, norm, zeros_like
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.evaluation.cached import facts_of, read_shared
+from ofmu_pl.metrics.alignment import ALIGNMENT, mean_cosine
+from ofmu_pl.metrics.result import MetricResult
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.support.kept import cache_folder, content_path, keep
+
+ROWS = 64
+"""Most rows whose gradients are taken."""
+
+
+def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None = None) -> MetricResult | None:
+    """The mean cosine between the gradients of pairs of different forget rows, at a model's weights.
+
+    A row's gradient is that of its mean answer loss by all parameters that are trained. Of a language model the
+    result is kept by content. Takes all ranks.
+
+    Args:
+        pl_module: The method, whose recipe gives the loss and whose ranks share the rows.
+        model: The method's network, whole, or a retrained model; where ranks hold shards, the latter is cut as well.
+        data: The data module after ``setup``.
+        rows: Most rows, evenly spaced, beside ``ROWS``; ``None``: no other bound.
+
+    Returns:
+        The result, without a target; its ``n`` is the number of rows that have a gradient. ``None``: fewer than two
+        have one, nothing is trained, or the parameters are of 16 bits.
+    """
+    run, index = pl_module.run, evenly(range(len(data.splits["forget"])), min(ROWS, rows or ROWS))
+    path = None
+    if data.modality == "text" and (folder := cache_folder()) is not None:
+        trained = [name for name, p in model.named_parameters() if p.requires_grad]
+        facts = facts_of(model, data) | {"forget": data.hashes["forget"], "rows": len(index), "trained": trained}
+        path = content_path(folder, "alignment", facts)
+    found = read_shared(path)
+    if found is None:
+        if run.ranks.sharded:
+            model = _sharded(pl_module, model)
+        batches = _batches(data, index)
+        found = sum_of_units(model, partial(pl_module.recipe.sample_losses, model), batches, run.ranks)
+        if path is not None and run.ranks.rank == 0:
+            keep(path, found)
+    square, n = found
+    return ALIGNMENT.result(mean_cosine(square, n), n) if n > 1 else None
+
+
+def sum_of_units(
+    model: torch.nn.Module, losses: Callable[[Batch], Tensor], batches: Sequence[Batch], ranks: Ranks = ALONE
+) -> tuple[float, int]:
+    """``|sum_i g_i / |g_i||^2`` over the gradients of several losses, and the number of those that do not vanish.
+
+    Ranks take a share of the losses each; where they hold shards of the network, all take every loss together.
+
+    Args:
+        model: The network; its mode is left as it is.
+        losses: Maps a batch to the losses of its rows, (B,), whose sum is differentiated.
+        batches: One batch for each gradient.
+        ranks: The processes that share the batches.
+    """
+    parameters = trainable(model)
+    if not parameters or parameters[0].dtype not in (torch.float32, torch.float64):
+        return 0.0, 0
+    engine, total, n = FiniteDifference(parameters), zeros_like(parameters), 0
+    whole = not is_sharded(parameters)
+    with torch.enable_grad():
+        for batch in batches[ranks.rank :: ranks.size] if whole else batches:
+            gradient = engine.expand([partial(_total, losses, batch, parameters[0].device)], order=1).gradient
+            size = norm(gradient)
+            if 0.0 < size < math.inf:
+                add_(total, [(1 / size, gradient)])
+                n += 1
+            del gradient  # before the next one is made
+    if whole:
+        ranks.sum_(total)
+        n = round(ranks.total(n))
+    return dot(total, total), n
+
+
+def _total(losses: Callable[[Batch], Tensor], batch: Batch, device: torch.device) -> Tensor:
+    return losses({name: x.to(device) for name, x in batch.items()}).sum()
+
+
+def _batches(data: Any, index: Sequence[int]) -> list[Batch]:
+    """Forget rows as batches of one, as they are: images are not augmented."""
+    if data.modality == "text":
+        return [data.collate("forget", [i], 0) for i in index]
+    images, labels = data.images_of("forget")
+    return [{"images": images[[i]].float() / 255, "labels": labels[[i]]} for i in index]
+
+
+def _sharded(pl_module: Any, model: Any) -> Any:
+    """The method's own network in the place of its whole copy, or a retrained model cut as that is."""
+    if pl_module.replica is not None and model is pl_module.replica.network:
+        return pl_module.network
+    pl_module.run.shard(model)
+    return model

@@ -1,0 +1,142 @@
+"""How far forget rows' gradients agree, from one sum of unit vectors, against all pairs one by one."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import fully_shard
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.ranks import ALONE, Ranks
+from ofmu_pl.data import Authors, Digits
+from ofmu_pl.data.encoded import Encoded, collate
+from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment, sum_of_units
+from ofmu_pl.metrics import mean_cosine
+from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.networks.adapters import add_adapters
+from tests.helpers.texts import VOCABULARY, make_model
+from tests.helpers.training import TINY
+
+LOSSES = CausalLM(config={"model_type": "llama"}).sample_losses
+
+
+def rows(n=5):
+    """Batches of one row each, of different lengths."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = [torch.randint(VOCABULARY, (4 + i,), generator=generator).tolist() for i in range(n)]
+    return [collate([Encoded(x, [-100, -100, *x[2:]], 2)], [i], 0) for i, x in enumerate(tokens)]
+
+
+def all_pairs(model, losses, batches):
+    """The mean over pairs of the cosine of their gradients, each whole and in float64."""
+    gradients = []
+    for batch in batches:
+        parts = torch.autograd.grad(losses(model, batch).sum(), trainable(model), allow_unused=True)
+        flat = [torch.zeros_like(p) if g is None else g for g, p in zip(parts, trainable(model), strict=True)]
+        gradients.append(torch.cat([x.reshape(-1).double() for x in flat]))
+    pairs = combinations([g for g in gradients if g.norm() > 0], 2)
+    return np.mean([torch.cosine_similarity(a, b, dim=0).item() for a, b in pairs])
+
+
+def aligned(model, losses, batches):
+    return mean_cosine(*sum_of_units(model, partial(losses, model), batches))
+
+
+def test_the_sum_of_unit_vectors_gives_the_mean_over_all_pairs():
+    model = make_model()
+    found = aligned(model, LOSSES, rows())
+    assert found == pytest.approx(all_pairs(model, LOSSES, rows()), rel=1e-9)
+    assert abs(found) > 1e-3
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_row_without_a_gradient_counts_for_nothing():
+    model, nothing = make_model(), rows(6)
+    nothing[2]["labels"][:] = -100
+    assert sum_of_units(model, partial(LOSSES, model), nothing)[1] == 5
+    assert aligned(model, LOSSES, nothing) == pytest.approx(all_pairs(model, LOSSES, nothing), rel=1e-9)
+
+
+def test_of_adapters_their_gradients_alone():
+    model = add_adapters(make_model(), {"r": 2}).double()
+    for name, p in model.named_parameters():
+        torch.nn.init.normal_(p, std=0.2) if "lora_B" in name else None
+    assert 0 < len(trainable(model)) < len(list(model.parameters()))
+    assert aligned(model, LOSSES, rows()) == pytest.approx(all_pairs(model, LOSSES, rows()), rel=1e-9)
+
+
+def test_parameters_of_16_bits_and_none_have_no_value():
+    for model in (make_model().bfloat16(), make_model().requires_grad_(False)):
+        assert sum_of_units(model, partial(LOSSES, model), rows()) == (0.0, 0)
+
+
+def method(data, recipe):
+    return SimpleNamespace(recipe=recipe, run=SimpleNamespace(data=data, ranks=ALONE), replica=None)
+
+
+def test_images_are_taken_as_they_are():
+    """Not as they are trained on: a crop would give other numbers each time."""
+    data = Digits(forget_classes=[3], train_items=300)
+    data.setup()
+    recipe = SmallCNN(width=8)
+    model = recipe.build(data, exact=False).double()
+    losses = lambda m, b: recipe.sample_losses(m, b | {"images": b["images"].double()})  # noqa: E731
+    images, labels = data.images_of("forget")
+    own = [{"images": images[[i]].double() / 255, "labels": labels[[i]]} for i in range(len(labels))]
+    assert len(own) < ROWS
+    found = gradient_alignment(method(data, SimpleNamespace(sample_losses=losses)), model, data)
+    assert found.n == len(own)
+    assert found.value == pytest.approx(all_pairs(model, losses, own), rel=1e-6)  # their pixels are float32
+
+
+def test_at_most_so_many_rows_evenly_spaced_and_kept_by_content(monkeypatch, tmp_path):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
+    data = Authors(authors=20, forget_authors=10)
+    data.setup()
+    recipe = CausalLM(config=dict(TINY))
+    model = recipe.build(data, exact=False)
+    few = gradient_alignment(method(data, recipe), model, data, rows=3)
+    n = len(data.splits["forget"])
+    assert n > ROWS
+    wanted = [data.collate("forget", [i], 0) for i in (0, n // 3, 2 * n // 3)]
+    assert few.value == pytest.approx(all_pairs(model, recipe.sample_losses, wanted), rel=1e-4)
+    asked = []
+    losses = lambda m, b: asked.append(b["ids"].item()) or recipe.sample_losses(m, b)  # noqa: E731
+    watched = method(data, SimpleNamespace(sample_losses=losses))
+    assert gradient_alignment(watched, model, data).n == len(set(asked)) == ROWS
+    asked.clear()
+    assert gradient_alignment(watched, model, data, rows=3) == few
+    model.requires_grad_(False).lm_head.requires_grad_(True)
+    assert not asked
+    assert gradient_alignment(watched, model, data, rows=3).value != few.value
+
+
+def _rank(rank, folder, world):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    found = {}
+    for name in ("whole", "shards"):
+        model = make_model().float()
+        if name == "shards":
+            fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (world,)))
+        found[name] = sum_of_units(model, partial(LOSSES, model), rows(), Ranks(rank, world, name == "shards"))
+    Path(folder, f"{rank}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+def test_ranks_with_whole_networks_and_with_shards_find_what_one_process_finds(tmp_path):
+    model = make_model().float()
+    square, n = sum_of_units(model, partial(LOSSES, model), rows())
+    mp.start_processes(_rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork")
+    for rank in range(2):
+        for name, found in json.loads((tmp_path / f"{rank}.json").read_text()).items():
+            assert found == [pytest.approx(square, rel=1e-5), n], name
