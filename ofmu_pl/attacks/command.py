@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
-from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
@@ -76,6 +76,7 @@ def attack(
         )
     if unlearned is not None and data is None:
         raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
+    shown = is_progress_bar_enabled()
     disable_progress_bar()  # an attack loads many models
     try:
         one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
@@ -86,7 +87,8 @@ def attack(
             found = {on.place: _attack(on, attacks, seeds, device) for on in places}
             across(attacks, found if runs else {})
     finally:
-        enable_progress_bar()
+        if shown:
+            enable_progress_bar()
 
 
 @dataclass

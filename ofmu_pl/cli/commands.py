@@ -34,7 +34,7 @@ COMMANDS = {
     "attack": "Try to bring back what runs have forgotten, and the same on the retrained model and on the target.",
     "requests": "Unlearn requests one after another, each from the model that the last one left, and report.",
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
-    "quickstart": "Make a small model, let it forget, and make the report: all there is to see in some minutes.",
+    "quickstart": "Make a small model, let it forget by two methods, relearn, and make the report, in some minutes.",
     "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
     "completion": "Print a script with which a shell completes commands and options (docs/quickstart.md).",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",

@@ -42,12 +42,13 @@ def words(fit, models, tmp_path):
 
 
 @pytest.mark.parametrize("launched", ["as by torchrun", pytest.param("by itself", marks=pytest.mark.slow)])
-def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, words, models, tmp_path, launched):
+def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, words, models, tmp_path, launched, monkeypatch):
+    monkeypatch.setenv("OFMU_CACHE", "")  # nothing is to be known beforehand
     options = ["--model.engine", "finite_difference", "--trainer.max_steps", "2"]
     options += ["--evaluation.reference", str(models / "retrained/latest/hf"), "--evaluation.every_n_steps", "1"]
     options += ["--evaluation.max_new_tokens", "8"]
     if launched == "by itself":
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OFMU_CACHE": ""}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "ofmu_pl", *words(*options)]
         done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=280)
         assert done.returncode == 0, done.stderr[-3000:]
@@ -58,6 +59,8 @@ def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, words, models
     assert [h["step"] for h in second["history"]] == [1]
     for name, result in first["metrics"].items():
         assert second["metrics"][name]["value"] == pytest.approx(result["value"], rel=0.02, abs=0.02), name
+    targets = [x["metrics"]["gradient_alignment"]["target"] for x in (first, second)]
+    assert targets[0] == pytest.approx(targets[1], rel=1e-3), "the retrained model is cut among ranks for it"
     assert (together / "hf/model.safetensors").stat().st_size == (alone / "hf/model.safetensors").stat().st_size
     assert len(list((together / "checkpoints").glob("*.ckpt"))) == len(list((alone / "checkpoints").glob("*.ckpt")))
 

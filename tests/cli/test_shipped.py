@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ofmu_pl.cli import main, quickstart
+from ofmu_pl.cli import main
 from ofmu_pl.support import shipped
 
 ROOT = Path(__file__).parents[2]
@@ -49,28 +49,6 @@ def test_every_package_is_named():
     named = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "ofmu_pl").rglob("__init__.py")}
     assert named == there | {"ofmu_pl.configs"}
-
-
-def test_quickstart_goes_on_where_it_was_and_stops_where_a_step_fails(tmp_path, monkeypatch, capfd):
-    ran = []
-
-    class Ended:
-        returncode = 0
-
-    def run(words, check):
-        ran.append(words[3:])
-        Ended.returncode = 1 if "--evaluation.reference" in words else 0
-        return Ended
-
-    monkeypatch.setattr(quickstart.subprocess, "run", run)
-    (tmp_path / "quickstart-seed3/target/latest/hf").mkdir(parents=True)
-    with pytest.raises(SystemExit):
-        main(["quickstart", "--seed", "3", "--logs", str(tmp_path)])
-    told = capfd.readouterr()
-    assert "done before" in told.out
-    assert "start quickstart again" in told.err
-    assert [words[words.index("--method") + 1] for words in ran] == ["retrained", "ofmu"]
-    assert all(words[-2:] == ["--seed_everything", "3"] for words in ran)
 
 
 def test_where_they_lie_when_installed(tmp_path, monkeypatch):

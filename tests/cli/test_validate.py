@@ -50,8 +50,17 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     assert reference["model"]["streams"] == ["retain"]
     facts = {"weights", "dtype", "max_new_tokens", "hidden_token", "date_string", "template_hash", "hashes", "versions"}
     assert facts <= reference["evaluation"].keys()
-    metrics = read(fit("--evaluation.reference", str(folder / "reference.json"), command="test"))["metrics"]
-    assert metrics == read(fit("--evaluation.reference", str(retrained), command="validate"))["metrics"]
+    results = read(fit("--evaluation.reference", str(folder / "reference.json"), command="test"))
+    by_model = read(fit("--evaluation.reference", str(retrained), command="validate"))
+    assert results["metrics"] == by_model["metrics"]
+    assert results["reference"]["metrics"] == by_model["reference"]["metrics"]
+    aligned = results["metrics"]["gradient_alignment"]
+    assert aligned["target"] == results["reference"]["metrics"]["gradient_alignment"]["value"] != aligned["value"]
+    older = {name: x for name, x in reference.items() if name != "values"}
+    (folder / "older.json").write_text(json.dumps(older))
+    results = read(fit("--evaluation.reference", str(folder / "older.json"), command="test"))
+    assert results["metrics"]["gradient_alignment"] == aligned | {"target": None}
+    assert "gradient_alignment" not in results["reference"]["metrics"]
 
 
 def test_a_reference_is_scored_in_the_number_format_of_the_run(validate, models):
@@ -138,7 +147,8 @@ def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch, tmp_path)
     assert not calls
     other = validate("--evaluation.max_new_tokens", "7")
     assert len(calls) == 1, "other settings are scored anew"
-    assert len(list(cache.iterdir())) == 2
+    kept = [path.name.partition("-")[0] for path in cache.iterdir()]
+    assert sorted(kept) == ["alignment", "scores", "scores"], "gradients do not depend on what is generated"
     for path in cache.iterdir():
         path.write_text(path.read_text()[:100])
     assert read(validate("--evaluation.max_new_tokens", "7"))["metrics"] == read(other)["metrics"]
