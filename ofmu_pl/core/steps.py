@@ -61,8 +61,8 @@ def settle(
 ) -> Agreement:
     """Keep the engine's steps if they agree with four times theirs, else set those of ``GRID`` that agree best.
 
-    This costs 18 gradients with forward differences where the steps are kept, 78 where they are sought (6, 26 without
-    a penalty, 3 and 13 without a similarity): pass a few samples.
+    This costs 18 gradients with forward differences where the steps are kept, 78 where they are sought (without a
+    penalty 6 and 26, without a similarity 3 and 13): pass a few samples.
 
     Args:
         engine: The engine whose ``step`` and ``field_step`` are set.

@@ -104,7 +104,7 @@ def _batches(data: Any, index: Sequence[int]) -> list[Batch]:
 
 
 def _sharded(pl_module: Any, model: Any) -> Any:
-    """The method's own network in the place of its whole copy, or a retrained model cut as that is."""
+    """The method's own network instead of its whole copy, or a retrained model cut likewise."""
     if pl_module.replica is not None and model is pl_module.replica.network:
         return pl_module.network
     pl_module.run.shard(model)

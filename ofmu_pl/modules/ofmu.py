@@ -38,7 +38,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 
 BETA_IN_WORDS = "The first step is turned to where it does least harm to rows that must stay."
-RHO_IN_WORDS = "A penalty makes what was forgotten hard to bring back."
+RHO_IN_WORDS = "A penalty is meant to make what was forgotten harder to bring back."
 NGRAM_IN_WORDS = (
     "Instead of the forgotten answers the model learned to guess as someone who knows the other rows alone would."
 )
