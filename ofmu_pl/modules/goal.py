@@ -154,6 +154,11 @@ class Goal:
                 f"{self.data.why_no_never_seen}, so forget rows are to end at a loss of {self._blind:.2f} nats (a "
                 f"model that knows nothing has ln V, {self.guess:.2f})."
             )
+        elif not testable(min(self._count, LOOKED_AT), len(self._shown)):
+            rank_zero_warn(
+                f"{self._count} forget row(s) beside {len(self._shown)} held-out row(s) are too few for a test: no AUC "
+                "could tell them apart. The run goes by the loss that its forget rows are to have."
+            )
         start = self._score("forget", range(self._count))
         self.start = torch.from_numpy(np.concatenate(start))
         self.ends = torch.tensor([0, *(len(row) for row in start)]).cumsum(0)
@@ -253,12 +258,27 @@ class Goal:
             forgotten = self._score("forget", rows)
             arrived, told = _alike([row.mean() for row in forgotten], [row.mean() for row in held])
             seen |= {f"goal/{name}": value for name, value in told.items()}
-            if self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
+            if not testable(len(rows), len(held)):
+                left = self._left(forgotten, rows)
+                arrived = abs(left) <= WIDTH
+                seen["goal/left"] = left
+            elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
                 ours = map(facts, forgotten, self.kinds("forget", rows))
                 theirs = map(facts, held, self.kinds(self.data.never_seen, self._shown))
                 arrived, told = _alike([*ours], [*theirs])
                 seen |= {f"goal/facts_{name}": value for name, value in told.items()}
         return arrived and self.harm <= KEPT, seen
+
+    def _left(self, losses: Rows, rows: Sequence[int]) -> float:
+        """What forget rows still have to rise to their levels, in log-odds, on average."""
+        left = []
+        for row, i in zip(losses, rows, strict=True):
+            levels = self.levels[self.ends[i] : self.ends[i + 1]]
+            pushed = ~levels.isnan()
+            if pushed.any():
+                ends = torch.stack([levels[pushed].mean(), torch.from_numpy(row)[pushed].mean()])
+                left.append(float(-log_odds(ends).diff()))
+        return float(np.mean(left)) if left else 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
@@ -356,6 +376,15 @@ def _quantiles(values: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(values))
     ranks[values.argsort(kind="stable")] = np.arange(len(values))
     return (ranks + 0.5) / len(values)
+
+
+def testable(forgotten: int, held: int) -> bool:
+    """Whether an AUC of 1 between so many rows would be significant at 5 %, two-sided: 2 / C(n + m, n) <= 0.05.
+
+    >>> testable(1, 10), testable(1, 39), testable(3, 6), testable(4, 4)
+    (False, True, True, True)
+    """
+    return math.comb(forgotten + held, forgotten) >= 40
 
 
 def _alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:

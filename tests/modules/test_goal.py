@@ -259,6 +259,20 @@ def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sid
     assert not goal.check(30)[0]
 
 
+@pytest.mark.parametrize(("forget", "holdout"), [(1, 10), (2, 6), (3, 4)])
+def test_rows_that_no_auc_could_tell_apart_go_to_their_levels(draw, forget, holdout):
+    sides = Sides(forget=draw(0.01, 0.1, forget), retain=draw(0.01, 0.1, M), holdout=draw(3, 6, holdout))
+    with pytest.warns(UserWarning, match="too few for a test"):
+        goal = begun(sides, every=1)
+    assert not goal.check(1)[0]  # an AUC of 1 lies within such an AUC's interval of .5
+    sides.loss["forget"] = goal.levels[:, None] - 1.0
+    assert not goal.check(2)[0]
+    sides.loss["forget"] = goal.levels[:, None] - 0.1
+    assert goal.check(3)[0]
+    sides.loss["forget"] = goal.levels[:, None] + 1.0
+    assert not goal.check(4)[0]  # nor beyond
+
+
 @pytest.mark.parametrize(("modality", "level"), [("text", 3.5), ("images", 7.0)])
 def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, level):
     sides.never_seen, sides.modality = None, modality
