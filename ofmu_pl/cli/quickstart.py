@@ -18,7 +18,7 @@ METHODS = {
     "ofmu": [],
     # The rival has the settings that were best for it on this corpus (docs/results/front.md).
     "npo": [
-        *("-c", "ofmu_pl:methods/npo.yaml", "--model.optimizer", _ADAMW, "--model.scheduler", "null"),
+        *("-c", "ofmu_pl:methods/npo.yaml", "--model.optimizer", _ADAMW),
         *("--trainer.max_steps", "178"),  # of two gradients each: as many as OFMU's 160 iterations take
     ],
 }
