@@ -17,7 +17,7 @@ from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
 from ofmu_pl.cli.plan import PlanCLI
 from ofmu_pl.cli.said import fail
-from ofmu_pl.cli.trust import restrict_imports
+from ofmu_pl.cli.trust import restrict_imports, without_trust
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
@@ -45,12 +45,12 @@ def configured(command: str, words: list[str], description: str) -> None:
         UserError: The configuration makes no run.
     """
     ignore_noise()
-    restrict_imports()
     try:
-        words = [_with_file(word) for word in words]
+        words = [_with_file(word) for word in without_trust(words)]
         check_files(words)
     except UserError as error:
         fail(str(error), 2)
+    restrict_imports()
     try:
         if command in MANY_RUNS:
             _many(command, words, description)

@@ -167,7 +167,11 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
     ):
         return no_choice(key, found[1] or found[2] or found[3])
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
-        return f"'{found[1]}' can run any code, so no option may name it: take it out of the configuration"
+        module = found[1].rpartition(".")[0]
+        return (
+            f"'{found[1]}' is of no package that options may name: take it out; only if you know it to be safe, add "
+            f"--trust {module}"
+        )
     if found := re.match("Expected a (.*?)[.] Got value: (.*)", text, re.DOTALL):
         return f"--{key} takes {_kinds(kinds or found[1])}, not '{found[2]:.80}'"
     if found := re.match(r"No module named '([\w.]+)'", text):

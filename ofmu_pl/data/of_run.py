@@ -82,7 +82,7 @@ def _read(config: Path, base: type, name: str, wanted: Any) -> tuple[ArgumentPar
             cause = deeper
         raise UserError(
             f"The {name} that '{config}' names cannot be made ({' '.join(str(cause).split())[:200].rstrip('.')}): put "
-            "the code of its class where Python finds it, or give another run."
+            "the code of its class into the working folder, trust its module (--trust MODULE), or give another run."
         ) from error
     check_classes(values)
     return parser, values

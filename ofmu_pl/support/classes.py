@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
 from pkgutil import resolve_name
 from typing import Any
 
 from jsonargparse import Namespace
 
 from ofmu_pl.support.errors import UserError
+
+LIBRARIES = ("ofmu_pl", "torch", "torchvision", "lightning", "transformers", "peft", "bitsandbytes")
+"""Packages of whose functions an option takes only those in ``FUNCTIONS``; other modules are the user's own."""
+FUNCTIONS = ("torch.optim", "torch.nn", "torchvision.models", "torchvision.transforms", "torchvision.datasets.folder")
 
 
 def check_classes(values: Any) -> None:
@@ -17,13 +22,18 @@ def check_classes(values: Any) -> None:
         values: Values of a parsed configuration.
 
     Raises:
-        UserError: A ``class_path`` names no class.
+        UserError: A ``class_path`` names no class, or an option a function of a library that is not listed.
     """
     if isinstance(values, Namespace):
         values = vars(values)
     if isinstance(values, list):
         for value in values:
             check_classes(value)
+    if isfunction(values) and not _listed(values.__module__):
+        raise UserError(
+            f"The function {values.__module__}.{values.__name__} may not be named in a configuration: name one of "
+            f"{', '.join(FUNCTIONS)}, or your own."
+        )
     if not isinstance(values, dict):
         return
     path = values.get("class_path")
@@ -33,6 +43,10 @@ def check_classes(values: Any) -> None:
             "torch.optim.Optimizer)."
         )
     check_classes(list(values.values()))
+
+
+def _listed(module: str) -> bool:
+    return module.split(".")[0] not in LIBRARIES or f"{module}.".startswith(tuple(f"{name}." for name in FUNCTIONS))
 
 
 def _is_class(path: Any) -> bool:

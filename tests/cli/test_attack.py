@@ -306,6 +306,7 @@ def test_a_run_whose_configuration_lacks_a_part_is_one_sentence(run, tmp_path, c
         ("named_by_a_run.make", "class_path 'named_by_a_run.make' is no class"),
         ("os.system", "Importing 'os.system' is not allowed"),
         ("absent.Rows", "No module named 'absent'"),
+        ("shutil.rmtree", "Importing 'shutil.rmtree' is not allowed"),
     ],
 )
 def test_a_run_whose_configuration_names_no_class_is_one_sentence_and_calls_nothing(
@@ -315,6 +316,7 @@ def test_a_run_whose_configuration_names_no_class_is_one_sentence_and_calls_noth
     code += "def make(mark: str) -> Authors:\n    Path(mark).touch()\n    return Authors()\n"
     (tmp_path / "named_by_a_run.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OFMU_PL_TRUST", "named_by_a_run absent")
     folder, mark = tmp_path / "version_0", tmp_path / "mark"
     copytree(run / "latest", folder)
     config = yaml.safe_load((folder / "config.yaml").read_text())
