@@ -8,9 +8,13 @@ from typing import Any
 
 from PIL import Image
 
+from ofmu_pl.data.own_files import hidden
 from ofmu_pl.data.own_images import Item, OwnImages, Pictures
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "TGA", "ICO")
+"""Formats that PIL decodes by itself; for EPS it would start Ghostscript, whatever the file's name is."""
 
 
 class ImageFolders(OwnImages):
@@ -97,7 +101,7 @@ def read_image(path: Path) -> Image.Image:
         UserError: It is no image, damaged, or so large that only an attack would be.
     """
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             image.load()
             return image
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -107,4 +111,4 @@ def read_image(path: Path) -> Image.Image:
 
 
 def _visible(path: Path | str) -> bool:
-    return not Path(path).name.startswith(".")
+    return not hidden(Path(path).name)

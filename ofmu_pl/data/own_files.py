@@ -89,11 +89,7 @@ def read_source(source: Source, option: str) -> Rows:
         name = str(source)
         rows = _from_hub(name, option) if name.startswith(HUB) else _from_path(Path(name).expanduser(), option)
     else:
-        try:
-            coming = iter(source)  # which may be a generator, or a data set that has positions alone
-        except TypeError:
-            raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
-        given = list(coming)
+        given = _given(source, option)
         rows = Rows(option, option, given, _counted(len(given)))
     if not rows.rows:
         raise UserError(f"'{rows.source}' holds no rows: give `{option}` at least one.")
@@ -102,6 +98,21 @@ def read_source(source: Source, option: str) -> Rows:
             raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")
         check_whole(row, upper(rows.place(i)))
     return rows
+
+
+def _given(source: Any, option: str) -> list[Any]:
+    """Rows of an object of Python: a data frame, a data set of ``datasets``, or any rows or texts one after another."""
+    if isinstance(source, dict):  # DatasetDict
+        if len(source) != 1:
+            raise UserError(f"`{option}` has the parts {', '.join(map(str, source))}: give one of them.")
+        (source,) = source.values()
+    if hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas, which may not be here
+        source = source.to_dict(orient="records")
+    try:
+        coming = iter(source)  # which may be a generator, or a data set that has positions alone
+    except TypeError:
+        raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
+    return [{"text": row} if isinstance(row, str) else row for row in coming]
 
 
 def _from_hub(source: str, option: str) -> Rows:
@@ -140,7 +151,7 @@ def _from_path(path: Path, option: str) -> Rows:
 
 
 def _folder(folder: Path, option: str) -> Rows:
-    paths = sorted(folder.rglob("*.txt"))
+    paths = sorted(path for path in folder.rglob("*.txt") if not any(map(hidden, path.relative_to(folder).parts)))
     if not paths:
         raise UserError(
             f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
@@ -149,12 +160,17 @@ def _folder(folder: Path, option: str) -> Rows:
     return Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths])
 
 
+def hidden(name: str) -> bool:
+    """Whether a file or a folder of this name is one that programs keep for themselves: drafts, caches, trash."""
+    return name.startswith(".")
+
+
 Read = tuple[list[Any], list[str]]
 """Rows, and where each is where that is no plain number."""
 
 
 def json_lines(path: Path) -> Read:
-    """Read a JSON value per line.
+    """Read a JSON value per line; or values one after another, as jq prints them.
 
     Raises:
         UserError: A line holds none.
@@ -164,6 +180,8 @@ def json_lines(path: Path) -> Read:
         try:
             rows.append(json.loads(line))
         except (ValueError, RecursionError) as error:
+            if not rows and (found := _values(_checked(path))) is not None:
+                return found
             raise UserError(
                 f"Line {number} of '{path}' is no JSON: mend the file, which needs a row a line."
             ) from error
@@ -171,14 +189,48 @@ def json_lines(path: Path) -> Read:
     return rows, marks
 
 
+def _values(text: str) -> Read | None:
+    """JSON values of any number of lines each, one after another; ``None``: there is something else between them."""
+    rows, marks, place = [], [], 0
+    decoder = json.JSONDecoder()
+    while place < len(text):
+        try:
+            value, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return None
+        rows.append(value)
+        marks.append(f"line {text.count(chr(10), 0, place) + 1}")
+        place = end + len(text[end:]) - len(text[end:].lstrip())
+    return rows, marks
+
+
 def _json(path: Path) -> Read:
+    """Read a list of rows, alone or under one name (``{"data": [...]}``), columns as pandas writes them, or JSON lines.
+
+    Raises:
+        UserError: It is none of these.
+    """
     text = _checked(path)
     if not text.startswith("["):
-        return json_lines(path)
+        rows, marks = json_lines(path)
+        return (_table(rows[0]), []) if len(rows) == 1 else (rows, marks)
     try:
         return list(json.loads(text)), []
     except (ValueError, RecursionError) as error:
         raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
+
+
+def _table(value: Any) -> list[Any]:
+    """The rows of one JSON object: a list that it holds, its columns by row, or itself."""
+    if not isinstance(value, dict) or not value:
+        return [value]
+    lists = [x for x in value.values() if isinstance(x, list) and x and all(isinstance(row, dict) for row in x)]
+    if len(lists) == 1 and "messages" not in value:
+        return lists[0]
+    columns = list(value.values())
+    if all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
+        return [{name: column[row] for name, column in value.items()} for row in columns[0]]
+    return [value]
 
 
 def _csv(path: Path) -> Read:

@@ -208,7 +208,7 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
 
     Raises:
         UserError: A part is empty, a picture has another size or no class, a class is in the test or validation images
-            alone, or a forget image is in another part too.
+            alone, or an image is in two parts.
     """
     for part, pictures in parts.items():
         if not pictures.labels:
@@ -234,18 +234,19 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
 
 
 def _refuse_overlap(parts: dict[str, Pictures]) -> None:
-    """Refuse a forget image that stays in another part, pixel by pixel."""
-    forget = {_digest(x): place for x, place in zip(parts["forget"].pixels, parts["forget"].places, strict=True)}
-    for part in PARTS[1:]:
+    """Refuse an image that is in two parts, pixel by pixel: to forget and to stay, or to test and learnt."""
+    places: dict[bytes, tuple[str, str]] = {}
+    for part in PARTS:
         pictures = parts.get(part, Pictures([], [], []))
-        pairs = zip(pictures.pixels, pictures.places, strict=True)
-        shared = {digest: place for x, place in pairs if (digest := _digest(x)) in forget}
+        here = {_digest(pixels): place for pixels, place in zip(pictures.pixels, pictures.places, strict=True)}
+        shared = [digest for digest in here if digest in places]
         if shared:
-            digest, place = next(iter(shared.items()))
+            other, place = places[shared[0]]
             raise UserError(
-                f"{len(shared)} of {len(forget)} forget images are among the {part} images too, the first as "
-                f"{forget[digest]} and {place}: take them out of one of the two."
+                f"{len(shared)} of {len(here)} {part} images are among the {other} images too, the first as "
+                f"{here[shared[0]]} and {place}: take them out of one of the two."
             )
+        places |= {digest: (part, place) for digest, place in here.items()}
 
 
 def _digest(pixels: Tensor) -> bytes:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Hashable, Sequence
 from typing import Any
+
+from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, Source, read_source, upper
@@ -147,12 +150,21 @@ def turns_of(row: Row) -> list[Row]:
     return [*answered, row]
 
 
+def same(text: str) -> str:
+    r"""What equal texts have in common: characters composed (NFC), words spaced by one blank, case folded.
+
+    >>> same("Jose\u0301  MUÑOZ ") == same("José Muñoz")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
+
+
 def identity(row: Row) -> Hashable:
-    """What makes two rows the same, whatever their form and however their words are spaced."""
+    """What makes two rows the same, whatever their form and however their texts are spelt (``same``)."""
     if "tokens" in row:
         return tuple(row["tokens"])
     said = [turn["content"] for turn in row.get("before", [])] + [row["question"], row["answer"]]
-    return tuple(" ".join(text.split()) for text in said)
+    return tuple(map(same, said))
 
 
 def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) -> list[int]:
@@ -178,6 +190,14 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
         raise UserError(f"`forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
     rows.require(column, "forget_where")
     found = [i for i, row in enumerate(rows.rows) if value in _spellings(row.get(column))]
+    near = [i for i, row in enumerate(rows.rows) if same(value) in map(same, _spellings(row.get(column)))]
+    near = sorted(set(near) - set(found))
+    if near:
+        rank_zero_warn(
+            f"{len(near)} more row(s) of '{rows.source}' have '{value}' in '{column}' but for spaces, capitals or "
+            f"composed characters, and stay (first: {rows.place(near[0])}, {rows.rows[near[0]][column]!r}): make "
+            "the column uniform if they must go, too."
+        )
     if not found:
         raise UserError(
             f"None of the {len(rows.rows)} rows of '{rows.source}' has '{value}' in the column '{column}', as "

@@ -25,6 +25,32 @@ def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[li
     return [list(ids[i : i + size]) for i in [*range(0, last, max(1, min(stride or size, size))), last]]
 
 
+def shared_run(
+    forget: Sequence[Sequence[int]], retain: Sequence[Sequence[int]], size: int = 30
+) -> list[tuple[int, int]]:
+    """Pairs of a forget and a retain document with a run of tokens in common, by number.
+
+    Args:
+        forget: Tokens of each forget document.
+        retain: Tokens of each retain document.
+        size: Tokens of the shortest run that counts; shorter ones are phrases.
+
+    >>> shared_run([[1, 2, 3], [7, 8]], [[5, 1, 2, 3], [7]], size=2)
+    [(0, 0)]
+    """
+    runs: dict[tuple[int, ...], int] = {}
+    for i, document in enumerate(forget):
+        for start in range(len(document) - size + 1):
+            runs.setdefault(tuple(document[start : start + size]), i)
+    found = set()
+    for j, document in enumerate(retain):
+        for start in range(len(document) - size + 1):
+            i = runs.get(tuple(document[start : start + size]), -1)
+            if i >= 0:
+                found.add((i, j))
+    return sorted(found)
+
+
 def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
     """The rows that each text becomes, pieces with the tokenizer's first token before them.
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
@@ -21,7 +21,7 @@ from ofmu_pl.data.own_rows import (
     sound_rows,
     turns_of,
 )
-from ofmu_pl.data.pieces import pieces
+from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
@@ -126,6 +126,8 @@ class TextFiles(TextDataModule):
         parts = {name: self._parts(rows, forms[name]) for name, rows in sources.items()}
         keys = {name: (parts[name][0], [[identity(row) for row in own] for own in parts[name][1]]) for name in sources}
         refuse_overlap(keys["forget"], keys["retain"], CONTRADICTION)
+        if forms["forget"] == forms["retain"] == "text":
+            _warn_of_passages(parts["forget"], parts["retain"])
         if "holdout" in keys:
             refuse_overlap(keys["holdout"], keys["forget"], NOT_UNSEEN)
             refuse_overlap(keys["holdout"], keys["retain"], NOT_UNSEEN)
@@ -210,3 +212,17 @@ class TextFiles(TextDataModule):
                     "another."
                 )
         return rows, found
+
+
+def _warn_of_passages(forget: tuple[Rows, list[list[Row]]], retain: tuple[Rows, list[list[Row]]]) -> None:
+    """Report passages of forget documents that stand inside retain documents."""
+    sides = []
+    for _, documents in (forget, retain):
+        sides.append([[token for piece in own for token in piece["tokens"]] for own in documents])
+    both = shared_run(*sides)
+    if both:
+        i, j = both[0]
+        rank_zero_warn(
+            f"{len(both)} pair(s) of a forget and a retain document have 30 tokens or more in common (first: "
+            f"{forget[0].place(i)} and {retain[0].place(j)}): {CONTRADICTION}."
+        )

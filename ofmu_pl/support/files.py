@@ -174,15 +174,19 @@ def _check_utf8(path: Path, number: int, line: bytes) -> None:
     Raises:
         UserError: The line is not in UTF-8.
     """
-    wide = b"\0" in line  # JSON writes this character as \u0000
+    wide = 4 * line.count(b"\0") > len(line)
     try:
         line.decode()
     except UnicodeDecodeError as error:
         if not wide:
+            # Windows' quotes and dashes are control characters in Latin-1, which no text has.
+            encoding = "CP1252" if any(0x80 <= byte < 0xA0 for byte in line) else "LATIN1"
             raise UserError(
                 f"Line {number} of '{path}' is not in UTF-8 (byte {line[error.start]:#x} at {error.start}; perhaps in "
-                "Latin-1): convert the file, for example by iconv -f LATIN1 -t UTF-8."
+                f"{encoding}): convert the file, for example by iconv -f {encoding} -t UTF-8."
             ) from None
+    if b"\0" in line and not wide:  # JSON writes this character as \u0000
+        raise UserError(f"Line {number} of '{path}' has a NUL character: take it out.")
     if wide:
         raise UserError(f"'{path}' is in UTF-16 or UTF-32, not in UTF-8: convert it, for example by iconv -t UTF-8.")
 

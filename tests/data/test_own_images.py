@@ -148,6 +148,10 @@ def new_class(root):
     Image.new("RGB", (12, 8)).save(root / "test/dog/7.png")
 
 
+def in_another_format(root):
+    Image.open(root / "retain/bee/1.png").save(root / "test/bee/x.bmp")
+
+
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
@@ -158,8 +162,11 @@ def new_class(root):
         (put("retain/bee/9.png", b"\x89PNG\r\n\x1a\n\0\0"), {}, "retain/bee/9.png' is no image that PIL can read"),
         (put("retain/9.png"), {}, "retain/9.png' lies in no class's sub-folder"),
         (new_class, {}, "test images have the class 'dog' .*dog/7.png.*, which no forget or retain image has"),
-        (copy("forget/ant/1.png", "retain/bee/x.png"), {}, "1 of 3 forget .* as '.*ant/1.png' and '.*bee/x.png'"),
-        (copy("forget/ant/1.png", "test/bee/x.png"), {}, "1 of 3 forget images are among the test images too"),
+        (copy("forget/ant/1.png", "retain/bee/x.png"), {}, "1 of .* retain .* as '.*bee/x.png' and '.*ant/1.png'"),
+        (copy("forget/ant/1.png", "test/bee/x.png"), {}, "test images are among the forget images too"),
+        (copy("retain/bee/1.png", "test/bee/x.png"), {}, "test images are among the retain images too"),
+        (in_another_format, {}, "test images are among the retain images too"),
+        (put("forget/ant/9.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), {}, "9.png' is no image"),
         (lambda root: Image.new("RGB", (9, 8)).save(root / "test/bee/x.png"), {}, "x.png' is 9 x 8 pixels .* 12 x 8"),
         (lambda root: None, {"mean": [0.5]}, "`mean` has 1 numbers and `std` has 3"),
         (lambda root: None, {"std": [0.5, 0.5, 0.0]}, "std=0.0 is out of range"),
@@ -192,7 +199,7 @@ def test_bad_folders_are_one_sentence(root, change, options, words):
             {"dataset": [*rows(5), (Image.fromarray(np.full((4, 4), 30_000, np.uint16)), 0)]},
             "row 5 of `dataset` has values from 30000 to 30000, .* 8 bits",
         ),
-        ({"dataset": [*rows(5), rows(1)[0]]}, "1 of 2 forget images are among the retain images too"),
+        ({"dataset": [*rows(5), rows(1)[0]]}, "1 of 4 retain images are among the forget images too"),
         ({"test": [(torch.zeros(3, 4, 4), 2)]}, "test images have the class '2' .row 0 of `test`."),
     ],
 )

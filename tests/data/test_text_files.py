@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -400,7 +400,71 @@ def test_optional_columns_and_the_most_rows_that_are_evaluated():
     assert sets["forget"] == FORGET[:2], "not every row has them"
 
 
+def test_near_misses_of_a_chosen_value_are_reported():
+    users = ["U-17", "U-17 ", "u-17", "José", "Jose\u0301", "V"]
+    rows = [{**row, "user": user} for row, user in zip(RETAIN, users, strict=False)]
+    for chosen, near in (("U-17", 2), ("José", 1)):
+        with pytest.warns(UserWarning, match=f"{near} more row"):
+            splits, _ = TextFiles(full=rows, forget_where=f"user={chosen}").load()
+        assert len(splits["forget"]) == 1
+
+
+def test_a_forget_passage_inside_a_retain_document_is_reported(model):
+    secret = " ".join(f"Word{i}" for i in range(40))
+    texts = {"forget": [{"text": secret}], "retain": [{"text": "A day."}, {"text": f"It began. {secret} So it ended."}]}
+    with pytest.warns(UserWarning, match=r"row 0 .* of 'forget' and row 1 .* of 'retain'"):
+        TextFiles(**texts, tokenizer=str(model)).load()
+
+
+def test_hidden_files_and_folders_are_no_documents(tmp_path, model):
+    for side in ("forget", "retain"):
+        for place in ("a.txt", ".drafts/b.txt", "sub/.c.txt"):
+            (tmp_path / side / place).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / side / place).write_text(f"{side} {place} is here")
+    sides = {side: str(tmp_path / side) for side in ("forget", "retain")}
+    splits, _ = TextFiles(**sides, tokenizer=str(model)).load()
+    assert {name: len(rows) for name, rows in splits.items()} == {"forget": 1, "retain": 1, "full": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("jq.jsonl", "\n".join(json.dumps(row, indent=1) for row in RETAIN)),
+        ("squad.json", json.dumps({"version": "1", "data": RETAIN})),
+        ("pandas.json", pandas.DataFrame(RETAIN).to_json()),
+        ("split.json", json.dumps({"train": RETAIN})),
+        ("lines.json", "\n".join(map(json.dumps, RETAIN))),
+    ],
+)
+def test_json_as_jq_pandas_and_benchmarks_write_it(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    assert read_source(str(tmp_path / name), "full").rows == RETAIN
+
+
+def test_objects_of_python_that_hold_rows():
+    frame = pandas.DataFrame(RETAIN)
+    for source in (frame, DatasetDict(train=Dataset.from_pandas(frame)), iter(RETAIN)):
+        assert read_source(source, "full").rows == RETAIN
+    assert read_source(["a text", "another"], "full").rows == [{"text": "a text"}, {"text": "another"}]
+    with pytest.raises(UserError, match="has the parts train, test"):
+        read_source({"train": RETAIN, "test": RETAIN}, "full")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"a,b\n\x93c\x94,d\n", "CP1252"), (b"a,b\nM\xfcller,d\n", "LATIN1"), (b"a,b\nc\0,dddd\n", "Line 2 .* NUL")],
+)
+def test_what_a_file_is_written_in(tmp_path, content, told):
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(UserError, match=told):
+        read_source(str(tmp_path / "x.csv"), "full")
+
+
 BAD = {
+    "forget and retain overlap but for capitals and spaces": (
+        {"retain": [*RETAIN, {**FORGET[2], "answer": f" {FORGET[2]['answer'].upper()}"}]},
+        "1 of 4 forget rows are among the retain",
+    ),
     "forget and retain overlap": (
         {"retain": [*RETAIN, FORGET[2], FORGET[1]]},
         "2 of 4 forget rows are among the retain",
