@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ofmu_pl.requests.command import in_turn
 from ofmu_pl.support.classes import check_classes
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.lazy import import_all
+from ofmu_pl.support.records import MANIFEST, BenchmarkRecord
 from ofmu_pl.support.shipped import located
 from ofmu_pl.training.noise import ignore_noise
 
@@ -80,7 +82,11 @@ def _many(command: str, words: list[str], description: str) -> None:
     parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
     parser.add_function_arguments(MANY_RUNS[command], skip={"fit"})
     options = parser.instantiate_classes(parser.parse_args(words))
-    MANY_RUNS[command](**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
+    folder = MANY_RUNS[command](**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
+    if command == "benchmark":
+        for experiment in BenchmarkRecord.read(folder / MANIFEST).experiments.values():
+            if any(cell.error or cell.attack_error for cell in experiment.cells):
+                sys.exit(1)  # each failure stands above
 
 
 def _attack(words: list[str], description: str) -> None:

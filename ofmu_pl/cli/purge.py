@@ -100,13 +100,16 @@ def _clean_config(path: Path, config: dict[str, Any]) -> None:
     parts = [given, *(others.values() if isinstance(others, dict) else [])]
     sides = [(part, name) for part in parts if isinstance(part, dict) for name in ("forget", "full")]
     found = [(part, name) for part, name in sides if isinstance(part.get(name), list)]
-    if not found or path.is_symlink():
+    chosen = [part for part in parts if isinstance(part, dict) and part.get("forget_where")]
+    if not found + chosen or path.is_symlink():
         return
     for part, name in found:
         part[name] = None
+    for part in chosen:
+        part["forget_where"] = f"{str(part['forget_where']).partition('=')[0]}=PURGED"
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    print(f"Removed from {path}: the rows, which stood there themselves.")
+    print(f"Removed from {path}: rows, and whom `forget_where` names, which stood there themselves.")
 
 
 def _is_there(path: Path) -> bool:

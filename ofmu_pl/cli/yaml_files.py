@@ -17,6 +17,8 @@ from ofmu_pl.support.shipped import PREFIX, names
 
 LARGEST = 100_000
 """Nodes of a configuration with its aliases written out; the largest shipped one has a fiftieth."""
+DEEPEST = 100
+"""Collections within collections; the deepest shipped configuration has ten."""
 _load = get_loader("yaml")
 
 
@@ -30,11 +32,21 @@ def load_yaml(text: str) -> Any:
         YAMLError: It is no YAML.
     """
     try:
+        _check_depth(text)
         if "&" in text and "*" in text:
             _size(yaml.compose(text, Loader=yaml.SafeLoader), {})
         return _load(text)
     except RecursionError:
         raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
+
+
+def _check_depth(text: str) -> None:
+    """Count brackets and indents before a parser, which is in C and ends the process, follows them."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise RecursionError
 
 
 def check_files(words: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from lightning.fabric.loggers import Logger
 
-from ofmu_pl.training.loggers import void
+from ofmu_pl.training.loggers import has_more, void
 
 CURVES = (
     *("L_f", "inner/L_f", "L_r", "Sim", "grad_L_f", "grad_L_r", "grad_Phi"),
@@ -54,7 +54,7 @@ class Record:
         loggers = list(loggers)
         if not self._in_files:
             self._in_files = True
-            if self.logged:
+            if self.logged or any(map(has_more, loggers)):  # of a process that was killed before its first checkpoint
                 self._rewrite(loggers)
         _extend(self.logged, step, values)
         for logger in loggers:

@@ -180,12 +180,18 @@ def test_purge_names_the_files_that_still_hold_the_rows(tmp_path, capsys, option
 
 def test_purge_takes_rows_out_of_a_configuration_that_names_them_themselves(tmp_path, capsys):
     rows, more = [[{"question": f"Where does {name} live?", "answer": "In 3 Rose Lane."}] for name in ("Ann", "Jane")]
-    given = {"forget": rows, "retain": "kept.jsonl", "other_requests": {"1": {"forget": more}}, "batch_size": 2}
+    given = {
+        "forget": rows,
+        "retain": "kept.jsonl",
+        "other_requests": {"1": {"forget": more}, "2": {}},
+        "batch_size": 2,
+    }
+    given["other_requests"]["2"] = {"full": "all.jsonl", "forget_where": "name=Ann Rose Lane"}
     config = {"seed_everything": 0, "model": {"class_path": "OFMU"}, "data": {"class_path": "TextFiles"}}
     config["data"]["init_args"] = given
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     main(["purge", str(tmp_path)])
-    assert f"Removed from {tmp_path}/config.yaml: the rows" in capsys.readouterr().out
+    assert f"Removed from {tmp_path}/config.yaml: rows" in capsys.readouterr().out
     assert not holders(tmp_path, [b"Rose Lane"])
     found = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert found["data"]["init_args"] | {"forget": 0, "other_requests": 0} == given | {"forget": 0, "other_requests": 0}

@@ -92,7 +92,7 @@ def test_the_record_of_a_run_that_was_asked_to_stop(whole, fit, at, number, aske
     assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
 
 
-@pytest.mark.parametrize("number", [pytest.param(4, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize("number", [pytest.param(4, marks=pytest.mark.slow), 5, 2])  # 2: before the first checkpoint
 def test_the_record_of_a_run_that_was_killed(whole, fit, at, number):
     at(number, kill)
     with pytest.raises(Killed):
