@@ -16,6 +16,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.kept import require_undamaged
 
 CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 """Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
@@ -38,10 +39,11 @@ def load_pretrained(
 
     Raises:
         OwnCodeError: The model needs code of its own that is not trusted.
-        UserError: The path is neither a readable model nor a reachable hub id, or the model's weights lack a tensor of
-            the network, hold one that the network lacks, or one of another shape.
+        UserError: The path is neither a readable model nor a reachable hub id, its files do not match their sums, or
+            its weights lack a tensor of the network, hold one that the network lacks, or one of another shape.
     """
     folder = model_folder(path, "path") or Path(path)
+    require_undamaged(folder)
     quantized: dict[str, Any] = {}
     if load_in_4bit:
         extra("bitsandbytes", "A model in 4 bits")

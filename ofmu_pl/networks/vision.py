@@ -22,6 +22,7 @@ from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.hub import local_folder
+from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records import PROVENANCE, ModelRecord
 
 BatchNormMode = Literal["frozen", "retain", "both"]
@@ -78,8 +79,8 @@ class ImageNetwork(Network):
         """Make the network in eval mode.
 
         Raises:
-            UserError: The folder or file is missing or unreadable, or holds another architecture, other tensors than
-                the network's, or a model that was trained on other images than this run's.
+            UserError: The folder or file is missing, unreadable or damaged, or holds another architecture, other
+                tensors than the network's, or a model that was trained on other images than this run's.
         """
         channels, classes = datamodule.channels, len(datamodule.class_names)
         module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
@@ -96,6 +97,7 @@ class ImageNetwork(Network):
             return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
 
     def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+        require_undamaged(folder)
         try:
             config = dict(read_json(folder / "config.json"))
             hashes = ModelRecord.read(folder / PROVENANCE).hashes

@@ -13,6 +13,7 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash, finite, read_json, replacing
 from ofmu_pl.support.version import key_of
 
@@ -100,6 +101,20 @@ def damage(folder: Path) -> str | None:
     except (OSError, ValueError):
         return f"has no readable {SUMS}"
     return None if lines else f"has no readable {SUMS}"
+
+
+def require_undamaged(folder: Path) -> None:
+    """Refuse a model whose files are not those that were exported; a folder without sums is another program's.
+
+    Raises:
+        UserError: A file does not match its sum, or is gone.
+    """
+    problem = damage(folder) if (folder / SUMS).exists() else None
+    if problem is not None:
+        raise UserError(
+            f"The model in '{folder}' {problem}: export it again or take a copy; if you changed it yourself, remove "
+            f"{SUMS} there."
+        )
 
 
 def sweep(folder: Path) -> None:

@@ -16,7 +16,10 @@ from ofmu_pl.evaluation.originals import Original, original
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.vision import SmallCNN
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import DAY, HOUR, cache_folder, damage, keep, read_kept, sweep, write_sums
+from ofmu_pl.support.provenance import provenance
+from ofmu_pl.training.export import write_model
 
 
 @pytest.fixture
@@ -133,6 +136,23 @@ def test_a_damaged_model_is_trained_anew_with_one_warning(cache, harm):
     assert len([w for w in said if "made anew" in str(w.message)]) == 1
     assert (path / "model.safetensors").read_bytes() == whole
     assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=path, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, truncate, os.unlink])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "provenance.json"])
+def test_a_damaged_model_is_refused_where_it_is_loaded(text, tmp_path, name, harm):
+    images = Digits(forget_classes=[0], train_items=300)
+    images.setup()
+    for recipe, data in ((text[1], text[2]), (SmallCNN(width=8), images)):
+        folder = tmp_path / recipe.modality
+        write_model(folder, recipe.build(data, exact=False), recipe, data, provenance(data, streams=["full"]))
+        recipe.at(str(folder)).build(data, exact=False)
+        harm(folder / name)
+        with pytest.raises(UserError, match="is damaged|lacks its file"):
+            recipe.at(str(folder)).build(data, exact=False)
+        (folder / "SHA256SUMS").unlink()  # another program's models have none
+        if (name, harm) == ("model.safetensors", flip_a_bit):
+            recipe.at(str(folder)).build(data, exact=False)
 
 
 @pytest.mark.parametrize("make", [losses, scores, trained])
