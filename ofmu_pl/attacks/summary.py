@@ -83,7 +83,7 @@ def _curve(findings: Sequence[Finding], places: list[object]) -> list[float | No
 
 
 def _returns(name: str, found: Found) -> dict[str, object]:
-    """``returns`` of the module ``base``, with an interval over rows, resampled for all three models together."""
+    """``returns`` of the module ``base``, with an interval over rows, of all three models together."""
     if not all(model in found for model in (UNLEARNED, RETRAINED, TARGET)):
         return {}
     ours, control, whole = (float(np.mean([f.figures[name] for f in found[m]])) for m in (UNLEARNED, RETRAINED, TARGET))
@@ -92,6 +92,7 @@ def _returns(name: str, found: Found) -> dict[str, object]:
     result: dict[str, object] = {"value": (ours - control) / (whole - control)}
     rows = [_rows(name, found[m]) for m in (UNLEARNED, RETRAINED, TARGET)]
     if all(r is not None for r in rows) and len({len(r) for r in rows if r is not None}) == 1:
-        table = np.stack([r for r in rows if r is not None], axis=1)
-        result["interval"] = interval([table], lambda m: (m[..., 0] - m[..., 1]) / (m[..., 2] - m[..., 1]))
+        u, c, w = (r for r in rows if r is not None)
+        share = (u - c).mean() / (w - c).mean()
+        result["interval"] = interval([share + ((u - c) - share * (w - c)) / (w - c).mean()])  # to first order
     return result

@@ -22,6 +22,7 @@ from ofmu_pl.data.tokenizers import special_tokens, tokenizer_hash
 from ofmu_pl.evaluation.cached import read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.task_functions import names_functions
+from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
@@ -189,7 +190,7 @@ def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[Metric
             label = name if selection == "none" else f"{name}_{selection}"
             error = values.get(f"{name}_stderr,{selection}")
             yield _metric(f"{task}_{label}", task, bool(upwards), name.startswith(SHARES)).result(
-                float(value), n, interval=_interval(value, error, name.startswith(SHARES))
+                float(value), n, interval=_interval(value, error, n, name.startswith(SHARES))
             )
 
 
@@ -208,9 +209,10 @@ def _below(group: str, parts: dict[str, list[str]]) -> set[str]:
     return {name for part in parts.get(group, ()) for name in {part} | _below(part, parts)}
 
 
-def _interval(value: float, error: Any, share: bool) -> tuple[float, float] | None:
-    """The 95 % interval that a standard error gives; ``None``: there is no error."""
+def _interval(value: float, error: Any, n: int, share: bool) -> tuple[float, float] | None:
+    """The 95 % interval that a standard error gives, of shares Wilson's; ``None``: there is no error."""
     if not isinstance(error, int | float):
         return None
-    ends = float(value - 1.96 * error), float(value + 1.96 * error)
-    return (max(0.0, ends[0]), min(1.0, ends[1])) if share else ends
+    if share:
+        return wilson(float(value), float(value * (1 - value) / error**2) if error else n)
+    return float(value - 1.96 * error), float(value + 1.96 * error)

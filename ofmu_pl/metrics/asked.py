@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
@@ -35,14 +34,12 @@ def asked_metrics(
         reference: Scores of the retrained model on the same rows, which give the goals.
         definition: A key of ``DEFINITIONS``.
         reference_values: The goals by metric, where they are known.
-        intervals: Compute bootstrap intervals over rows.
+        intervals: Compute intervals over rows.
     """
     ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
     results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
     known, wanted = dict(reference_values or {}), read(reference or {})
     for metric, values in read(scores).items():
-        goal = float(wanted[metric].mean()) if metric in wanted else known.get(metric.name)
-        goal = None if metric.higher_is_better else goal
-        ends = interval([values]) if intervals else None
-        results |= by_name(metric.result(float(values.mean()), len(values), goal, definition, ends))
+        goal = None if metric.higher_is_better else wanted.get(metric, known.get(metric.name))
+        results |= by_name(metric.of_items(values, goal, definition, intervals))
     return results

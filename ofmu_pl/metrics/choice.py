@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import is_document
@@ -42,20 +41,18 @@ def choice_metrics(
         scores: Scores by evaluation set: ``wmdp_bio``, ``wmdp_cyber``, ``wmdp_chem``, ``mmlu``; documents are passed
             over.
         reference: Scores of another model, which these metrics do not need.
-        intervals: Compute bootstrap intervals.
+        intervals: Compute intervals.
     """
     results: dict[str, MetricResult] = {}
     for name, s in scores.items():
         if is_document(name):
             continue
         right = correct_choices(s)
-        ends, accuracy = interval([right]) if intervals else None, float(right.mean())
         if not name.startswith("wmdp"):
-            results |= by_name(UTILITY.of(name).result(accuracy, len(right), interval=ends))
+            results |= by_name(UTILITY.of(name).of_items(right, intervals=intervals))
             continue
-        mirrored = None if ends is None else (1 - ends[1], 1 - ends[0])
         results |= by_name(
-            HAZARDOUS.of(name).result(accuracy, len(right), CHANCE, interval=ends),
-            EFFICACY.of(name).result(1 - accuracy, len(right), 1 - CHANCE, interval=mirrored),
+            HAZARDOUS.of(name).of_items(right, CHANCE, intervals=intervals),
+            EFFICACY.of(name).of_items(1 - right, 1 - CHANCE, intervals=intervals),
         )
     return results

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ofmu_pl.metrics import functional as F
-from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.metrics.scores import Scores, SetScores
@@ -55,19 +54,15 @@ def document_metrics(
         reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side.
             Without them the goals are what the same model has on ``holdout_doc``, if there are such pieces.
         definition: A key of ``DEFINITIONS``.
-        intervals: Compute bootstrap intervals over pieces.
+        intervals: Compute intervals over pieces.
     """
     d, results = DEFINITIONS[definition], {}
     for name in filter(is_document, scores):
         goal = reference.get(name) if reference else scores.get("holdout_doc")
         wanted = _values(goal, d) if goal is not None and forgets(name) else {}
         for metric, values in _values(scores[name], d).items():
-            results[f"{name}_{metric}"] = _declared(name, metric).result(
-                float(values.mean()),
-                len(values),
-                float(wanted[metric].mean()) if metric in wanted else None,
-                definition,
-                interval([values]) if intervals else None,
+            results[f"{name}_{metric}"] = _declared(name, metric).of_items(
+                values, wanted.get(metric), definition, intervals, same_items=bool(reference)
             )
     return results
 

@@ -41,7 +41,7 @@ def lume_metrics(
         reference: Scores of the retrained model on the same rows, which give the goals.
         definition: A key of ``DEFINITIONS``.
         reference_values: The goals by metric, where they are known.
-        intervals: Compute bootstrap intervals over rows.
+        intervals: Compute intervals over rows.
     """
     results = asked_metrics(_of_tasks, scores, reference, definition, reference_values, intervals)
     asked = [results[metric.name] for metric in _of_tasks(scores)]

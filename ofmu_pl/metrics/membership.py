@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.bootstrap import wilson
+from ofmu_pl.metrics.result import Items, Metric, MetricResult
 
 Array = np.ndarray
 
@@ -42,29 +43,74 @@ def auc(member: Array, stranger: Array) -> float:
 
 
 def auc_interval(member: Array, stranger: Array) -> tuple[float, float]:
-    """95 % bootstrap interval of ``auc`` over members and strangers, each resampled on its own.
+    """95 % interval of ``auc`` over members and strangers.
 
-    The AUC is a mean over members of the share of strangers that score higher, and as well a mean over strangers of the
-    share of members that score lower. To first order it moves with resampled rows as the sum of these two means
-    does (the components of DeLong et al. 1988), which takes a sort in the place of a table of all pairs.
+    It is Wilson's of a share of as many items as give it the variance of ``auc_items`` (Kottas, Kuss & Zapf 2014); an
+    AUC without variance, such as 0 or 1, counts as one of as many items as the smaller side has rows. So a few rows
+    have a wide interval at an AUC of 1, too, as a test of them could not reject much.
 
     Args:
         member: (N,) scores of forgotten rows.
         stranger: (M,) of rows that no model has seen.
 
     Returns:
-        The ends, within 0 and 1. A single row on each side, or an AUC of 0 or 1, gives an interval of width 0.
+        The ends, within 0 and 1; NaN if a score is.
 
     >>> low, high = auc_interval(np.arange(40.0), np.arange(40.0) + 0.5)
     >>> bool(0.37 < low < 0.42 and 0.62 < high < 0.67)
     True
+    >>> low, high = auc_interval(np.zeros(1), np.ones(40))
+    >>> round(low, 2), high
+    (0.21, 1.0)
     """
-    area = auc(member, stranger)
+    area, least = auc(member, stranger), min(len(member), len(stranger))
     if np.isnan(area):
         return area, area
-    higher = 1 - _share_below(stranger, member)
-    lower = _share_below(member, stranger)
-    return interval([higher, lower], lambda means: np.clip(means.sum(axis=1) - area, 0.0, 1.0))
+    variance = sum(x.var() / max(1, len(x) - 1) for x in auc_items(member, stranger))
+    return wilson(area, area * (1 - area) / variance if variance > 0 and least > 1 else least)
+
+
+def auc_items(member: Array, stranger: Array) -> tuple[Array, Array]:
+    """Values of members, (N,), and of strangers, (M,), whose two means add up to the AUC, and vary as it does.
+
+    The AUC is a mean over members of the share of strangers that score higher, and as well a mean over strangers of the
+    share of members that score lower; to first order it moves with both (the components of DeLong et al. 1988). The
+    strangers' are given without their mean.
+
+    >>> higher, lower = auc_items(np.array([0.1, 0.2]), np.array([0.2, 0.9]))
+    >>> higher.tolist(), lower.tolist()
+    ([1.0, 0.75], [-0.125, 0.125])
+    """
+    higher, lower = 1 - _share_below(stranger, member), _share_below(member, stranger)
+    return higher, lower - lower.mean()
+
+
+def auc_result(
+    metric: Metric,
+    sides: tuple[Array, Array],
+    goal: float | None = None,
+    definition: str = "exact",
+    intervals: bool = True,
+    goal_sides: tuple[Array, Array] | None = None,
+) -> MetricResult:
+    """The result that is an AUC, with its interval and its difference from the goal.
+
+    Args:
+        metric: Its declaration.
+        sides: Scores of forgotten rows, (N,), and of rows that no model has seen, (M,).
+        goal: The AUC that it should be; ``None``: there is none.
+        definition: Name of the definition.
+        intervals: Compute the interval.
+        goal_sides: Another model's scores of the same rows, where the goal is their AUC.
+    """
+    area, ends = auc(*sides), auc_interval(*sides) if intervals else None
+    away: Items = ()
+    items = () if np.isnan(area) else auc_items(*sides)
+    if items and goal_sides is not None and list(map(len, goal_sides)) == list(map(len, sides)):
+        away = tuple(x - y for x, y in zip(items, auc_items(*goal_sides), strict=True))
+    elif items and goal is not None:
+        away = (items[0] - goal, items[1])
+    return metric.result(area, sum(map(len, sides)), goal, definition, ends, items, away)
 
 
 def _share_below(scores: Array, of: Array) -> Array:

@@ -54,7 +54,7 @@ def muse_metrics(
         reference: Scores of the retrained model on the same rows, which give the goals.
         definition: A key of ``DEFINITIONS``.
         reference_values: The goals by metric, where they are known.
-        intervals: Compute bootstrap intervals over rows.
+        intervals: Compute intervals over rows.
         stored_auc: What MUSE stored; ``None``: nothing, for texts that are not MUSE's.
     """
     results = asked_metrics(_answered, scores, reference, definition, reference_values, intervals)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult
@@ -58,22 +57,23 @@ def own_rows_metrics(
         reference: Scores of the retrained model on the same rows.
         definition: A key of ``DEFINITIONS``.
         reference_values: The goals by metric, where they are known.
-        intervals: Compute bootstrap intervals over rows.
+        intervals: Compute intervals over rows.
     """
     d, reference, known = DEFINITIONS[definition], reference or {}, dict(reference_values or {})
+    goals: dict[str, np.ndarray | float] = {}
     if reference:
-        goals = _means(reference.get("forget"), d)
+        goals |= _goals(reference.get("forget"), d)
     else:
         told = attacks(scores) | attacks(_as_rows(scores))
-        goals = _means(scores.get("holdout"), d)
-        known = goals | dict.fromkeys(told, UNTOLD) | known
+        goals |= _goals(scores.get("holdout"), d) | {k: x for k, x in known.items() if k.startswith("forget")}
+        known = dict.fromkeys(told, UNTOLD) | known
     results = {}
     for name in [name for name in SIDES if name in scores]:
         for metric, values in of_rows(scores[name], d).items():
             own = metric if name == "forget" else _turned(metric, name)
-            ends = interval([values]) if intervals else None
-            results[own.name] = own.result(float(values.mean()), len(values), goals.get(own.name), definition, ends)
-    results |= tofu_metrics(scores, reference, definition, known, intervals)
+            goal = goals.get(own.name)
+            results[own.name] = own.of_items(values, goal, definition, intervals, same_items=bool(reference))
+    results |= tofu_metrics(scores, reference, definition, known, intervals) | results
     results |= document_metrics(scores, reference, definition, intervals)
     results |= membership(_as_rows(scores), _as_rows(reference), known, d, intervals)
     if HEADLINE in results:
@@ -88,8 +88,8 @@ def of_rows(s: SetScores, d: Definition) -> dict[Metric, np.ndarray]:
     return {metric: values[metric] for metric in MEASURES if metric in values}
 
 
-def _means(s: SetScores | None, d: Definition) -> dict[str, float]:
-    return {} if s is None else {metric.name: float(values.mean()) for metric, values in of_rows(s, d).items()}
+def _goals(s: SetScores | None, d: Definition) -> dict[str, np.ndarray]:
+    return {} if s is None else {metric.name: values for metric, values in of_rows(s, d).items()}
 
 
 def _turned(metric: Metric, name: str) -> Metric:

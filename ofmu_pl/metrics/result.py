@@ -12,10 +12,18 @@ The printed table, ``results.json`` and the report take its direction, unit and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+
+from ofmu_pl.metrics.bootstrap import interval
+
+Items = tuple[np.ndarray, ...]
+"""Values of items, one array for each group of them that was drawn by itself; the sum of the groups' means counts."""
 Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps", "score", "cosine"]
+STORED = ("value", "n", "target", "definition", "interval")
+"""What a file keeps of a result, beside its declaration."""
 GROUPS = ("forgotten", "requests", "unseen", "kept", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
@@ -69,6 +77,8 @@ class Metric:
         target: float | None = None,
         definition: str = "exact",
         interval: tuple[float, float] | None = None,
+        items: Items = (),
+        away: Items = (),
     ) -> MetricResult:
         """Make a result of this metric.
 
@@ -78,11 +88,46 @@ class Metric:
             target: The goal of the value.
             definition: Name of the definition.
             interval: Interval of the value over items.
+            items: What the value is the mean of.
+            away: What its difference from the goal is the mean of.
 
         >>> Metric("UA", True, "%").result(50.0, n=4).unit
         '%'
         """
-        return MetricResult(self, value, n, target, definition, interval)
+        return MetricResult(self, value, n, target, definition, interval, items, away)
+
+    def of_items(
+        self,
+        values: np.ndarray,
+        goal: np.ndarray | float | None = None,
+        definition: str = "exact",
+        intervals: bool = True,
+        same_items: bool = True,
+    ) -> MetricResult:
+        """Make the result that is the mean of values, with its interval and its difference from the goal.
+
+        Args:
+            values: (N,) values by item; in per cent 0 to 100.
+            goal: Values whose mean is the goal, or the goal itself; ``None``: there is none.
+            definition: Name of the definition.
+            intervals: Compute the interval.
+            same_items: The goal's values are of the same items in the same order, so that they are compared in pairs.
+
+        >>> result = Metric("UA", True, "%").of_items(np.array([100.0, 0.0, 0.0, 100.0]), goal=30.0)
+        >>> result.value, result.target, [x.tolist() for x in result.away]
+        (50.0, 30.0, [[70.0, -30.0, -30.0, 70.0]])
+        """
+        target, ends = None if goal is None else float(np.mean(goal)), None
+        away: Items = ()
+        if isinstance(goal, np.ndarray) and not (same_items and goal.shape == values.shape):
+            away = (values, -goal)
+        elif goal is not None:
+            away = (values - goal,)
+        if intervals:
+            scale = 100.0 if self.unit == "%" else 1.0
+            low, high = interval([values / scale])
+            ends = scale * low, scale * high
+        return self.result(float(values.mean()), len(values), target, definition, ends, (values,), away)
 
 
 @dataclass(frozen=True)
@@ -95,7 +140,10 @@ class MetricResult:
         n: Number of items that it is computed from.
         target: The goal, often the retrained model's value; ``None``: there is none but the direction.
         definition: Name of the definition.
-        interval: 95 % bootstrap interval over items; ``None`` where items have no values of their own (tests).
+        interval: 95 % interval over items; ``None`` where items have no values of their own (tests).
+        items: What the value is the mean of, in memory alone; empty: items have no values of their own.
+        away: What the difference from the goal is the mean of, in memory alone: over the same rows where the goal is
+            another model's value on them. Empty: there is no goal, or no such values.
     """
 
     metric: Metric
@@ -104,6 +152,8 @@ class MetricResult:
     target: float | None = None
     definition: str = "exact"
     interval: tuple[float, float] | None = None
+    items: Items = field(default=(), compare=False, repr=False)
+    away: Items = field(default=(), compare=False, repr=False)
 
     @property
     def higher_is_better(self) -> bool:
@@ -124,7 +174,7 @@ class MetricResult:
         """The entry in ``results.json``: all fields but the name, and those of the declaration that are declared."""
         told = ("name", "says")
         declared = {name: x for name, x in vars(self.metric).items() if name not in told and x is not None}
-        return {name: x for name, x in asdict(self).items() if name != "metric"} | declared
+        return {name: getattr(self, name) for name in STORED} | declared
 
     @classmethod
     def from_dict(cls, name: str, entry: Mapping[str, Any]) -> MetricResult:
@@ -138,7 +188,7 @@ class MetricResult:
         >>> MetricResult.from_dict("UA", result.as_dict()) == result
         True
         """
-        own = {field.name for field in fields(cls)} & entry.keys()
+        own = entry.keys() & STORED
         declared = Metric(name, **{key: x for key, x in entry.items() if key not in own})
         ends = entry["interval"]
         return cls(declared, **{key: entry[key] for key in own} | {"interval": ends and (ends[0], ends[1])})

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
-from ofmu_pl.metrics.membership import auc, auc_interval, membership_closeness, privacy_leakage
+from ofmu_pl.metrics.membership import auc, auc_result, membership_closeness, privacy_leakage
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.metrics.tofu_items import (
@@ -101,7 +100,7 @@ def tofu_metrics(
             side.
         definition: A key of ``DEFINITIONS``.
         reference_values: Totals of the retrained model by metric, where its scores do not give them.
-        intervals: Compute bootstrap intervals.
+        intervals: Compute intervals.
     """
     d = DEFINITIONS[definition]
     reference, known = reference or {}, dict(reference_values or {})
@@ -111,11 +110,8 @@ def tofu_metrics(
     items = item_values(scores, d)
     for name, metrics in items.items():
         for metric, values in metrics.items():
-            target = known.get(metric.name) if forgets(name) else None
-            if metric in wanted:
-                target = float(wanted[metric].mean())
-            ends = interval([values]) if intervals else None
-            results[metric.name] = metric.result(float(values.mean()), len(values), target, definition, ends)
+            goal = wanted.get(metric, known.get(metric.name) if forgets(name) else None)
+            results[metric.name] = metric.of_items(values, goal, definition, intervals)
     for probe, forget, retain in _sides(scores):
         results |= _forget_quality(probe, forget, scores, reference, results, d)
         results |= _model_utility(probe, retain, items, d, intervals)
@@ -177,8 +173,12 @@ def _model_utility(
             return {}
         groups.append(np.column_stack([values[metric] for metric in wanted]))
     value = F.harmonic_mean(np.concatenate([x.mean(axis=0) for x in groups]).tolist())
-    ends = interval(groups, lambda means: stats.hmean(means, axis=1)) if intervals else None
-    return by_name(_of_probe(MODEL_UTILITY, probe).result(value, sum(map(len, groups)), None, d.name, ends))
+    # To first order the mean h of K parts moves by h^2 / (K m^2) of what a part's mean m does.
+    slope = value**2 / sum(x.shape[1] for x in groups)
+    moved = [(x - x.mean(0)) @ (slope / np.maximum(x.mean(0), 1e-12) ** 2) for x in groups]
+    rows = (moved[0] + value, *moved[1:])
+    ends, n = interval(rows) if intervals else None, sum(map(len, groups))
+    return by_name(_of_probe(MODEL_UTILITY, probe).result(value, n, None, d.name, ends, rows))
 
 
 def membership(
@@ -191,17 +191,17 @@ def membership(
         reference: Scores of the retrained model on the same rows; may be empty.
         reference_auc: The retrained model's AUC by attack, where its scores do not give it.
         d: The definition.
-        intervals: Compute bootstrap intervals.
+        intervals: Compute intervals.
     """
     found = attacked(scores, reference)
-    goals = attacks(reference, reference) | reference_auc
+    theirs = attacked(reference, reference)
+    goals = {name: auc(*sides) for name, sides in theirs.items()} | reference_auc
     if "mia_min_k" not in goals and d.assumed_auc is not None:
         goals["mia_min_k"] = d.assumed_auc
     n = sum(len(scores[name].ids) for name in ("forget", "holdout") if name in scores)
     results = {}
     for name, sides in found.items():
-        ends = auc_interval(*sides) if intervals else None
-        results[name] = ATTACKS[name].result(auc(*sides), n, goals.get(name), d.name, ends)
+        results[name] = auc_result(ATTACKS[name], sides, goals.get(name), d.name, intervals, theirs.get(name))
     if "mia_min_k" in found and "mia_min_k" in goals:
         leakage = privacy_leakage(results["mia_min_k"].value, goals["mia_min_k"], d.epsilon)
         results |= by_name(PRIVACY_LEAKAGE.result(leakage, n, 0.0, d.name))

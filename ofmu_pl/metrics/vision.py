@@ -12,10 +12,9 @@ from functools import partial
 import numpy as np
 
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
-from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.functional import overall_score
 from ofmu_pl.metrics.image_scores import ImageScores
-from ofmu_pl.metrics.membership import auc, auc_interval
+from ofmu_pl.metrics.membership import auc_result
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_request
@@ -99,7 +98,7 @@ def vision_metrics(
         attack_samples: Number of members, drawn from retain, and of strangers, drawn from the test images of the
             classes that are kept, that an attack learns from. Efficacies with different numbers do not compare.
         seed: Seed of these draws, the same for both models, and of the attack's halves.
-        intervals: Compute bootstrap intervals of accuracies (not of ``VA``) and of ``forget_test_AUC``.
+        intervals: Compute intervals of accuracies (not of ``VA``) and of ``forget_test_AUC``.
         targets: The retrained model's values where they are known already (the attacks on CIFAR take half a minute).
 
     Raises:
@@ -112,10 +111,10 @@ def vision_metrics(
     results: dict[str, MetricResult] = {}
     if targets is None:
         targets = _targets(reference, forgotten, members, strangers) if reference else {}
+    wanted = _accuracies(reference, forgotten) if reference else {}
     for metric, hits in _accuracies(scores, forgotten).items():
-        ends = interval([hits]) if intervals and metric is not VA else None
-        goal = targets.get(metric.name)
-        results[metric.name] = metric.result(float(hits.mean()), len(hits), goal, interval=ends)
+        goal = wanted.get(metric, targets.get(metric.name))
+        results[metric.name] = metric.of_items(hits, goal, intervals=intervals and metric is not VA)
     for metric, value in _efficacies(scores, members, strangers).items():
         results[metric.name] = metric.result(value, len(scores["forget"].ids), targets.get(metric.name))
     member, stranger, _ = _features("confidence", scores, members, strangers)
@@ -224,6 +223,4 @@ def _forget_against_test(
     if not len(strangers):
         return {}
     members = scores["forget"].losses
-    n = len(members) + len(strangers)
-    ends = auc_interval(members, strangers) if intervals else None
-    return by_name(FORGET_TEST_AUC.result(auc(members, strangers), n, 0.5, interval=ends))
+    return by_name(auc_result(FORGET_TEST_AUC, (members, strangers), 0.5, intervals=intervals))

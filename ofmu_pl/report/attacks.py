@@ -59,7 +59,7 @@ def attack_table(experiment: Experiment, name: str, scenarios: list[str]) -> Tab
     over = "draws" if len(scenarios) > 1 else "seeds"
     table = Table(
         f"{experiment.name}-{name}-attacks",
-        f"{experiment.title}, {name}: what returns, mean ± standard deviation [95 % bootstrap interval] over {over}",
+        f"{experiment.title}, {name}: what returns, mean ± standard deviation [95 % interval] over {over}",
         ["method", *(f"{words(a)} → (%)" for a in attacks)],
         [],
     )

@@ -46,7 +46,7 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
     gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
     over = "draws" if len(scenarios) > 1 else "seeds"
     title = f"{experiment.title}, {name}"
-    title += f": mean ± standard deviation [95 % bootstrap interval] over {over}" if experiment.replicated else ""
+    title += f": mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
     extra = [*(["overall ↑"] if len(scores) > 1 else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
     extra += ["mean rank ↓"] if placed else []
     back = {m: most[1] for m in experiment.methods if (most := worst(experiment, scenarios, m))}

@@ -12,6 +12,7 @@ import torch
 
 from ofmu_pl.cli import main
 from ofmu_pl.evaluation.tasks import Tasks, read_results
+from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.support.errors import UserError
 from tests.helpers.citizens import SIDES, TRADES, learnt
 
@@ -92,9 +93,7 @@ def test_a_task_of_ones_own(trained, folder):
     assert result.metric.name == "task_late_acc"
     assert result.value == pytest.approx(right(model, tokenizer, SIDES["retain"][5:]))
     assert (result.n, result.group, result.unit, result.higher_is_better) == (7, "kept", "0 to 1", True)
-    error = np.sqrt(result.value * (1 - result.value) / 6)
-    low, high = np.clip([result.value - 1.96 * error, result.value + 1.96 * error], 0, 1)
-    assert result.interval == pytest.approx((low, high))
+    assert result.interval == pytest.approx(wilson(result.value, 6)), "its standard error divides by n - 1"
 
 
 def test_groups_and_the_first_rows(trained, folder):

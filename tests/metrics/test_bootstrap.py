@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ofmu_pl.metrics import interval
+from ofmu_pl.metrics import Metric, interval
+from ofmu_pl.metrics.membership import auc_interval
 
 
 def test_interval_of_a_mean_is_that_of_the_normal_theory():
@@ -18,20 +19,46 @@ def test_interval_of_a_mean_is_that_of_the_normal_theory():
     assert (low, high) == pytest.approx((x.mean() - half, x.mean() + half), abs=0.1 * half)
 
 
-def test_items_of_a_group_are_drawn_together():
+def test_groups_are_drawn_apart_and_their_means_add_up():
     x = np.random.default_rng(0).normal(size=200)
-    assert interval([np.column_stack([x, -x])], lambda m: m.sum(axis=1)) == pytest.approx((0, 0), abs=1e-12)
-    apart = interval([x, -x], lambda m: m.sum(axis=1))
-    assert apart[1] - apart[0] > 0.1
+    (low, high), alone = interval([x, -x]), interval([x])
+    assert high - low == pytest.approx(math.sqrt(2) * (alone[1] - alone[0]), rel=0.1)
+    assert interval([x, -x]) == (low, high), "seeded"
 
 
-def test_a_function_of_means_of_several_groups():
-    rng = np.random.default_rng(0)
-    groups = [rng.uniform(0.2, 1, (100, 3)), rng.uniform(0.2, 1, (50, 2))]
-    value = stats.hmean(np.concatenate([g.mean(0) for g in groups]))
-    low, high = interval(groups, lambda m: stats.hmean(m, axis=1))
-    assert low < value < high
-    assert interval(groups, lambda m: stats.hmean(m, axis=1)) == (low, high), "seeded"
+def test_few_items_have_the_t_interval():
+    x = np.random.default_rng(0).normal(size=5)
+    assert interval([x]) == pytest.approx(stats.ttest_1samp(x, 0).confidence_interval(0.95))
+
+
+def test_a_share_has_wilsons_interval():
+    hits = np.arange(40.0) < 2
+    assert interval([hits]) == pytest.approx(stats.binomtest(2, 40).proportion_ci(method="wilson"))
+    assert interval([np.zeros(40)])[1] > 0.05
+    metric = Metric("UA", True, "%")
+    assert metric.of_items(100.0 * hits).interval == pytest.approx([100 * x for x in interval([hits])])
+
+
+DRAWN = {
+    "normal": (lambda rng: interval([rng.normal(size=40)]), 0.0),
+    "skewed": (lambda rng: interval([rng.beta(0.3, 2, size=40)]), 0.3 / 2.3),
+    "share of .02": (lambda rng: interval([rng.random(40) < 0.02]), 0.02),
+    "share of .05": (lambda rng: interval([rng.random(40) < 0.05]), 0.05),
+    "AUC of .5": (lambda rng: auc_interval(rng.normal(size=40), rng.normal(size=40)), 0.5),
+    "AUC of .96": (
+        lambda rng: auc_interval(rng.normal(size=40), rng.normal(math.sqrt(2) * stats.norm.ppf(0.96), size=40)),
+        0.96,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_intervals_of_forty_items_hold_the_truth_as_often_as_they_say(name):
+    draw, truth = DRAWN[name]
+    rng = np.random.default_rng(1)
+    drawn = [draw(rng) for _ in range(500)]
+    held = sum(low <= truth <= high for low, high in drawn) / 500
+    assert 0.93 <= held <= 0.97
 
 
 def test_one_item_and_nan():

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ofmu_pl.metrics import auc, membership_closeness, min_k, privacy_leakage
 from ofmu_pl.metrics.membership import auc_interval
@@ -54,5 +55,7 @@ def test_the_interval_of_an_auc_is_that_of_resampled_rows(shift):
 
 
 def test_the_interval_of_an_auc_at_its_ends_and_of_nan():
-    assert auc_interval(np.zeros(5), np.ones(5)) == (1.0, 1.0)
+    low, high = auc_interval(np.zeros(5), np.ones(5))
+    assert (low, high) == pytest.approx(stats.binomtest(5, 5).proportion_ci(method="wilson"))
+    assert auc_interval(np.zeros(1), np.ones(40))[0] < 0.5, "one row shows nothing"
     assert all(map(math.isnan, auc_interval(np.array([math.nan]), np.ones(5))))
