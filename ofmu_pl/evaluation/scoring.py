@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -198,7 +199,7 @@ def _collect(
             scores.rouge_words = rouge_l_recall_of_words(answers, counted)
         scores.rouge = rouge_l_recall(answers, counted)
         pairs = zip(answers, texts, strict=True)
-        scores.exact = np.array([answer.strip().lower() == text.lower() for answer, text in pairs], dtype=np.float64)
+        scores.exact = np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64)
     if detailed and rows:
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
@@ -206,6 +207,11 @@ def _collect(
         texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in rows]
         scores.zlib_bytes = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
     return scores
+
+
+def _plain(text: str) -> str:
+    """A text in small letters, composed: what a tokenizer composes may have been written in parts."""
+    return unicodedata.normalize("NFC", text).strip().lower()
 
 
 def _counted(decode: Callable[[list[int]], str], said: list[int], row: Row) -> str:
