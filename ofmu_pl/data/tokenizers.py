@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 from lightning.pytorch.utilities import rank_zero_warn
@@ -14,6 +14,9 @@ from transformers import AutoTokenizer
 
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
+
+ANSWER = "An answer."
+"""Stands for any answer, to see what a template writes around it."""
 
 
 def load_tokenizer(source: Any) -> Any:
@@ -84,6 +87,47 @@ def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, dat
         raise UserError(
             f"The chat template of '{tokenizer.name_or_path}' refuses the roles {roles} ({error}): {remedy}."
         ) from error
+
+
+class Around(NamedTuple):
+    """What a chat template writes around an answer.
+
+    Attributes:
+        opening: All that is before it, for a question that stands for any.
+        lead: The end of the prompt that the template writes only with an answer (an empty thought).
+        space: White space before the answer, which belongs to the answer's first token.
+        mark: What ends the answer: up to the first special token, for the rest belongs to the next turn. The
+            tokenizer's end token where the template writes nothing.
+    """
+
+    opening: str
+    lead: str
+    space: str
+    mark: str
+
+
+def around_answers(tokenizer: Any, date: str | None) -> Around:
+    """What a tokenizer's chat template writes around answers; nothing but an end token where it refuses a question."""
+    asked = [{"role": "user", "content": "Who?"}]
+    end = tokenizer.eos_token or ""
+    try:
+        opening = rendered(tokenizer, asked, True, date, "")
+        whole = rendered(tokenizer, [*asked, {"role": "assistant", "content": ANSWER}], False, date, "")
+    except UserError:  # raised again with the first row
+        return Around("", "", "", end)
+    before, found, after = whole.rpartition(ANSWER)
+    if not found:  # as where a template leaves single turns out
+        return Around(opening, "", "", end)
+    known = (*tokenizer.all_special_tokens, *tokenizer.get_added_vocab())
+    ends = [after.index(token) + len(token) for token in known if token.strip() and token in after]
+    more = before.removeprefix(opening) if before.startswith(opening) else ""
+    lead, space = (more, "") if more.strip() else ("", more)
+    return Around(opening, lead, space, after[: min(ends)] if ends else after.rstrip() or end)
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """Tokens that are no words: base models' tokenizers do not call those special that only chats have."""
+    return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 
 def special_tokens(tokenizer: Any) -> list[Any]:

@@ -102,7 +102,7 @@ def _more(model: Any, data: Any) -> list[str]:
     documents = any(map(is_document, data.evaluation_sets))
     counted = any("counts" in row for rows in data.evaluation_sets.values() for row in rows[:1])
     found = {"thorough": data.thorough, "documents' bytes": documents, "words that count": counted}
-    ends = [f"token {x} ends" for x in stops_of(model, data.tokenizer) if x != data.tokenizer.eos_token_id]
+    ends = [f"token {x} ends" for x in stops_of(model, data.encoder) if x != data.tokenizer.eos_token_id]
     return [name for name, there in found.items() if there] + ends
 
 

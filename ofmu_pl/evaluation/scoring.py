@@ -79,8 +79,13 @@ def score_rows(
                 "same number of them in perturbed_answer, or remove the field from all."
             )
         document = is_document(name)
-        ended = encoder.ends_answers and not document
-        how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
+        ended = 0 if document else len(encoder.mark)
+        how: dict[str, Any] = {
+            "document": document,
+            "ended": ended,
+            "detailed": name in detailed,
+            "generate": name in asked,
+        }
         encoded = encoder.encode_rows([rows[i] for i in ids[name]])
         keys[name] = [_ask(questions, x, **how) for x in encoded]
         # The facts of documents are the attacks' alone, and these need documents to compare with.
@@ -152,7 +157,7 @@ def add_generations(
 
 
 def _ask(
-    questions: Questions, encoded: Sequence[Encoded], *, document: bool, ended: bool, detailed: bool, generate: bool
+    questions: Questions, encoded: Sequence[Encoded], *, document: bool, ended: int, detailed: bool, generate: bool
 ) -> list[Key]:
     """Enter a row's answers under their prompts; returns where to find each afterwards."""
     keys = []
