@@ -29,6 +29,8 @@ def load_yaml(text: str) -> Any:
         UserError: It is nested too deeply, or aliases make it larger than ``LARGEST`` nodes.
         YAMLError: It is no YAML.
     """
+    if text.startswith("#") and "\n" not in text:  # the value of an option, "### {question}", and no comment
+        return text
     try:
         if "&" in text and "*" in text:
             _size(yaml.compose(text, Loader=yaml.SafeLoader), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
 """How a question is put to a model that has no chat template."""
+PLACE = re.compile(r"\{[^{}]+\}")
+"""A place of a template that a column fills, as ``{question}``."""
 Turns = Sequence[dict[str, str]]
 
 
@@ -27,8 +30,9 @@ class RowEncoder(Encoder):
     Args:
         tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.
         system_prompt: Content of a system turn before questions and conversations without one; ``None``: none.
-        prompt_template: A text with ``{question}`` in it, in the place of the chat template; ``None``: the tokenizer's
-            chat template, or ``"Question: {question}\nAnswer:"`` where it has none.
+        prompt_template: A text with ``{question}`` in it, in the place of the chat template, and places for what rows
+            have in ``columns`` (``{"{input}": "a text"}``); ``None``: the tokenizer's chat template, or
+            ``"Question: {question}\nAnswer:"`` where it has none.
         date_string: What the chat template prints as the date, if it prints one.
         max_length: Longer rows are cut at the right; ``None``: never.
 
@@ -137,7 +141,7 @@ class RowEncoder(Encoder):
         """Everything before the answer."""
         if "raw" in row:
             return str(row["question"])
-        turns = [*row.get("before", []), {"role": "user", "content": row["question"]}]
+        turns = [*row.get("before", []), {"role": "user", "content": row["question"], **row.get("columns", {})}]
         return self._render(self._with_system(turns), True) + str(row.get("begun", ""))
 
     def _with_system(self, turns: Turns) -> list[dict[str, str]]:
@@ -154,7 +158,8 @@ class RowEncoder(Encoder):
     def _plain(self, turn: dict[str, str]) -> str:
         content = turn["content"]
         if turn["role"] == "user":
-            return self.template.replace("{question}", content)
+            filled = {**turn, "{question}": content}
+            return PLACE.sub(lambda place: filled.get(place[0], place[0]), self.template)
         if turn["role"] == "assistant":
             return f"{self.space}{self.ended(content.strip())}\n"
         return f"{content.strip()}\n\n"
