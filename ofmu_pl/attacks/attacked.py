@@ -13,6 +13,8 @@ from torch import nn
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import other_tokens
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
@@ -169,6 +171,9 @@ def _attacked(place: Path, paths: dict[str, str], recipe: Callable[[str], Networ
             missing.append(f"There is no {name} model at hand, so {lack}.")
         elif _gone(paths[name], data.modality):
             missing.append(f"The {name} model '{paths[name]}' is no longer there, so {lack}.")
+            del paths[name]
+        elif isinstance(data, TextDataModule) and (differs := other_tokens(paths[name], data.encoder)):
+            missing.append(f"The {name} model '{paths[name]}' has another {differs}, so {lack}.")
             del paths[name]
     return Attacked(place, {name: recipe(path) for name, path in paths.items()}, data, missing)
 

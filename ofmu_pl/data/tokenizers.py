@@ -125,6 +125,30 @@ def around_answers(tokenizer: Any, date: str | None) -> Around:
     return Around(opening, lead, space, after[: min(ends)] if ends else after.rstrip() or end)
 
 
+def other_tokens(source: str, encoder: Any, template: bool = True) -> str | None:
+    """What of a model's own tokenizer differs, so that it must not be fed an encoder's tokens; ``None``: nothing.
+
+    Args:
+        source: Folder or hub id of the model; where it has no tokenizer, nothing can differ.
+        encoder: Turns this run's rows into tokens.
+        template: Whether the chat template counts, as where the model is not trained on these rows first.
+    """
+    try:
+        theirs = load_tokenizer(source)
+    except UserError:
+        return None
+    plain = []
+    for tokenizer in (encoder.tokenizer, theirs):
+        special = special_ids(tokenizer)
+        plain.append({word: i for word, i in tokenizer.get_vocab().items() if i not in special})
+    written = encoder.around.opening + encoder.around.mark if template else ""
+    ids = [tokenizer(written, add_special_tokens=False)["input_ids"] for tokenizer in (encoder.tokenizer, theirs)]
+    if plain[0] != plain[1] or ids[0] != ids[1]:
+        return "tokenizer"
+    told = template and encoder.chat and theirs.chat_template
+    return "chat template" if told and around_answers(theirs, encoder.date_string) != encoder.around else None
+
+
 def special_ids(tokenizer: Any) -> set[int]:
     """Tokens that are no words: base models' tokenizers do not call those special that only chats have."""
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from ofmu_pl.data.tokenizers import other_tokens
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
@@ -90,7 +91,8 @@ def load_reference(
         facts: Gives ``evaluation_facts`` of a model as the run has them.
 
     Raises:
-        UserError: The reference is missing or unreadable, or was made for another split, template or set of items.
+        UserError: The reference is missing or unreadable, reads other tokens, or was made for another split, template
+            or set of items.
     """
     if isinstance(source, nn.Module):
         loaded: Any = copy.deepcopy(source).to(**place).eval()
@@ -101,6 +103,7 @@ def load_reference(
         return _read(path, datamodule)
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
+    refuse_other_tokens("reference", source, datamodule)
     try:
         model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
     except OwnCodeError as error:
@@ -111,6 +114,37 @@ def load_reference(
         ) from error
     told = facts(model)
     return Reference(source, score(model), model_facts, told)
+
+
+def refuse_other_tokens(kind: str, source: str, datamodule: Any, template: bool = True) -> None:
+    """Refuse a second model that would be fed the tokens of the run's own.
+
+    Args:
+        kind: What it is, for the message.
+        source: Its folder or hub id.
+        datamodule: Data after ``setup``.
+        template: See ``other_tokens``.
+
+    Raises:
+        UserError: Its tokenizer or its chat template is another.
+    """
+    differs = other_tokens(source, datamodule.encoder, template)
+    if differs is not None:
+        raise UserError(
+            f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model "
+            "that was trained with the same one."
+        )
+
+
+def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
+    """Whether a model's mean loss on retained rows is above that of one that knows nothing.
+
+    Args:
+        scores: Scores by evaluation set.
+        chance: The latter's loss, ln of the number of tokens or classes.
+    """
+    kept = [scores[name] for name in ("retain", "retain_doc") if name in scores]
+    return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
 
 
 def read_model_facts(source: str) -> dict[str, Any] | None:
