@@ -122,7 +122,7 @@ class RowEncoder(Encoder):
     def template_hash(self) -> str:
         """Identity of everything between text and tokens: template, system turn, date, tokenizer."""
         template = self.tokenizer.chat_template if self.chat else self.template
-        facts = [template, self.system_prompt, self.date_string, self.max_length, *(self.around if self.chat else ())]
+        facts = [template, self.system_prompt, self.date_string, self.max_length, *self.around]
         return tokenizer_hash(self.tokenizer, facts)
 
     def _answered(self, row: Row) -> Encoded:

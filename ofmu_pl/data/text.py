@@ -146,7 +146,7 @@ class PlainEncoder(Encoder):
     @property
     def template_hash(self) -> str:
         """A hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer, [])
+        return tokenizer_hash(self.tokenizer)
 
 
 class ChatEncoder(Encoder):

@@ -154,14 +154,10 @@ def special_ids(tokenizer: Any) -> set[int]:
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 
-def special_tokens(tokenizer: Any) -> list[Any]:
-    """What ends and begins texts, and how tokens become text again, which ``tokenizer_hash`` does not know."""
-    cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)
-    return [sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items()), cleans]
-
-
-def tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:
+def tokenizer_hash(tokenizer: Any, facts: Sequence[Any] = ()) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
-    facts = [*facts, json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())
+    special = sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())
+    cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)  # how tokens become text again
+    return hashlib.sha256(json.dumps([*facts, special, cleans, whole]).encode()).hexdigest()[:16]

@@ -20,6 +20,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
+from ofmu_pl.support.version import RESULTS_VERSION
 
 LOADED = "a loaded model"
 """What a reference is called that was given as a model in memory."""
@@ -59,7 +60,13 @@ class Reference:
 def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
     """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
     dtype = str(model.dtype).removeprefix("torch.")
-    return {"dtype": dtype, "rows": items, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
+    return {
+        "dtype": dtype,
+        "rows": items,
+        "max_new_tokens": max_new_tokens,
+        "hidden_token": hidden,
+        "results_version": RESULTS_VERSION,
+    }
 
 
 def evaluation_facts(

@@ -60,6 +60,10 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     assert results["reference"]["metrics"] == by_model["reference"]["metrics"]
     aligned = results["metrics"]["gradient_alignment"]
     assert aligned["target"] == results["reference"]["metrics"]["gradient_alignment"]["value"] != aligned["value"]
+    before = {**reference, "evaluation": {**reference["evaluation"], "results_version": 1}}
+    (folder / "before.json").write_text(json.dumps(before))
+    with pytest.raises(SystemExit):
+        fit("--evaluation.reference", str(folder / "before.json"), command="test")
     older = {name: x for name, x in reference.items() if name != "values"}
     (folder / "older.json").write_text(json.dumps(older))
     results = read(fit("--evaluation.reference", str(folder / "older.json"), command="test"))
