@@ -125,28 +125,37 @@ def around_answers(tokenizer: Any, date: str | None) -> Around:
     return Around(opening, lead, space, after[: min(ends)] if ends else after.rstrip() or end)
 
 
-def other_tokens(source: str, encoder: Any, template: bool = True) -> str | None:
-    """What of a model's own tokenizer differs, so that it must not be fed an encoder's tokens; ``None``: nothing.
+def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = True) -> None:
+    """Refuse a second model that would be fed tokens of another tokenizer than its own, where it has one.
 
     Args:
-        source: Folder or hub id of the model; where it has no tokenizer, nothing can differ.
+        kind: What it is, for the message.
+        source: Folder or hub id of the model.
         encoder: Turns this run's rows into tokens.
         template: Whether the chat template counts, as where the model is not trained on these rows first.
+
+    Raises:
+        UserError: Its tokenizer or its chat template is another.
     """
     try:
         theirs = load_tokenizer(source)
     except UserError:
-        return None
-    plain = []
+        return
+    written, differs = encoder.around.opening + encoder.around.mark if template else "", None
+    words, ids = [], []
     for tokenizer in (encoder.tokenizer, theirs):
         special = special_ids(tokenizer)
-        plain.append({word: i for word, i in tokenizer.get_vocab().items() if i not in special})
-    written = encoder.around.opening + encoder.around.mark if template else ""
-    ids = [tokenizer(written, add_special_tokens=False)["input_ids"] for tokenizer in (encoder.tokenizer, theirs)]
-    if plain[0] != plain[1] or ids[0] != ids[1]:
-        return "tokenizer"
-    told = template and encoder.chat and theirs.chat_template
-    return "chat template" if told and around_answers(theirs, encoder.date_string) != encoder.around else None
+        words.append({x: i for x, i in tokenizer.get_vocab().items() if i not in special})
+        ids.append(tokenizer(written, add_special_tokens=False)["input_ids"])
+    if words[0] != words[1] or ids[0] != ids[1]:
+        differs = "tokenizer"
+    elif template and encoder.chat and theirs.chat_template:
+        differs = None if around_answers(theirs, encoder.date_string) == encoder.around else "chat template"
+    if differs is not None:
+        raise UserError(
+            f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model "
+            "that was trained with the same one."
+        )
 
 
 def special_ids(tokenizer: Any) -> set[int]:

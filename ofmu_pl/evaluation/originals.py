@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from ofmu_pl.evaluation.reference import refuse_other_tokens
+from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -117,7 +117,7 @@ def original(
     data.streams, data.num_batches, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
     data.require(data.splits)
     if how.base is not None:
-        refuse_other_tokens("base model", how.base, data, template=False)
+        refuse_other_tokens("base model", how.base, data.encoder, template=False)
     recipe = recipe.at(how.base)
     if isinstance(recipe, ImageNetwork):
         recipe = recipe.untrained()

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from ofmu_pl.data.tokenizers import other_tokens
+from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
@@ -110,7 +110,7 @@ def load_reference(
         return _read(path, datamodule)
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
-    refuse_other_tokens("reference", source, datamodule)
+    refuse_other_tokens("reference", source, datamodule.encoder)
     try:
         model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
     except OwnCodeError as error:
@@ -121,26 +121,6 @@ def load_reference(
         ) from error
     told = facts(model)
     return Reference(source, score(model), model_facts, told)
-
-
-def refuse_other_tokens(kind: str, source: str, datamodule: Any, template: bool = True) -> None:
-    """Refuse a second model that would be fed the tokens of the run's own.
-
-    Args:
-        kind: What it is, for the message.
-        source: Its folder or hub id.
-        datamodule: Data after ``setup``.
-        template: See ``other_tokens``.
-
-    Raises:
-        UserError: Its tokenizer or its chat template is another.
-    """
-    differs = other_tokens(source, datamodule.encoder, template)
-    if differs is not None:
-        raise UserError(
-            f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model "
-            "that was trained with the same one."
-        )
 
 
 def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
