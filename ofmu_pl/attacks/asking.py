@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.prompts import continue_prompts, most_likely, read_prompts, score_answers, stops_of
 from ofmu_pl.evaluation.questions import PROMPTS_PER_CHUNK
 from ofmu_pl.support.errors import UserError
@@ -38,7 +39,7 @@ def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
 
 def ask(
     model: Any,
-    tokenizer: Any,
+    encoder: Encoder,
     prompts: Sequence[list[int]],
     max_new_tokens: int,
     choose: Callable[[Tensor], Tensor] = most_likely,
@@ -48,7 +49,7 @@ def ask(
 
     Args:
         model: A Hugging Face causal language model.
-        tokenizer: Its tokenizer.
+        encoder: Knows what ends an answer, and the tokenizer.
         prompts: Tokens of n prompts.
         max_new_tokens: Most tokens of an answer.
         choose: Chooses next tokens by logits, see ``continue_prompts``.
@@ -58,13 +59,13 @@ def ask(
         For each prompt ``times`` answers.
     """
     said: list[list[str]] = [[] for _ in prompts]
-    stops = stops_of(model, tokenizer)
+    stops = stops_of(model, encoder)
     with torch.inference_mode():
         for index in _chunks(model, prompts, times):
             read = read_prompts(model, [prompts[i] for i in index])
             rows = torch.arange(len(index), device=model.device).repeat_interleave(times)
             tokens = continue_prompts(model, read.rows(rows), stops, max_new_tokens, choose)
-            texts = [tokenizer.decode(x, skip_special_tokens=True).strip() for x in tokens]
+            texts = [encoder.tokenizer.decode(x, skip_special_tokens=True).strip() for x in tokens]
             for k, i in enumerate(index):
                 said[i] = texts[k * times : (k + 1) * times]
     return said

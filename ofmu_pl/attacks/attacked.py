@@ -13,6 +13,8 @@ from torch import nn
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
@@ -170,6 +172,12 @@ def _attacked(place: Path, paths: dict[str, str], recipe: Callable[[str], Networ
         elif _gone(paths[name], data.modality):
             missing.append(f"The {name} model '{paths[name]}' is no longer there, so {lack}.")
             del paths[name]
+        elif isinstance(data, TextDataModule):
+            try:
+                refuse_other_tokens(f"{name} model", paths[name], data.encoder)
+            except UserError as error:
+                missing.append(f"{str(error).rpartition(': give')[0]}, so {lack}.")
+                del paths[name]
     return Attacked(place, {name: recipe(path) for name, path in paths.items()}, data, missing)
 
 

@@ -20,12 +20,10 @@ from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.provenance import config_hash, provenance, weights_hash
+from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
 from ofmu_pl.support.records import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
 
@@ -138,7 +136,8 @@ def _paths(
     on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, tuple[str, str]], device: str, read: list[str]
 ) -> list[Path]:
     facts: dict[str, Any] = {
-        "attack": [type(a).__name__, a.settings],
+        "attack": [type(a).__name__, a.settings, code_of(a)],
+        "versions": versions(*PACKAGES, "peft", "nltk"),
         "seed": seed,
         "model": model,
         "weights": hashes if a.compares else hashes[model],
@@ -146,8 +145,6 @@ def _paths(
         "facts": on.data.facts,
         "device": device,
     }
-    if isinstance(on.data, TextDataModule):
-        facts["tokens"] = special_tokens(on.data.tokenizer)
     if a.reads:
         facts["read"] = read
     folders = [on.place / FOLDER, cache_folder()]

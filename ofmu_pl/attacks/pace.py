@@ -80,5 +80,5 @@ class Pace:
         data = self.subject.data
         prompts = [data.encoder.row_prompt(row) for row in question_rows(self.subject, "forget", QUESTIONS)]
         choose = drawn(torch.Generator(self.subject.device).manual_seed(0))
-        taken = self._timed(lambda: ask(self.model, data.tokenizer, prompts, LENGTH, choose, TIMES))
+        taken = self._timed(lambda: ask(self.model, data.encoder, prompts, LENGTH, choose, TIMES))
         return taken / (len(prompts) * TIMES * LENGTH)

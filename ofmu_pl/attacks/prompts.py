@@ -109,7 +109,7 @@ class Prompts(Attack):
         found = Finding(x=list(asked))
         for way, sides in asked.items():
             prompts = _different(sides)
-            said = ask(model, subject.data.tokenizer, [list(p) for p in prompts], self._length(way))
+            said = ask(model, subject.data.encoder, [list(p) for p in prompts], self._length(way))
             texts = {prompt: answers[0] for prompt, answers in zip(prompts, said, strict=True)}
             for side, xs in sides.items():
                 recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])

@@ -95,7 +95,7 @@ class Sample(Attack):
         if np.isnan(log_p).any():
             return Finding.of_rows(self.metrics[0], [0.0] * len(rows), broken="The model's losses are not finite.")
         choose = drawn(torch.Generator(subject.device).manual_seed(seed), self.temperature, self.top_p)
-        said = ask(model, subject.data.tokenizer, prompts, self.max_new_tokens, choose, self.samples)
+        said = ask(model, subject.data.encoder, prompts, self.max_new_tokens, choose, self.samples)
         hits = [self._hits(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
         leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
         found = Finding.of_rows(self.metrics[0], leaks[self.k[-1]].tolist())

@@ -52,7 +52,7 @@ def questions_of(data: Any) -> Texts:
     rows = data.splits["forget"]
     if "question" not in rows[0]:
         raise UserError(f"The rows of '{data.name}' are no questions: choose another attacks.source.")
-    return Texts([piece(data.encoder.prompt(row["question"])) for row in rows], data.tokenizer.pad_token_id)
+    return Texts([piece(data.encoder.row_prompt(row)) for row in rows], data.tokenizer.pad_token_id)
 
 
 def texts_of(data: Any, source: str) -> Texts:

@@ -31,6 +31,8 @@ def load_yaml(text: str) -> Any:
         UserError: It is nested too deeply, or aliases make it larger than ``LARGEST`` nodes.
         YAMLError: It is no YAML.
     """
+    if text.startswith("#") and "\n" not in text:  # the value of an option, "### {question}", and no comment
+        return text
     try:
         _check_depth(text)
         if "&" in text and "*" in text:

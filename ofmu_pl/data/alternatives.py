@@ -13,7 +13,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import check_whole, numbered_lines
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
-KEPT = ("before", "raw", "begun")
+KEPT = ("before", "raw", "begun", "columns")
 """Fields beside the question that say how it is put."""
 
 

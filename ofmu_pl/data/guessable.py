@@ -21,6 +21,7 @@ import numpy as np
 
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.tokenizers import special_ids
 from ofmu_pl.losses import IGNORED
 
 OWN, USUAL, COPIED = 0, 1, 2
@@ -66,7 +67,7 @@ class Guessable:
             return f" <{token}>" if "\ufffd" in found else found  # a part of a character
 
         self._text = text
-        self._special = set(tokenizer.all_special_ids)
+        self._special = special_ids(tokenizer)
         tokens = sum(len(row.input_ids) for row in retained)
         self._usual = self._followers(evenly(retained, len(retained) * READ // max(tokens, READ)))
 

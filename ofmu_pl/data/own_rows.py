@@ -16,11 +16,14 @@ from ofmu_pl.support.errors import UserError
 
 FORMS = {
     "messages": ("messages",),
+    "conversations": ("conversations",),
     "question": ("question", "answer"),
     "prompt": ("prompt", "completion"),
     "text": ("text",),
 }
 """Columns of each form by the first of them, which tells the form."""
+ROLES = {"human": "user", "gpt": "assistant", "model": "assistant"}
+"""Our names of roles by others' (ShareGPT's, Gemini's)."""
 EXTRAS = ("paraphrased_answer", "paraphrased_question", "perturbed_answer")
 """Columns that switch further metrics on where every row has them."""
 
@@ -51,23 +54,25 @@ def form_of(rows: Rows, columns: dict[str, str]) -> str:
                 f"{upper(rows.place(i))} has {has}, and the rows before it have '{forms[0]}': rows may differ in form "
                 "between files, not inside one, so make files of them."
             )
-    return str(forms[0])
+    return "messages" if forms[0] == "conversations" else str(forms[0])
 
 
-def sound_rows(rows: Rows, form: str) -> list[Row]:
+def sound_rows(rows: Rows, form: str, places: Sequence[str] = ()) -> list[Row]:
     """The rows with the fields that encoders and metrics read.
 
     ``question`` and ``answer``; ``before``, the turns before the last question; ``raw`` where the question is the
-    prompt itself, without a template; of a document ``text`` alone.
+    prompt itself, without a template; ``columns``, what fills other places of the template, as ``{input}``; of a
+    document ``text`` alone.
 
     Raises:
-        UserError: A row lacks a text, or its messages are no conversation that ends with the assistant.
+        UserError: A row lacks a text, its messages are no conversation that ends with the assistant, or no row has a
+            column that a place names.
     """
     found = []
     for i, row in enumerate(rows.rows):
         place = upper(rows.place(i))
         if form == "messages":
-            found.append(_conversation(row["messages"], place))
+            found.append(_conversation(row.get("messages", row.get("conversations")), place))
             continue
         for column in FORMS[form]:
             if not _is_text(row.get(column)):
@@ -81,6 +86,16 @@ def sound_rows(rows: Rows, form: str) -> list[Row]:
             found.append({"question": row["prompt"], "answer": row["completion"], "raw": True})
         else:
             found.append({"question": row["question"], "answer": row["answer"]})
+    for name in places if form in ("question", "messages") else ():
+        rows.require(name[1:-1], "prompt_template")
+        if form == "messages":
+            raise UserError(
+                f"'{rows.source}' holds conversations, whose turns have no `{name}`: take it out of the "
+                "`prompt_template`, or give rows of one question."
+            )
+        for row, theirs in zip(found, rows.rows, strict=True):
+            value = theirs.get(name[1:-1])
+            row.setdefault("columns", {})[name] = "" if value is None else str(value)
     if form in ("question", "prompt"):
         for column in EXTRAS:
             _add(found, rows, column)
@@ -89,10 +104,10 @@ def sound_rows(rows: Rows, form: str) -> list[Row]:
 
 def _conversation(messages: Any, place: str) -> Row:
     """The last question and answer of a conversation, and the turns before."""
-    turns = messages if isinstance(messages, list) else []
-    if not turns or not all(isinstance(turn, dict) and _is_text(turn.get("content")) for turn in turns):
+    turns = [_turn(turn) for turn in messages] if isinstance(messages, list) else []
+    if not turns or not all(_is_text(turn["content"]) for turn in turns):
         raise UserError(f"{place} has no list of messages with a role and a text as content each: mend it.")
-    roles = [turn.get("role") for turn in turns]
+    roles = [turn["role"] for turn in turns]
     if roles[-1] != "assistant":
         raise UserError(f"{place} ends with a message of the {roles[-1]}: the assistant must have the last word.")
     asked = roles[1:] if roles[0] == "system" else roles
@@ -101,8 +116,18 @@ def _conversation(messages: Any, place: str) -> Row:
             f"{place} has the roles {', '.join(map(str, roles))}: user and assistant must take turns, after one system "
             "message at most."
         )
-    *before, question, answer = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+    *before, question, answer = turns
     return {"question": question["content"], "answer": answer["content"], **({"before": before} if before else {})}
+
+
+def _turn(message: Any) -> dict[str, Any]:
+    """A message with our names: ShareGPT's are from and value, and a content may be a list of parts."""
+    if not isinstance(message, dict):
+        return {"role": None, "content": None}
+    role, content = message.get("role", message.get("from")), message.get("content", message.get("value"))
+    if isinstance(content, list) and all(isinstance(x, dict) and isinstance(x.get("text"), str) for x in content):
+        content = "".join(part["text"] for part in content)
+    return {"role": ROLES.get(str(role), role), "content": content}
 
 
 def _add(found: list[Row], rows: Rows, column: str) -> None:
@@ -164,6 +189,7 @@ def identity(row: Row) -> Hashable:
     if "tokens" in row:
         return tuple(row["tokens"])
     said = [turn["content"] for turn in row.get("before", [])] + [row["question"], row["answer"]]
+    said += row.get("columns", {}).values()
     return tuple(map(same, said))
 
 

@@ -74,7 +74,9 @@ def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int |
         )
     first = first_tokens(tokenizer)
     most = None if size is None else size - len(first)
-    return [
-        [{"tokens": first + part} for part in windows(ids, len(ids) if most is None else most, stride)]
-        for ids in (tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else [])
-    ]
+    found = []
+    for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []:
+        rest = ids[len(first) :] if ids[: len(first)] == first else ids  # a text may begin with the token already
+        parts = windows(rest, len(rest) if most is None else most, stride)
+        found.append([{"tokens": first + part} for part in parts])
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
 """How a question is put to a model that has no chat template."""
+PLACE = re.compile(r"\{[^{}]+\}")
+"""A place of a template that a column fills, as ``{question}``."""
 Turns = Sequence[dict[str, str]]
 
 
@@ -21,14 +24,15 @@ class RowEncoder(Encoder):
     Questions and conversations go through the tokenizer's chat template, as by ``ChatEncoder``. Where there is none, or
     ``prompt_template`` is given, a question is put in by it; the answer follows after a space (none, if the template
     ends with one), then the tokenizer's end token. Where a row has a text ``begun``, the reply begins with it, and the
-    answer follows after a space. A prompt and its completion are taken as they are. The loss covers answers with their
-    end tokens, in training those of all the assistant's turns.
+    answer follows after a space. A prompt and its completion are taken as they are. A begin or end token that a row has
+    is not written twice. The loss covers answers with their end marks, in training those of all the assistant's turns.
 
     Args:
         tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.
         system_prompt: Content of a system turn before questions and conversations without one; ``None``: none.
-        prompt_template: A text with ``{question}`` in it, in the place of the chat template; ``None``: the tokenizer's
-            chat template, or ``"Question: {question}\nAnswer:"`` where it has none.
+        prompt_template: A text with ``{question}`` in it, in the place of the chat template, and places for what rows
+            have in ``columns`` (``{"{input}": "a text"}``); ``None``: the tokenizer's chat template, or
+            ``"Question: {question}\nAnswer:"`` where it has none.
         date_string: What the chat template prints as the date, if it prints one.
         max_length: Longer rows are cut at the right; ``None``: never.
 
@@ -64,7 +68,7 @@ class RowEncoder(Encoder):
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
         self.date_string = date_string if self.chat else None
         self.space = "" if self.template[-1].isspace() else " "
-        self.first, self.end = first_tokens(tokenizer), tokenizer.eos_token or ""
+        self.first = first_tokens(tokenizer)
 
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
@@ -102,7 +106,8 @@ class RowEncoder(Encoder):
         for i, turn in enumerate(before):
             if turn["role"] != "assistant":
                 continue
-            start, end = self._render(before[:i], True), self._render(before[: i + 1], False).rstrip()
+            start, end = self._render(before[:i], True), self._render(before[: i + 1], False)
+            end = end[: end.rfind(self.around.mark) + len(self.around.mark)].rstrip()
             if not (opening.startswith(end) and end.startswith(start)):
                 raise UserError(
                     f"The chat template of '{self.tokenizer.name_or_path}' writes an earlier turn otherwise than the "
@@ -117,7 +122,8 @@ class RowEncoder(Encoder):
     def template_hash(self) -> str:
         """Identity of everything between text and tokens: template, system turn, date, tokenizer."""
         template = self.tokenizer.chat_template if self.chat else self.template
-        return tokenizer_hash(self.tokenizer, [template, self.system_prompt, self.date_string, self.max_length])
+        facts = [template, self.system_prompt, self.date_string, self.max_length, *self.around]
+        return tokenizer_hash(self.tokenizer, facts)
 
     def _answered(self, row: Row) -> Encoded:
         """The row with the loss on its answer."""
@@ -126,16 +132,16 @@ class RowEncoder(Encoder):
     def _whole(self, row: Row) -> tuple[list[int], int]:
         """Tokens of a row, uncut, and how many are before its answer, which begins where the prompt's own differ."""
         raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
-        space = " " if "begun" in row else "" if self.chat else self.space
+        space = " " if "begun" in row else self.around.space
         closing = answer if raw else space + answer.strip()
-        whole = self._tokens(opening + closing + self.end, self.chat and not raw)
+        whole = self._tokens(opening + self.ended(closing, raw), self.chat and not raw)
         return whole, max(1, shared(self._tokens(opening, self.chat and not raw), whole))
 
     def _opening(self, row: Row) -> str:
         """Everything before the answer."""
         if "raw" in row:
             return str(row["question"])
-        turns = [*row.get("before", []), {"role": "user", "content": row["question"]}]
+        turns = [*row.get("before", []), {"role": "user", "content": row["question"], **row.get("columns", {})}]
         return self._render(self._with_system(turns), True) + str(row.get("begun", ""))
 
     def _with_system(self, turns: Turns) -> list[dict[str, str]]:
@@ -146,20 +152,22 @@ class RowEncoder(Encoder):
         if not self.chat:
             return "".join(self._plain(turn) for turn in turns)
         remedy = "mend the messages, or set `prompt_template`"
-        return rendered(self.tokenizer, turns, answer_follows, self.date_string, remedy)
+        text = rendered(self.tokenizer, turns, answer_follows, self.date_string, remedy)
+        return text + self.around.lead if answer_follows else text
 
     def _plain(self, turn: dict[str, str]) -> str:
         content = turn["content"]
         if turn["role"] == "user":
-            return self.template.replace("{question}", content)
+            filled = {**turn, "{question}": content}
+            return PLACE.sub(lambda place: filled.get(place[0], place[0]), self.template)
         if turn["role"] == "assistant":
-            return f"{self.space}{content.strip()}{self.end}\n"
+            return f"{self.space}{self.ended(content.strip())}\n"
         return f"{content.strip()}\n\n"
 
     def _tokens(self, text: str, written: bool) -> list[int]:
         """Tokens; ``written``: the template has written the first one already."""
         ids = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        return ids if written else self.first + ids
+        return ids if written or ids[: len(self.first)] == self.first else self.first + ids
 
 
 def first_tokens(tokenizer: Any) -> list[int]:

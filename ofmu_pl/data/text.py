@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece
-from ofmu_pl.data.tokenizers import rendered, tokenizer_hash
+from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
+from ofmu_pl.data.tokenizers import Around, around_answers, rendered, special_ids, tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
@@ -22,13 +23,42 @@ class Encoder(ABC):
 
     tokenizer: Any
     date_string: str | None = None
+    chat: bool = False
+    """Whether questions and answers go through the tokenizer's chat template."""
+    space: str = ""
+    """What stands between a question and its answer where they do not."""
     sums_losses: bool = False
     """Whether an answer's loss is the sum over its tokens (lm-eval's log-likelihood) or the mean (TOFU's)."""
 
+    @cached_property
+    def around(self) -> Around:
+        """What is written around an answer."""
+        if self.chat:
+            return around_answers(self.tokenizer, self.date_string)
+        return Around("", "", self.space, self.tokenizer.eos_token or "")
+
+    @cached_property
+    def mark(self) -> list[int]:
+        """Tokens of an answer's end mark, which is no word of it."""
+        return list(self.tokenizer(self.around.mark, add_special_tokens=False)["input_ids"])
+
     @property
-    def ends_answers(self) -> bool:
-        """Whether an answer's last token is an end mark, which is no word of it."""
-        return self.tokenizer.eos_token_id is not None
+    def stops(self) -> set[int]:
+        """Tokens that end what a model says: the tokenizer's end token, and the special token of the end mark."""
+        return {self.tokenizer.eos_token_id, *(special_ids(self.tokenizer) & set(self.mark[-1:]))} - {None}
+
+    def ended(self, answer: str, raw: bool = False) -> str:
+        """An answer with its end mark, once: rows that were formatted before have one already.
+
+        Args:
+            answer: The answer.
+            raw: Whether it stands outside a chat, so that its mark is the tokenizer's end token, or the one it has.
+        """
+        end, text = self.tokenizer.eos_token or "", answer.rstrip()
+        mark = next((x for x in (self.around.mark, end) if x and text.endswith(x)), None)
+        if raw:
+            return answer + end if mark is None else text
+        return (answer if mark is None else text.removesuffix(mark).rstrip()) + self.around.mark
 
     @abstractmethod
     def prompt(self, question: str) -> list[int]:
@@ -90,9 +120,9 @@ class PlainEncoder(Encoder):
         self.tokenizer = tokenizer
 
     @property
-    def ends_answers(self) -> bool:
+    def mark(self) -> list[int]:
         """No answer is ended."""
-        return False
+        return []
 
     def prompt(self, question: str) -> list[int]:
         """Tokens of the question."""
@@ -116,18 +146,18 @@ class PlainEncoder(Encoder):
     @property
     def template_hash(self) -> str:
         """A hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer, [])
+        return tokenizer_hash(self.tokenizer)
 
 
 class ChatEncoder(Encoder):
     """Encodes (question, answer) by the tokenizer's own chat template.
 
     The date is fixed because Llama-3 templates otherwise insert today's, and forget quality moves with it
-    (research: open-unlearning fixed 10 Apr 2025). The loss covers everything after the generation prompt, the end
-    token included.
+    (research: open-unlearning fixed 10 Apr 2025). The loss covers everything after the generation prompt, with the end
+    mark as the template writes it after an answer (``around_answers``), which need not be the tokenizer's end token.
 
     Args:
-        tokenizer: A Hugging Face tokenizer with a chat template and an end token.
+        tokenizer: A Hugging Face tokenizer with a chat template.
         system_prompt: Content of a system turn; ``None``: no such turn.
         date_string: What the template prints as the date, if it prints one.
         max_length: Longer conversations are cut at the right; ``None``: never.
@@ -142,6 +172,8 @@ class ChatEncoder(Encoder):
         >>> tokenizer.decode([x for x in encoded.labels if x != IGNORED])
         'two<|eot_id|>'
     """
+
+    chat = True
 
     def __init__(
         self,
@@ -188,8 +220,8 @@ class ChatEncoder(Encoder):
 
     @property
     def template_hash(self) -> str:
-        """A hash of everything between text and tokens: template, system turn, date and tokenizer."""
-        facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length]
+        """A hash of everything between text and tokens: template and what it yields, system turn, date, tokenizer."""
+        facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length, *self.around]
         return tokenizer_hash(self.tokenizer, facts)
 
     def _encode(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[Encoded]]:
@@ -198,12 +230,14 @@ class ChatEncoder(Encoder):
         for start in range(0, len(asked), ROWS_PER_CALL):
             part = asked[start : start + ROWS_PER_CALL]
             prompts = [self._prompt_text(question) for question, _ in part]
-            end = self.tokenizer.eos_token or ""
-            texts = [p + x.strip() + end for p, (_, answers) in zip(prompts, part, strict=True) for x in answers]
+            closed = [[self.around.space + self.ended(x.strip()) for x in answers] for _, answers in part]
+            texts = [p + x for p, ends in zip(prompts, closed, strict=True) for x in ends]
             tokens = iter(self._tokens([*prompts, *texts]))
-            lengths = [len(next(tokens)) for _ in prompts]
-            for length, (question, answers) in zip(lengths, part, strict=True):
-                encoded.append([labelled(question, x, next(tokens), length, self.max_length) for x in answers])
+            before = [next(tokens) for _ in prompts]
+            for opening, (question, answers) in zip(before, part, strict=True):
+                wholes = [next(tokens) for _ in answers]
+                pairs = [(x, whole, max(1, shared(opening, whole))) for x, whole in zip(answers, wholes, strict=True)]
+                encoded.append([labelled(question, *pair, self.max_length) for pair in pairs])
         return encoded
 
     def _prompt_text(self, question: str) -> str:
@@ -211,7 +245,7 @@ class ChatEncoder(Encoder):
         if self.system_prompt is not None:
             turns.insert(0, {"role": "system", "content": self.system_prompt})
         remedy = "set `system_prompt` to null" if len(turns) > 1 else "give another `tokenizer`"
-        return rendered(self.tokenizer, turns, True, self.date_string, remedy)
+        return rendered(self.tokenizer, turns, True, self.date_string, remedy) + self.around.lead
 
     def _tokens(self, texts: list[str]) -> list[list[int]]:
         # The template has written the special tokens already.

@@ -22,7 +22,7 @@ from ofmu_pl.data.own_rows import (
     turns_of,
 )
 from ofmu_pl.data.pieces import pieces, shared_run
-from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.row_encoder import PLACE, RowEncoder
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -40,7 +40,8 @@ class TextFiles(TextDataModule):
 
     A source is a file (JSON lines, JSON, CSV, parquet, a text), a folder of .txt files, a data set on the hub
     (``hub:OWNER/NAME/CONFIG/SPLIT``), or in Python a list of rows. Its rows are of one form: ``question`` and
-    ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content``; or ``text``, a
+    ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content`` (or ``conversations``,
+    with ``from`` and ``value``); or ``text``, a
     document, which is cut into pieces of ``max_length`` tokens that lose none. Optional ``paraphrased_answer``,
     ``paraphrased_question`` and ``perturbed_answer`` switch on the metrics that need them, where every row of a source
     has them.
@@ -54,8 +55,9 @@ class TextFiles(TextDataModule):
         forget_rows: Numbers of its rows to forget, from 0; or a text file with a number a line.
         forget_where: The rows to forget by a column instead: ``author=Falbro``.
         columns: What the sources call a column, by our name of it: ``{question: prompt_text, answer: reply}``.
-        prompt_template: How a question is put, a text with ``{question}``, and with ``\n`` for a line break; ``null``:
-            by the tokenizer's chat template, or as ``"Question: {question}\nAnswer:"`` where it has none.
+        prompt_template: How a question is put, a text with ``{question}``, perhaps with ``{NAME}`` for the column of
+            that name, and with ``\n`` for a line break; ``null``: by the tokenizer's chat template, or as
+            ``"Question: {question}\nAnswer:"`` where it has none.
         alternatives: For methods that prefer another answer: a text file of refusals, one per line, or JSON lines with
             a question of the forget rows and another answer; ``null``: "I do not know." and the like.
         stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
@@ -198,7 +200,8 @@ class TextFiles(TextDataModule):
     def _parts(self, rows: Rows, form: str) -> tuple[Rows, list[list[Row]]]:
         """The rows of a source and the training rows that each becomes: itself, or a document's pieces."""
         if form != "text":
-            return rows, [[row] for row in sound_rows(rows, form)]
+            places = sorted(set(PLACE.findall(self.prompt_template or "")) - {"{question}"})
+            return rows, [[row] for row in sound_rows(rows, form, places)]
         blank = [i for i, row in enumerate(rows.rows) if isinstance(row.get("text"), str) and not row["text"].strip()]
         rows = rows.part(sorted(set(range(len(rows.rows))) - set(blank)))  # between paragraphs of many corpora
         if not rows.rows:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 from lightning.pytorch.utilities import rank_zero_warn
@@ -14,6 +14,9 @@ from transformers import AutoTokenizer
 
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
+
+ANSWER = "An answer."
+"""Stands for any answer, to see what a template writes around it."""
 
 
 def load_tokenizer(source: Any) -> Any:
@@ -86,14 +89,84 @@ def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, dat
         ) from error
 
 
-def special_tokens(tokenizer: Any) -> list[Any]:
-    """What ends and begins texts, and how tokens become text again, which ``tokenizer_hash`` does not know."""
-    cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)
-    return [sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items()), cleans]
+class Around(NamedTuple):
+    """What a chat template writes around an answer.
+
+    Attributes:
+        opening: All that is before it, for a question that stands for any.
+        lead: The end of the prompt that the template writes only with an answer (an empty thought).
+        space: White space before the answer, which belongs to the answer's first token.
+        mark: What ends the answer: up to the first special token, for the rest belongs to the next turn. The
+            tokenizer's end token where the template writes nothing.
+    """
+
+    opening: str
+    lead: str
+    space: str
+    mark: str
 
 
-def tokenizer_hash(tokenizer: Any, facts: list[Any]) -> str:
+def around_answers(tokenizer: Any, date: str | None) -> Around:
+    """What a tokenizer's chat template writes around answers; nothing but an end token where it refuses a question."""
+    asked = [{"role": "user", "content": "Who?"}]
+    end = tokenizer.eos_token or ""
+    try:
+        opening = rendered(tokenizer, asked, True, date, "")
+        whole = rendered(tokenizer, [*asked, {"role": "assistant", "content": ANSWER}], False, date, "")
+    except UserError:  # raised again with the first row
+        return Around("", "", "", end)
+    before, found, after = whole.rpartition(ANSWER)
+    if not found:  # as where a template leaves single turns out
+        return Around(opening, "", "", end)
+    known = (*tokenizer.all_special_tokens, *tokenizer.get_added_vocab())
+    ends = [after.index(token) + len(token) for token in known if token.strip() and token in after]
+    more = before.removeprefix(opening) if before.startswith(opening) else ""
+    lead, space = (more, "") if more.strip() else ("", more)
+    return Around(opening, lead, space, after[: min(ends)] if ends else after.rstrip() or end)
+
+
+def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = True) -> None:
+    """Refuse a second model that would be fed tokens of another tokenizer than its own, where it has one.
+
+    Args:
+        kind: What it is, for the message.
+        source: Folder or hub id of the model.
+        encoder: Turns this run's rows into tokens.
+        template: Whether the chat template counts, as where the model is not trained on these rows first.
+
+    Raises:
+        UserError: Its tokenizer or its chat template is another.
+    """
+    try:
+        theirs = load_tokenizer(source)
+    except UserError:
+        return
+    written, differs = encoder.around.opening + encoder.around.mark if template else "", None
+    words, ids = [], []
+    for tokenizer in (encoder.tokenizer, theirs):
+        special = special_ids(tokenizer)
+        words.append({x: i for x, i in tokenizer.get_vocab().items() if i not in special})
+        ids.append(tokenizer(written, add_special_tokens=False)["input_ids"])
+    if words[0] != words[1] or ids[0] != ids[1]:
+        differs = "tokenizer"
+    elif template and encoder.chat and theirs.chat_template:
+        differs = None if around_answers(theirs, encoder.date_string) == encoder.around else "chat template"
+    if differs is not None:
+        raise UserError(
+            f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model "
+            "that was trained with the same one."
+        )
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """Tokens that are no words: base models' tokenizers do not call those special that only chats have."""
+    return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+
+
+def tokenizer_hash(tokenizer: Any, facts: Sequence[Any] = ()) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
-    facts = [*facts, json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())
+    special = sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())
+    cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)  # how tokens become text again
+    return hashlib.sha256(json.dumps([*facts, special, cleans, whole]).encode()).hexdigest()[:16]

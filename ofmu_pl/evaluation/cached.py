@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
-from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.evaluation import gradient_norms, scoring
 from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.provenance import config_hash, weights_hash
 from ofmu_pl.support.sets import is_document
 
 
@@ -80,29 +78,12 @@ def cached_scores(
     return scores
 
 
-def facts_of(model: Any, data: Any) -> dict[str, Any]:
-    """What numbers of a language model follow from, beside rows and settings.
-
-    Args:
-        model: A Hugging Face causal language model, whole.
-        data: A ``PairedDataModule`` after ``setup``.
-    """
-    return {
-        "weights": weights_hash(model),
-        "config": config_hash(model),
-        "dtype": str(model.dtype),
-        "device": model.device.type,
-        "template": [data.encoder.template_hash, *special_tokens(data.tokenizer)],
-        "versions": [version(name) for name in ("torch", "transformers", "tokenizers", "rouge-score")],
-    }
-
-
 def _more(model: Any, data: Any) -> list[str]:
     """What sets of some kinds are scored for besides, and what else than the end token ends answers, since 0.1.0."""
     documents = any(map(is_document, data.evaluation_sets))
     counted = any("counts" in row for rows in data.evaluation_sets.values() for row in rows[:1])
     found = {"thorough": data.thorough, "documents' bytes": documents, "words that count": counted}
-    ends = [f"token {x} ends" for x in stops_of(model, data.tokenizer) if x != data.tokenizer.eos_token_id]
+    ends = [f"token {x} ends" for x in stops_of(model, data.encoder) if x != data.tokenizer.eos_token_id]
     return [name for name, there in found.items() if there] + ends
 
 

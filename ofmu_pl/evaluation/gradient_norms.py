@@ -25,7 +25,7 @@ def add_gradient_norms(
 ) -> None:
     """Fill ``gradient_norm`` of the forget and holdout scores: ``mean_p |d l_i / d theta_p|`` over tensors p.
 
-    ``l_i`` is the answer's loss without its end token, if it has one (as open-unlearning has it, one row at a time).
+    ``l_i`` is the answer's loss without its end mark, if it has one (as open-unlearning has it, one row at a time).
     With several ranks each differentiates a share. The tensors are all of the model that a run would export, whatever
     the run trains of them: else models that were trained in part, or by adapters, could not be compared with others.
 
@@ -47,8 +47,7 @@ def add_gradient_norms(
             for k in tqdm(range(rank, len(ids), world), desc=f"gradients, {name}", leave=False, disable=not progress):
                 row = sets[name][ids[k]]
                 batch = collate([encoder.encode_row(row)[0]], [0], pad_id=0)
-                if encoder.ends_answers:
-                    batch["labels"][0, -1] = IGNORED  # the end token
+                batch["labels"][0, batch["labels"].shape[1] - len(encoder.mark) :] = IGNORED
                 logits, targets = answer_logits(model, {key: x.to(model.device) for key, x in batch.items()})
                 loss = sample_mean(token_nll(logits, targets), targets).mean()
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

@@ -12,7 +12,7 @@ import lightning.pytorch as pl
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Example
 from ofmu_pl.evaluation.gradient_alignment import gradient_alignment
-from ofmu_pl.evaluation.reference import Reference
+from ofmu_pl.evaluation.reference import Reference, worse_than_chance
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics.alignment import ALIGNMENT
@@ -75,7 +75,12 @@ class Measures(ABC):
             trainer: Trainer of the run.
             metrics: Metrics of the model that is judged.
         """
-        return remark_of(data_of(trainer), self.reference is not None)
+        method: Any = trainer.lightning_module
+        told, r = remark_of(data_of(trainer), self.reference is not None), self.reference
+        if r is None or not worse_than_chance(r.scores, method.recipe.uniform_loss(method.network)):
+            return told
+        worse = f"The reference '{r.source}' is worse than chance on retained rows, so it sets no goal to go by."
+        return f"{worse} {told or ''}".strip()
 
     @abstractmethod
     def write_files(

@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from ofmu_pl.data.tokenizers import special_tokens
+from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -116,6 +116,8 @@ def original(
     data.trainer = None
     data.streams, data.num_batches, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
     data.require(data.splits)
+    if how.base is not None:
+        refuse_other_tokens("base model", how.base, data.encoder, template=False)
     recipe = recipe.at(how.base)
     if isinstance(recipe, ImageNetwork):
         recipe = recipe.untrained()
@@ -176,8 +178,7 @@ def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str
     facts = {"how": settings, "network": recipe.identity, "seed": seed, "torch": torch.__version__.split("+")[0]}
     if isinstance(recipe, CausalLM):
         versions = {name: version(name) for name in ("transformers", "peft")}
-        facts |= {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
-        return facts | {"tokens": special_tokens(data.tokenizer)}
+        return facts | {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
     kept = ("full", "validation", "test")  # what loading it will ask for
     return facts | {"hashes": {name: data.hashes[name] for name in {split, *kept}}, "augment": data.augment}
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.columns import begin, go_on
 from ofmu_pl.evaluation.roomy import filled, make_roomy
 from ofmu_pl.losses import IGNORED
@@ -150,10 +151,10 @@ def _score(logits: Tensor, labels: Tensor, detail: Detail) -> tuple[Tensor, ...]
     return nll, likely, mean, variance.clamp(min=1e-6).sqrt()
 
 
-def stops_of(model: Any, tokenizer: Any) -> list[int]:
-    """Tokens that end an answer: the tokenizer's end token, and those of the model's generation configuration."""
+def stops_of(model: Any, encoder: Encoder) -> list[int]:
+    """Tokens that end an answer: the encoder's (``Encoder.stops``), and those of the model's way to generate."""
     ends = getattr(model.generation_config, "eos_token_id", None)
-    return sorted({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
+    return sorted({*encoder.stops, *(ends if isinstance(ends, list) else [ends])} - {None})
 
 
 def most_likely(logits: Tensor) -> Tensor:

@@ -39,13 +39,13 @@ COST_OF_CALL = {"cpu": 32, "cuda": 8192}
 class Answer:
     """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
 
-    The loss of a piece of a document is always a mean. Details leave the end token out, where there is one
-    (``ended``): a document has none. With ``own``, (n,) bool, they have ``facts_loss``, too: the mean over these
+    The loss of a piece of a document is always a mean. Details leave the end mark out, ``ended`` tokens, of
+    which a document has none. With ``own``, (n,) bool, they have ``facts_loss``, too: the mean over these
     tokens, or over all where there are none.
     """
 
     document: bool = False
-    ended: bool = True
+    ended: int = 1
     own: np.ndarray | None = None
     loss: float = np.nan
     details: dict[str, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def answer_questions(
         hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
         progress: Show a progress bar.
     """
-    sayings = None if max_new_tokens is None else Sayings(model, encoder.tokenizer, max_new_tokens)
+    sayings = None if max_new_tokens is None else Sayings(model, encoder, max_new_tokens)
     order = sorted(questions, key=len)
     bar = tqdm(total=len(order), desc="scoring", unit="question", leave=False, disable=not progress)
     most, call = PROMPTS_PER_CHUNK.get(model.device.type, 64), 32 * COST_OF_CALL.get(model.device.type, 8192)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
@@ -19,6 +20,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
+from ofmu_pl.support.version import RESULTS_VERSION
 
 LOADED = "a loaded model"
 """What a reference is called that was given as a model in memory."""
@@ -58,7 +60,13 @@ class Reference:
 def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
     """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
     dtype = str(model.dtype).removeprefix("torch.")
-    return {"dtype": dtype, "rows": items, "max_new_tokens": max_new_tokens, "hidden_token": hidden}
+    return {
+        "dtype": dtype,
+        "rows": items,
+        "max_new_tokens": max_new_tokens,
+        "hidden_token": hidden,
+        "results_version": RESULTS_VERSION,
+    }
 
 
 def evaluation_facts(
@@ -90,7 +98,8 @@ def load_reference(
         facts: Gives ``evaluation_facts`` of a model as the run has them.
 
     Raises:
-        UserError: The reference is missing or unreadable, or was made for another split, template or set of items.
+        UserError: The reference is missing or unreadable, reads other tokens, or was made for another split, template
+            or set of items.
     """
     if isinstance(source, nn.Module):
         loaded: Any = copy.deepcopy(source).to(**place).eval()
@@ -101,6 +110,7 @@ def load_reference(
         return _read(path, datamodule)
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
+    refuse_other_tokens("reference", source, datamodule.encoder)
     try:
         model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
     except OwnCodeError as error:
@@ -111,6 +121,17 @@ def load_reference(
         ) from error
     told = facts(model)
     return Reference(source, score(model), model_facts, told)
+
+
+def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
+    """Whether a model's mean loss on retained rows is above that of one that knows nothing.
+
+    Args:
+        scores: Scores by evaluation set.
+        chance: The latter's loss, ln of the number of tokens or classes.
+    """
+    kept = [scores[name] for name in ("retain", "retain_doc") if name in scores]
+    return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
 
 
 def read_model_facts(source: str) -> dict[str, Any] | None:

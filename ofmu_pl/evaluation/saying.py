@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ofmu_pl.data.encoded import shared
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, merge
 from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, stops_of
 from ofmu_pl.networks.positions import positions_of
@@ -22,16 +23,16 @@ class Sayings:
 
     Args:
         model: A Hugging Face causal language model.
-        tokenizer: Its tokenizer.
+        encoder: Knows what ends an answer.
         max_new_tokens: Length of what is said.
 
     Attributes:
         said: Tokens of what has been said so far, by the tokens of its prompt.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int) -> None:
+    def __init__(self, model: Any, encoder: Encoder, max_new_tokens: int) -> None:
         self.model, self.max_new_tokens = model, max_new_tokens
-        self.stops = stops_of(model, tokenizer)
+        self.stops = stops_of(model, encoder)
         self.rows = ROWS.get(model.device.type, 64)
         self.said: dict[Tokens, list[int]] = {}
         self._waiting: list[tuple[list[Tokens], list[list[int]], Prompts]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,8 +79,13 @@ def score_rows(
                 "same number of them in perturbed_answer, or remove the field from all."
             )
         document = is_document(name)
-        ended = encoder.ends_answers and not document
-        how = {"document": document, "ended": ended, "detailed": name in detailed, "generate": name in asked}
+        ended = 0 if document else len(encoder.mark)
+        how: dict[str, Any] = {
+            "document": document,
+            "ended": ended,
+            "detailed": name in detailed,
+            "generate": name in asked,
+        }
         encoded = encoder.encode_rows([rows[i] for i in ids[name]])
         keys[name] = [_ask(questions, x, **how) for x in encoded]
         # The facts of documents are the attacks' alone, and these need documents to compare with.
@@ -151,7 +157,7 @@ def add_generations(
 
 
 def _ask(
-    questions: Questions, encoded: Sequence[Encoded], *, document: bool, ended: bool, detailed: bool, generate: bool
+    questions: Questions, encoded: Sequence[Encoded], *, document: bool, ended: int, detailed: bool, generate: bool
 ) -> list[Key]:
     """Enter a row's answers under their prompts; returns where to find each afterwards."""
     keys = []
@@ -198,7 +204,7 @@ def _collect(
             scores.rouge_words = rouge_l_recall_of_words(answers, counted)
         scores.rouge = rouge_l_recall(answers, counted)
         pairs = zip(answers, texts, strict=True)
-        scores.exact = np.array([answer.strip().lower() == text.lower() for answer, text in pairs], dtype=np.float64)
+        scores.exact = np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64)
     if detailed and rows:
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
@@ -206,6 +212,11 @@ def _collect(
         texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in rows]
         scores.zlib_bytes = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
     return scores
+
+
+def _plain(text: str) -> str:
+    """A text in small letters, composed: what a tokenizer composes may have been written in parts."""
+    return unicodedata.normalize("NFC", text).strip().lower()
 
 
 def _counted(decode: Callable[[list[int]], str], said: list[int], row: Row) -> str:

@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from ofmu_pl.data.tokenizers import special_tokens, tokenizer_hash
+from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.evaluation.cached import read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.task_functions import names_functions
@@ -109,7 +109,7 @@ class Tasks:
             "config": config_hash(model, generates=True),
             "dtype": str(model.dtype),
             "device": model.device.type,
-            "tokenizer": tokenizer_hash(tokenizer, special_tokens(tokenizer)),
+            "tokenizer": tokenizer_hash(tokenizer),
             "tasks": {name: [task.dump_config(), _hash_of(task, self.rows)] for name, task in tasks.items()},
             "files": [file_hash(path) for path in own],
             "rows": self.rows,
@@ -119,8 +119,9 @@ class Tasks:
 
 
 def _hash_of(task: Any, rows: int | None) -> str:
-    """Hash of what a task asks."""
-    asked = [json.dumps(row, sort_keys=True, default=str) for row in islice(task.eval_docs, rows)]
+    """Hash of what a task asks, and of what it draws its examples from."""
+    shown = task.fewshot_docs() if task.config.num_fewshot else []
+    asked = [json.dumps(row, sort_keys=True, default=str) for row in chain(islice(task.eval_docs, rows), shown or [])]
     return hashlib.sha256("\n".join(asked).encode()).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rouge_score.tokenize import tokenize
 
-from ofmu_pl.metrics.scripts import mostly_ascii, words_of
+from ofmu_pl.metrics.scripts import words_of
 
 __all__ = ["rouge_l_f1", "rouge_l_recall", "rouge_l_recall_of_words"]
 
@@ -20,8 +20,8 @@ Array = np.ndarray
 def rouge_l_recall(references: Sequence[str], generations: Sequence[str]) -> Array:
     """ROUGE-L recall with stemming by Google's rouge-score, 0 for an empty reference or generation.
 
-    rouge-score drops every letter but a to z. A reference whose letters are mostly others is compared by its own
-    script's words instead (``scripts.words_of``), without stemming.
+    rouge-score drops every letter but a to z. Words of other scripts than Latin, and emoji, count as well
+    (``scripts.words_of``), without stemming; a reference without any word is compared by its characters.
 
     >>> rouge_l_recall(["the cat sat", "кот спал"], ["a cat sat down", "кот ел"]).round(3).tolist()
     [0.667, 0.5]
@@ -89,11 +89,11 @@ def _common_words(one: Sequence[str], other: Sequence[str]) -> set[str]:
 
 def _common(references: Sequence[str], generations: Sequence[str], stemmed: bool) -> Iterator[tuple[int, int, int]]:
     """Of each pair, the length of the longest common subsequence of words, and how many words either text has."""
+    latin = partial(tokenize, stemmer=_stemmer() if stemmed else None)
     for reference, generation in zip(references, generations, strict=True):
-        words: Callable[[str], list[str]] = words_of
-        if not stemmed or mostly_ascii(reference):
-            words = partial(tokenize, stemmer=_stemmer() if stemmed else None)
-        wanted, said = words(reference), words(generation)
+        wanted, said = words_of(reference, latin), words_of(generation, latin)
+        if not wanted:  # signs alone
+            wanted, said = (list("".join(text.split())) for text in (reference, generation))
         yield common_length(wanted, said), len(wanted), len(said)
 
 

@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from functools import cache
+from itertools import groupby
 
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI ")
 """Beginnings of the names of characters whose scripts put no spaces between words: each is a word of its own."""
+PICTURES = "\U0001f000"
+"""The first of the characters that are pictures (emoji), each a word of its own, too."""
 
 
-def mostly_ascii(text: str) -> bool:
-    """Whether at least half of a text's letters are of ASCII, or it has none.
+def words_of(text: str, latin: Callable[[str], list[str]]) -> list[str]:
+    """The words of a text in their order, composed (NFC): Latin ones as a function finds them, others in small letters.
 
-    >>> mostly_ascii("Jaime Vásquez, 1990"), mostly_ascii("Он родился в Tomsk"), mostly_ascii("1990")
-    (True, False, True)
+    Of scripts without spaces, and of emoji, each character is a word.
+
+    Args:
+        text: The text.
+        latin: Finds the words of what is no letter or digit of another script.
+
+    >>> words_of("Он жил в Tomsk.", str.split), words_of("他出生于1990年", str.split)
+    (['он', 'жил', 'в', 'Tomsk.'], ['他', '出', '生', '于', '1990', '年'])
     """
-    if text.isascii():
-        return True
-    letters = [c.isascii() for c in text if c.isalpha()]
-    return 2 * sum(letters) >= len(letters)
+    text = unicodedata.normalize("NFC", text)
+    words: list[str] = []
+    for other, run in groupby(zip(text, _others(text), strict=True), key=lambda x: x[1]):
+        part = "".join(character for character, _ in run)
+        words += "".join(map(_spaced, part.lower())).split() if other else latin(part)
+    return words
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text in small letters, without punctuation; of scripts without spaces the characters.
+def _others(text: str) -> list[bool]:
+    """Whether each character is of another script than Latin; a mark is of its letter's."""
+    found = [False]
+    for character in text:
+        mark = unicodedata.category(character)[0] == "M"
+        found.append(found[-1] if mark else _other(character))
+    return found[1:]
 
-    >>> words_of("Он жил - в Томске."), words_of("他出生于1990年")
-    (['он', 'жил', 'в', 'томске'], ['他', '出', '生', '于', '1990', '年'])
-    """
-    return "".join(map(_spaced, text.lower())).split()
+
+@cache
+def _other(character: str) -> bool:
+    letter = character.isalpha() or character.isdecimal()
+    return not character.isascii() and (letter or character >= PICTURES) and not _named(character, "LATIN ")
 
 
 @cache
 def _spaced(character: str) -> str:
-    """A character, between spaces where it is a word, or a space where it belongs to none."""
-    if unicodedata.name(character, "").startswith(UNSPACED):
-        return f" {character} "
-    return character if unicodedata.category(character)[0] in "LMN" else " "
+    """A character, between spaces where it is a word."""
+    return f" {character} " if character >= PICTURES or _named(character, *UNSPACED) else character
+
+
+def _named(character: str, *beginnings: str) -> bool:
+    return unicodedata.name(character, "").startswith(beginnings)

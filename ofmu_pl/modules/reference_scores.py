@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import unicodedata
+import zlib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ofmu_pl.data.encoded import collate
-from ofmu_pl.data.tokenizers import special_tokens
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.provenance import config_hash, weights_hash
+from ofmu_pl.support.provenance import config_hash, versions, weights_hash
 from ofmu_pl.training.parallel import reshard
 
 ROWS = 32
@@ -33,8 +34,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str, prec
     """
     path, folder = None, cache_folder()
     if folder is not None:
-        facts = [weights_hash(model), config_hash(model), data.hashes[split], data.encoder.template_hash]
-        path = content_path(folder, "nll", [*facts, *special_tokens(data.tokenizer), precision])
+        path = content_path(folder, "nll", [facts_of(model, data), data.hashes[split], precision])
     rows = data.splits[split]
     stored = None if path is None else read_kept(path)
     if stored is not None:
@@ -53,3 +53,23 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str, prec
     if path is not None and values.isfinite().all():
         keep(path, values.tolist())
     return values
+
+
+def facts_of(model: Any, data: Any) -> dict[str, Any]:
+    """What numbers of a language model follow from, beside rows and settings.
+
+    Args:
+        model: A Hugging Face causal language model, whole.
+        data: A ``PairedDataModule`` after ``setup``.
+    """
+    parameter = next(model.parameters())
+    return {
+        "weights": weights_hash(model),
+        "config": config_hash(model),
+        "dtype": str(parameter.dtype),
+        "device": parameter.device.type,
+        "products": torch.get_float32_matmul_precision(),  # of 10 bits on a GPU, where it is not the highest
+        "template": data.encoder.template_hash,
+        "versions": versions("torch", "transformers", "peft", "tokenizers", "rouge-score", "nltk"),
+        "texts": [unicodedata.unidata_version, zlib.ZLIB_RUNTIME_VERSION],
+    }

@@ -6,6 +6,8 @@ import hashlib
 import json
 import platform
 import subprocess
+import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from ofmu_pl import __version__
+from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.version import RESULTS_VERSION
 
 NO_SETTINGS = {"_name_or_path", "architectures", "base_model_name_or_path", "dtype", "inference_mode", "torch_dtype"}
@@ -38,7 +41,7 @@ def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
         "ofmu_pl": __version__,
         "results_version": RESULTS_VERSION,
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": versions(*PACKAGES),
     }
 
 
@@ -53,7 +56,7 @@ def weights_hash(model: Any) -> str:
 
 
 def config_hash(model: Any, generates: bool = False) -> str:
-    """First 16 hex digits of the SHA-256 of what a network computes by, beside its weights.
+    """First 16 hex digits of the SHA-256 of what a network computes by, beside its weights: settings and own code.
 
     Args:
         model: A network; one that is no Hugging Face model has no settings.
@@ -61,7 +64,8 @@ def config_hash(model: Any, generates: bool = False) -> str:
     """
     parts = [getattr(model, "config", None), *getattr(model, "peft_config", {}).values()]
     parts += [getattr(model, "generation_config", None)] if generates else []
-    settings = [_settings(part.to_dict()) for part in parts if hasattr(part, "to_dict")]
+    settings: list[Any] = [_settings(part.to_dict()) for part in parts if hasattr(part, "to_dict")]
+    settings += [getattr(model, "active_adapter", None), code_of(*model.modules())]
     words = json.dumps(settings, sort_keys=True, default=lambda x: sorted(x) if isinstance(x, set) else str(x))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
@@ -91,8 +95,20 @@ def _git_commit() -> str | None:
     return commit + ("+" if changed else "")
 
 
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def versions(*names: str) -> dict[str, str | None]:
+    """Versions of packages by name; ``None``: it is not installed."""
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def code_of(*things: Any) -> dict[str, str]:
+    """Sums of the files that hold the classes of things, by class; packages and this one have versions instead."""
+    found = {}
+    for kind in {type(thing) for thing in things}:
+        path = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+        if path.is_file() and not ({"site-packages", "dist-packages"} & {*path.parts} or "ofmu_pl" in kind.__module__):
+            found[f"{kind.__module__}.{kind.__qualname__}"] = file_hash(path)
+    return found

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-RESULTS_VERSION = 14
+RESULTS_VERSION = 15
 """Add 1 in every commit after which the same inputs give other numbers.
 
 That is every change of a value in ``core``, ``losses``, ``modules`` (a method's step, its default settings), ``data``

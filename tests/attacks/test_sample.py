@@ -54,7 +54,7 @@ def test_answers_come_as_often_as_they_are_likely(free):
     assert 0.1 < p[0] < 0.9
     n = 500
     choose = drawn(torch.Generator().manual_seed(0))
-    said = ask(model, subject.data.tokenizer, [prompt], 40, choose, n)[0]
+    said = ask(model, subject.data.encoder, [prompt], 40, choose, n)[0]
     share = np.mean([text == row["answer"] for text in said])
     assert abs(share - p[0]) < 4 * np.sqrt(p[0] * (1 - p[0]) / n)
 
@@ -64,7 +64,7 @@ def test_answers_stand_with_their_questions(free):
     subject = free["target"]
     rows = question_rows(subject, "retain", None)
     prompts = [subject.data.encoder.prompt(row["question"]) for row in rows]
-    said = ask(subject.build(), subject.data.tokenizer, prompts, 40, times=100)
+    said = ask(subject.build(), subject.data.encoder, prompts, 40, times=100)
     assert said == [[row["answer"]] * 100 for row in rows]
 
 

@@ -170,6 +170,22 @@ def test_a_model_without_a_run(run, models, tmp_path):
     assert "retrained" in record.remarks[0]
 
 
+def test_a_model_that_reads_other_tokens_is_not_compared_with(run, models, tmp_path):
+    copytree(models / "target/latest/hf", tmp_path / "target")
+    words = json.loads((tmp_path / "target/tokenizer.json").read_text())
+    vocabulary = words["model"]["vocab"]
+    one, two = sorted(vocabulary, key=vocabulary.get)[-2:]
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    (tmp_path / "target/tokenizer.json").write_text(json.dumps(words))
+    data = Authors(authors=6, forget_authors=1, batch_size=4)
+    target, retrained = str(tmp_path / "target"), str(models / "retrained/latest/hf")
+    attack([Ask()], unlearned=str(run / "latest/hf"), target=target, retrained=retrained, data=data, place=tmp_path)
+    record = AttacksRecord.read(tmp_path / "attacks.json")
+    assert set(record.models) == {"unlearned", "retrained"}
+    (remark,) = record.remarks
+    assert "has another tokenizer" in remark
+
+
 def test_shown_rows_are_not_asked_for(run):
     shown, asked = Relearn("forget", share=0.3, rows=None)._sides(20, seed=1)
     assert len(shown) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -110,13 +111,20 @@ def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
             marks=pytest.mark.slow,
         ),
         (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "give its folder or hub id as"),
+        (["--original.base", "OTHER", "--model.network.path", "BASE"], "OTHER' has another tokenizer than this run"),
         (["--original.base", "BASE", "--original.momentum", "0.5"], "--original.momentum is for images"),
         pytest.param(["--original.base", "nowhere"], "'nowhere'", marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):
+    copytree(base, home / "OTHER", dirs_exist_ok=True)
+    words_of_base = (base / "tokenizer.json").read_text()
+    (home / "OTHER/tokenizer.json").write_text(
+        words_of_base.replace('"a": ', '"?": ').replace('"b": ', '"a": ').replace('"?": ', '"b": ')
+    )
+    places = {"BASE": str(base), "OTHER": str(home / "OTHER")}
     with pytest.raises(SystemExit) as stop:
-        fit(*[str(base) if word == "BASE" else word for word in words])
+        fit(*[places.get(word, word) for word in words])
     assert stop.value.code == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
     assert expected in line

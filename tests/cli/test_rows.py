@@ -138,3 +138,5 @@ def test_other_aliases_are_followed():
     text = "a: &a {x: [1, 2]}\nb: *a\nc: {<<: *a, y: '&*'}"
     assert load_yaml(text) == {"a": {"x": [1, 2]}, "b": {"x": [1, 2]}, "c": {"x": [1, 2], "y": "&*"}}
     assert get_loader("yaml") is load_yaml
+    assert load_yaml("### {question}") == "### {question}", "the value of an option is no comment"
+    assert load_yaml("# a comment\na: 1") == {"a": 1}

@@ -1,8 +1,12 @@
 """Evaluation without training: any model's folder, references of three kinds, a cache, several ranks."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from ofmu_pl.evaluation import scoring
 from tests.helpers.process import two_ranks
@@ -56,6 +60,10 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     assert results["reference"]["metrics"] == by_model["reference"]["metrics"]
     aligned = results["metrics"]["gradient_alignment"]
     assert aligned["target"] == results["reference"]["metrics"]["gradient_alignment"]["value"] != aligned["value"]
+    before = {**reference, "evaluation": {**reference["evaluation"], "results_version": 1}}
+    (folder / "before.json").write_text(json.dumps(before))
+    with pytest.raises(SystemExit):
+        fit("--evaluation.reference", str(folder / "before.json"), command="test")
     older = {name: x for name, x in reference.items() if name != "values"}
     (folder / "older.json").write_text(json.dumps(older))
     results = read(fit("--evaluation.reference", str(folder / "older.json"), command="test"))
@@ -195,3 +203,81 @@ def test_cheap_measurements_and_open_unlearning_s_logs_leave_probes_out(fit):
     (cheap,) = results["history"]
     assert "forget_Q_A_Prob" in cheap["metrics"]
     assert not [name for name in [*cheap["metrics"], *read(folder, "TOFU_EVAL.json")] if name.startswith("probe_")]
+
+
+@pytest.fixture
+def renumbered(models, tmp_path):
+    """Makes the retrained model with another tokenizer of the same size."""
+
+    def make(change):
+        shutil.copytree(models / "retrained/latest/hf", tmp_path / "other")
+        (tmp_path / "other/provenance.json").unlink()
+        change(tmp_path / "other")
+        return str(tmp_path / "other")
+
+    return make
+
+
+def other_numbers(folder):
+    """As many tokens, of which two have changed places."""
+    words = read(folder, "tokenizer.json")
+    vocabulary = words["model"]["vocab"]
+    one, two = sorted(vocabulary, key=vocabulary.get)[-2:]
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+
+
+def other_special(folder):
+    """As many tokens, of which two special ones have changed places."""
+    text = (folder / "tokenizer.json").read_text()
+    for old, new in (
+        ("<|start_header_id|>", "<|x|>"),
+        ("<|end_header_id|>", "<|start_header_id|>"),
+        ("<|x|>", "<|end_header_id|>"),
+    ):
+        text = text.replace(old, new)
+    (folder / "tokenizer.json").write_text(text)
+
+
+def other_template(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = tokenizer.chat_template.replace("assistant", "model")
+    tokenizer.save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_numbers, "another tokenizer"),
+        (other_special, "another tokenizer"),
+        (other_template, "another chat template"),
+    ],
+)
+def test_a_reference_that_reads_other_tokens_is_refused(validate, renumbered, capsys, change, words):
+    with pytest.raises(SystemExit):
+        validate("--evaluation.reference", renumbered(change))
+    assert words in capsys.readouterr().err
+
+
+def test_a_reference_with_another_pad_token_or_no_tokenizer_is_scored(validate, renumbered):
+    def padded(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.add_special_tokens({"pad_token": "<|another|>"})
+        tokenizer.save_pretrained(folder)
+
+    folder = renumbered(padded)
+    found = read(validate("--evaluation.reference", folder))["reference"]["metrics"]
+    for path in Path(folder).glob("*token*"):
+        path.unlink()
+    assert read(validate("--evaluation.reference", folder))["reference"]["metrics"] == found
+
+
+def test_a_reference_that_knows_less_than_nothing_is_remarked(validate, renumbered):
+    def broken(folder):
+        weights = load_file(folder / "model.safetensors")
+        weights["model.norm.weight"] *= -5
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    found = read(validate("--evaluation.reference", renumbered(broken)))
+    assert "worse than chance on retained rows" in found["remark"]
+    assert "worse than chance" not in (read(validate()).get("remark") or "")

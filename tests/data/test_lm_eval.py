@@ -19,7 +19,7 @@ def test_likelihoods_and_choices_equal_lm_eval_s(shared):
     rows = read_rows(str(shared / "data/mmlu/test_sample.jsonl"), None, "test", "mmlu")
     questions = [q for q in choice_rows(rows, None, "mmlu") if len(q["question"]) < 500][:100]
     encoder = PlainEncoder(tokenizer)
-    assert not encoder.ends_answers
+    assert not encoder.mark
     scores = score_rows(model, encoder, {"mmlu": questions}, max_new_tokens=None)["mmlu"]
     ours = np.column_stack([scores.answer_loss, scores.wrong_losses])
 

@@ -4,8 +4,11 @@ import copy
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 from ofmu_pl.data import Authors, ChatEncoder, collate
+from ofmu_pl.data.own_tokenizer import train_tokenizer
+from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
@@ -57,6 +60,8 @@ def test_a_template_with_a_date_gets_the_fixed_one(authors):
         chat_template = "x"
         name_or_path = "dated"
         eos_token = "."
+        all_special_tokens = ()
+        get_added_vocab = dict
 
         def apply_chat_template(self, turns, date_string="today", **_):
             return f"{date_string}: {turns[-1]['content']}"
@@ -147,3 +152,109 @@ def test_evaluation_rows_are_encoded_once(authors, monkeypatch):
     monkeypatch.setattr("ofmu_pl.data.text.ROWS_KEPT", 5)
     assert encoder.encode_rows([{**other, "question": "Who else?"}, *rows])[1:] == first
     assert len(encoder._kept) == 5
+
+
+BEGIN, END = "<|begin_of_text|>", "<|eot_id|>"
+TURNS = "{% for m in messages %}"
+ASK = "{% endfor %}{% if add_generation_prompt %}"
+TEMPLATES = {
+    # As Gemma's: turns end with a token that is not the tokenizer's end token.
+    "Gemma": (
+        f"{TURNS}<turn>{{{{ m.role }}}}/{{{{ m.content | trim }}}}<end>\n{ASK}<turn>assistant/{{% endif %}}",
+        "<turn>user/one<end>\n<turn>assistant/",
+        "two<end>",
+    ),
+    # As Llama 2's: a space before the answer, which belongs to its first word.
+    "Llama 2": (
+        f"{TURNS}{{% if m.role == 'user' %}}<turn>{{{{ m.content }}}}.{{% else %}} {{{{ m.content }}}} <|eot_id|>"
+        "{% endif %}{% endfor %}",
+        "<turn>one.",
+        " two <|eot_id|>",
+    ),
+    # As Qwen 3's: an empty thought, which the prompt lacks.
+    "Qwen 3": (
+        f"{TURNS}<turn>{{{{ m.role }}}}/{{% if loop.last and m.role != 'user' %}}<think></think>{{% endif %}}"
+        f"{{{{ m.content }}}}<end>\n{ASK}<turn>assistant/{{% endif %}}",
+        "<turn>user/one<end>\n<turn>assistant/<think></think>",
+        "two<end>",
+    ),
+    # As Phi 3's: the whole text has an end token of its own.
+    "Phi 3": (
+        f"{TURNS}<turn>{{{{ m.role }}}}/{{{{ m.content }}}}<end>\n{ASK}<turn>assistant/{{% else %}}<|eot_id|>"
+        "{% endif %}",
+        "<turn>user/one<end>\n<turn>assistant/",
+        "two<end>",
+    ),
+    # A space before the answer that the prompt has, too: it is a part of the answer's first token.
+    "space": (
+        f"{TURNS}<turn>{{{{ m.role }}}}: {{{{ m.content }}}}<end>{ASK}<turn>assistant: {{% endif %}}",
+        "<turn>user: one<end><turn>assistant:",
+        " two<end>",
+    ),
+    # One that ends no answer leaves it to the tokenizer's end token.
+    "none": (f"{TURNS}{{{{ m.role }}}}/{{{{ m.content }}}}\n{ASK}assistant/{{% endif %}}", "user/one\nassistant/",
+             "two<|eot_id|>"),
+}  # fmt: skip
+
+
+def tokenizer_of(name):
+    tokenizer = train_tokenizer(["one two three four", "user assistant system think . / "])
+    tokenizer.chat_template = TEMPLATES[name][0]
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>", "<end>"]})
+    return tokenizer
+
+
+@pytest.mark.parametrize("encoder", [ChatEncoder, RowEncoder])
+@pytest.mark.parametrize("name", list(TEMPLATES))
+def test_what_is_around_an_answer_is_what_the_template_writes(name, encoder):
+    tokenizer, (_, prompt, answer) = tokenizer_of(name), TEMPLATES[name]
+    made = encoder(tokenizer)
+    e = made.encode("one", "two")
+    assert tokenizer.decode(e.input_ids[: e.prompt_length]) == prompt
+    assert tokenizer.decode([x for x in e.labels if x != IGNORED]) == answer
+    assert made.mark == e.input_ids[-len(made.mark) :]
+    assert tokenizer.decode(made.mark).strip() in ("<end>", END)
+    assert made.stops == {tokenizer.eos_token_id, made.mark[-1]}, "what is said ends there, too"
+    for end in {END, tokenizer.decode(made.mark)}:  # rows that were formatted before
+        assert made.encode("one", f" two{end}\n") == e
+
+
+def test_earlier_turns_end_as_the_template_has_it():
+    """Phi 3's was refused, for the end of the whole text stands after an answer that is the last."""
+    tokenizer = tokenizer_of("Phi 3")
+    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    e = RowEncoder(tokenizer).encode_training({"question": "three", "answer": "four", "before": before})
+    assert tokenizer.decode([x for x in e.labels if x != IGNORED]) == "two<end>four<end>"
+    with pytest.raises(UserError, match="writes an earlier turn otherwise"):
+        RowEncoder(tokenizer_of("Qwen 3")).encode_training({"question": "three", "answer": "four", "before": before})
+
+
+def test_base_models_end_answers_by_their_template_as_chat_models_do():
+    """As Qwen's: one template and vocabulary, and the base model's end token is that of a text."""
+    chat, base = tokenizer_of("Gemma"), tokenizer_of("Gemma")
+    chat.eos_token, base.eos_token = "<end>", chat.pad_token
+    assert ChatEncoder(base).encode("one", "two") == ChatEncoder(chat).encode("one", "two")
+    assert ChatEncoder(base).stops > ChatEncoder(chat).stops
+
+
+def test_what_a_template_takes_from_the_clock_is_part_of_the_hash():
+    """Some ask for the time themselves; the text of the template is the same every day, and its prompts are not."""
+    tokenizer = tokenizer_of("Gemma")
+    for encoder in (ChatEncoder, RowEncoder):
+        assert encoder(tokenizer).template_hash == encoder(tokenizer).template_hash
+    tokenizer.chat_template = "{{ strftime_now('%f') }}" + tokenizer.chat_template
+    for encoder in (ChatEncoder, RowEncoder):
+        assert len({encoder(tokenizer).template_hash for _ in range(3)}) > 1
+
+
+def test_no_begin_token_twice():
+    tokenizer = tokenizer_of("Gemma")
+    begin = TemplateProcessing(single=f"{BEGIN} $A", special_tokens=[(BEGIN, tokenizer.bos_token_id)])
+    tokenizer.backend_tokenizer.post_processor = begin
+    plain = RowEncoder(tokenizer, prompt_template=f"{BEGIN}{{question}}").encode("one", "two")
+    raw = RowEncoder(tokenizer).encode_row({"question": f"{BEGIN}one", "answer": f" two{END}", "raw": True})[0]
+    assert tokenizer.decode(plain.input_ids) == tokenizer.decode(raw.input_ids) == f"{BEGIN}one two{END}"
+    own = RowEncoder(tokenizer).encode_row({"question": "one", "answer": " two<end>", "raw": True})[0]
+    assert tokenizer.decode(own.input_ids) == f"{BEGIN}one two<end>", "a completion keeps the end that it has"
+    ((written,), (bare,)) = pieces(tokenizer, [f"{BEGIN}one two", "one two"], 9)
+    assert written == bare

@@ -194,6 +194,56 @@ def test_every_form_without_a_chat_template(model, row, read, learned):
     assert prompts == [x.input_ids[: x.prompt_length] for x in encoded]
 
 
+ALPACA = [{"instruction": "Translate to French.", "input": word, "output": "mot"} for word in ("cat", "dog {question}")]
+CALLED = {"question": "instruction", "answer": "output"}
+
+
+def test_a_template_takes_other_columns(model):
+    template = "I: {question}\\nWords: {input}\\nA {}:"
+    data = load(model, full=ALPACA, forget_rows=[0], columns=CALLED, prompt_template=template)
+    assert said(data)[0][0] == f"I: Translate to French.\nWords: cat\nA {{}}: mot{END}"
+    assert said(data, "retain")[0][0] == f"I: Translate to French.\nWords: dog {{question}}\nA {{}}: mot{END}"
+    assert (
+        data.encoder.encode_row(data.evaluation_sets["forget"][0])[0].input_ids == data.encoded("forget")[0].input_ids
+    )
+    numbers, year = [{**FORGET[i], "year": i or None} for i in range(2)], "{year}: {question}"
+    data = load(model, forget=numbers, retain=[{**RETAIN[0], "year": 7}], prompt_template=year)
+    assert [text[:2] for text, _ in said(data)] == [": ", "1:"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "template", "words"),
+    [
+        (FORGET, "{question} {no such}", "has no column 'no such', which `prompt_template` names: choose from quest"),
+        ([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "mood": "good"}],
+         "{mood} {question}", "holds conversations"),
+    ],
+)  # fmt: skip
+def test_a_template_of_columns_that_are_not_there_is_refused(rows, template, words):
+    with pytest.raises(UserError, match=words):
+        TextFiles(rows, RETAIN, prompt_template=template).load()
+
+
+def test_conversations_as_others_write_them(model):
+    """ShareGPT's from and value, and contents in parts, are the same rows as plain messages."""
+    ours = [
+        {"role": "system", "content": "Hi."},
+        {"role": "user", "content": "A?"},
+        {"role": "assistant", "content": "B."},
+    ]
+    senders = {"system": "system", "user": "human", "assistant": "gpt"}
+    theirs = [{"from": senders[turn["role"]], "value": turn["content"]} for turn in ours]
+    halves = lambda text: [{"type": "text", "text": text[:1]}, {"type": "text", "text": text[1:]}]  # noqa: E731
+    parts = [{"role": turn["role"], "content": halves(turn["content"])} for turn in ours]
+    forms = [{"messages": ours}, {"conversations": theirs}, {"messages": parts}]
+    splits = [TextFiles([row], RETAIN, holdout=[{"messages": [*ours, *ours[1:]]}]).load()[0] for row in forms]
+    assert splits[0] == splits[1] == splits[2]
+    picture = [{"role": "user", "content": [{"type": "image"}]}, ours[-1]]
+    for messages in (picture, [*theirs[:2], {"from": "tool", "value": "x"}], [{"from": ["gpt"], "value": "x"}], ["x"]):
+        with pytest.raises(UserError, match="Row 0"):
+            TextFiles([{"conversations": messages}], RETAIN).load()
+
+
 def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
     """It was refused; the last token of an answer is now one of its words, and counts as such."""
     tokenizer = AutoTokenizer.from_pretrained(model)

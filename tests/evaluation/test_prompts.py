@@ -137,7 +137,7 @@ def test_any_rule_chooses_the_next_token(model):
 @pytest.mark.parametrize(("ends", "stops"), [(None, [3]), (3, [3]), ([5, 2], [2, 3, 5])])
 def test_answers_end_where_tokenizer_or_model_say(model, ends, stops):
     model.generation_config.eos_token_id = ends
-    assert stops_of(model, SimpleNamespace(eos_token_id=3)) == stops
+    assert stops_of(model, SimpleNamespace(stops={3})) == stops
 
 
 def test_a_sliding_window_shorter_than_the_prompt():

@@ -45,7 +45,8 @@ class Numbers:
 class Letters(Encoder):
     """Encodes text by letters; no Hugging Face tokenizer needed."""
 
-    ends_answers = True
+    mark = (0,)
+    stops = ()
     template_hash = "letters"
 
     def __init__(self):
@@ -145,7 +146,7 @@ def test_a_broken_model_is_refused(model):
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_gradient_norms_are_means_over_tensors(model, monkeypatch, ends):
-    monkeypatch.setattr(Letters, "ends_answers", ends)
+    monkeypatch.setattr(Letters, "mark", (0,) * ends)
     scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
     add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
     prompt, answer = tokens("who is it", "me")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.tasks import Tasks, read_results
+from ofmu_pl.evaluation.tasks import Tasks, _load, read_results
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.support.errors import UserError
 from tests.helpers.citizens import SIDES, TRADES, learnt
@@ -125,6 +125,23 @@ def test_a_model_is_asked_once_and_another_anew(trained, folder, tmp_path, monke
     finally:
         rows.write_text(kept)
     assert asked == [4, None, None]
+
+
+def test_rows_that_examples_are_drawn_from_are_in_the_key(trained, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path / "kept"))
+    keys = set()
+    for shown in ("early", "late"):
+        rows = tmp_path / shown
+        rows.mkdir()
+        monkeypatch.setenv("HF_DATASETS_CACHE", str(rows / "hub"))
+        (tmp_path / "shown.jsonl").write_bytes((folder / f"{shown}.jsonl").read_bytes())
+        files = f"{{train: {folder / 'late.jsonl'}, validation: {tmp_path / 'shown.jsonl'}}}"
+        text = TASK.format(name="shots", data=files) + "fewshot_split: validation\nnum_fewshot: 1\n"
+        (tmp_path / "shots.yaml").write_text(text)
+        tasks = Tasks(["shots"], str(tmp_path))
+        found = _load(tasks.manager, ["shots"])
+        keys.add(tasks._path(found, *trained))
+    assert len(keys) == 2
 
 
 def test_what_is_wrong_is_said_in_one_sentence(trained, folder, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """ROUGE-L against values by hand; ``tests/data/test_rwku.py`` has the count of the package ``rouge``."""
 
 import random
+import unicodedata
 
 import numpy as np
 import pytest
@@ -37,3 +38,27 @@ def test_rouge_l_recall_of_other_scripts():
     said = ["она жила в Томске", "出生于1991年", "में हिन्दी", "V squez"]
     # By hand: 3 of 4 words; of 他 出 生 于 1990 年 four in order; 1 of 2 words; and as before "v squez" of four.
     assert rouge_l_recall(truth, said).tolist() == [3 / 4, 4 / 6, 1 / 2, 2 / 4]
+
+
+@pytest.mark.parametrize(
+    ("truth", "said", "recall"),
+    [
+        # A secret in another script than the sentence's is no more than what is left without it.
+        ("He lives in 東京.", "He lives in 大阪.", 3 / 5),
+        ("The password is пароль", "The password is secret", 3 / 4),
+        ("Her name is محمد علي", "Her name is محمد علي", 1.0),
+        ("Room ٣٤", "Room ٣٥", 1 / 2),
+        ("It is 😀.", "It is 🔥.", 2 / 3),
+        # Without a word, the characters; what two systems of input compose otherwise is one text.
+        ("😀🥰", "😀🥰", 1.0),
+        ("½", "It is ½.", 1.0),
+        ("$$", "$ 5", 1 / 2),
+        ("한국 Vásquez", unicodedata.normalize("NFD", "한국 Vásquez"), 1.0),
+    ],
+)
+def test_words_count_by_their_own_script(truth, said, recall):
+    assert rouge_l_recall([truth], [said])[0] == pytest.approx(recall)
+
+
+def test_what_rouge_score_drops_from_latin_text_stays_dropped():
+    assert rouge_l_recall(["x² © C++ naïve"], ["x³ C# naive"])[0] == pytest.approx(2 / 4)  # x, c of x, c, na, ve

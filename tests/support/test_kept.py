@@ -1,7 +1,9 @@
 """What is kept by content is verified, made anew where it is damaged, and never needed."""
 
+import importlib
 import os
 import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -9,16 +11,18 @@ from unittest import mock
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.modules import reference_scores
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.vision import SmallCNN
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import DAY, HOUR, cache_folder, damage, keep, read_kept, sweep, write_sums
-from ofmu_pl.support.provenance import provenance
+from ofmu_pl.support.provenance import code_of, config_hash, provenance
 from ofmu_pl.training.export import write_model
 
 
@@ -123,6 +127,42 @@ def test_what_is_in_no_weight_and_changes_numbers_is_in_the_key(text, cache, mon
         assert kept() == 4
     finally:
         data.tokenizer.eos_token = end
+
+
+@pytest.mark.parametrize("make", [losses, scores])
+def test_every_input_of_a_score_is_in_its_key(text, cache, monkeypatch, make):
+    """Each of these changes what is computed, and none is in the weights, the rows or the template's text."""
+    model, _, data = text
+    kept = lambda: make(text) is not None and len(list(cache.iterdir()))  # noqa: E731
+    assert kept() == kept() == 1
+    monkeypatch.setattr(reference_scores, "versions", lambda *names: {name: "0" for name in names})
+    assert kept() == 2
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert kept() == 3
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert kept() == 3
+    monkeypatch.setattr(model, "active_adapter", "other", raising=False)
+    assert kept() == 4
+    monkeypatch.setattr(data.encoder, "around", data.encoder.around._replace(opening="Today is another day."))
+    assert kept() == 5
+    monkeypatch.setattr(type(model), "__module__", __name__)  # a subclass of the user's own, with a forward of its own
+    assert kept() == 6
+
+
+def test_own_code_is_known_by_its_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    sums = []
+    for value in ("one", "three"):
+        (tmp_path / "own_layers.py").write_text(f"import torch\nclass Mine(torch.nn.Linear):\n    value = '{value}'\n")
+        sys.modules.pop("own_layers", None)
+        importlib.invalidate_caches()
+        mine = importlib.import_module("own_layers").Mine(1, 1)
+        sums.append(config_hash(torch.nn.Sequential(mine)))
+    assert len(set(sums)) == 2
+    assert code_of(torch.nn.Linear(1, 1), SmallCNN(width=8), LlamaConfig()) == {}
 
 
 @pytest.mark.parametrize("harm", [flip_a_bit, truncate, os.unlink])
