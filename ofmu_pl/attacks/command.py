@@ -196,13 +196,26 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         provenance=provenance(on.data, weights=hashes, device=attempts[0].subject.device),
     )
     path = on.place / ATTACKS
-    if path.is_file():  # attacks made before, with this model, stay
-        before = AttacksRecord.read(path)
-        if before.provenance.get("weights") == hashes:
-            record.attacks = before.attacks | record.attacks
+    if path.is_file():
+        _merge(AttacksRecord.read(path), record, hashes)
     record.write(path)
     print_attacks(str(on.place), record)
     return found
+
+
+def _merge(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]) -> None:
+    """Add to a record the attacks made before on the same models, of which some may not be at hand now."""
+    then: dict[str, str] = before.provenance.get("weights") or {}
+    if any(then.get(name, weights) != weights for name, weights in hashes.items()):
+        told = ", ".join(before.attacks)
+        record.remarks.append(f"Attacks made before ({told}) were on other models, so their figures were taken out.")
+        return
+    for name, known in before.attacks.items():
+        new = record.attacks.get(name)
+        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys()):
+            record.attacks[name] = known
+    record.models = before.models | record.models
+    record.provenance["weights"] = then | hashes
 
 
 def _finding(attempt: Attempt) -> Finding:

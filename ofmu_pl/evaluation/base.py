@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
@@ -232,7 +233,7 @@ class Evaluation(pl.Callback, Measures):
         facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
         facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}
         if self.before:
-            facts["target"] = str(pl_module.recipe.path)  # attacks begin from it, too
+            facts |= {"target": str(pl_module.recipe.path), STARTED_IN: os.path.relpath(".", folder)}  # for attacks
             examples = self.examples(trainer, scores)
             self.told = account(trainer, pl_module, folder, columns, facts, examples, self.rows)
             write_card(self.told)
