@@ -16,7 +16,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
 
     Args:
         title: Line above the table.
-        columns: Metrics by model, in this order: ``before``, the measured ones, ``retrained``. Target, interval and
+        columns: Metrics by model, in this order: ``before``, the measured ones, ``retrained``. Goal, interval and
             number of rows are shown where one model is measured.
         remark: Line below the table.
     """
@@ -30,18 +30,18 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     for name in columns:
         table.add_column(name, justify="right", style="bold" if name in measured else None, no_wrap=True)
     if alone:
-        table.add_column("target", justify="right", no_wrap=True)
+        table.add_column("goal", justify="right", no_wrap=True)
         table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
         table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
-            # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
+            # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"
-            better = arrow if result.target is None else f"{arrow} to {'target' if alone else 'retrained'}"
-            target = "" if result.target is None else figure(result.target)
+            better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
+            goal = "" if result.target is None else figure(result.target)
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
-            table.add_row(metric, better, *values, *([target, ends, str(result.n)] if alone else []))
+            table.add_row(metric, better, *values, *([goal, ends, str(result.n)] if alone else []))
         table.add_section()
     on.print(table)
 
