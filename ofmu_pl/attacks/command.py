@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
-from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
@@ -76,19 +75,13 @@ def attack(
         )
     if unlearned is not None and data is None:
         raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
-    shown = is_progress_bar_enabled()
-    disable_progress_bar()  # an attack loads many models
-    try:
-        one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
-        places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
-        if plan:
-            _plan(places, attacks, seeds, device)
-        else:
-            found = {on.place: _attack(on, attacks, seeds, device) for on in places}
-            across(attacks, found if runs else {})
-    finally:
-        if shown:
-            enable_progress_bar()
+    one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
+    places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
+    if plan:
+        _plan(places, attacks, seeds, device)
+    else:
+        found = {on.place: _attack(on, attacks, seeds, device) for on in places}
+        across(attacks, found if runs else {})
 
 
 @dataclass
