@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.table import Table
 
@@ -9,6 +11,8 @@ from ofmu_pl.metrics.result import GROUPS, MetricResult
 from ofmu_pl.support.terminal import console, padding
 
 Metrics = dict[str, MetricResult]
+IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
+"""Groups of metrics that have a line below the table, of which the first that has a sentence stands for all."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
@@ -44,6 +48,17 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
             table.add_row(metric, better, *values, *([goal, ends, str(result.n)] if alone else []))
         table.add_section()
     on.print(table)
+    for line in _in_short(columns.get("before", {}), judged) if alone else ():
+        on.print(line, highlight=False)
+
+
+def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
+    """What came of a run: a number for what is forgotten, one for what is kept, and one for what attackers tell."""
+    for group, head in IN_SHORT.items():
+        found = [(name, r) for name, r in after.items() if r.group == group and r.metric.says and name in before]
+        for name, r in found[:1]:
+            goal = "" if r.target is None else f" (goal {figure(r.target)})"
+            yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"
 
 
 def figure(value: float) -> str:
