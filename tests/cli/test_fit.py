@@ -84,6 +84,8 @@ def test_samples(run):
     assert sum(line["set"] == "forget" for line in lines) == results["forget_Q_A_Prob"]["n"] == 8
     assert all(isinstance(line[k], str) for line in lines for k in ("question", "truth", "before", "after"))
     assert all(0 < line[k] < 1 for line in lines for k in ("probability_before", "probability_after"))
+    page = (run / "audit.html").read_text()
+    assert page.count("<dt>Retrained model, the goal") == page.count("<dt>Model after") > 0
 
 
 def test_tensorboard_scalars(run):
