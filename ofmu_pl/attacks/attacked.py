@@ -115,7 +115,8 @@ def of_run(folder: Path) -> Attacked:
     network = _network(folder / CONFIG)
     images = isinstance(network, ImageNetwork)
     recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
-    paths = {UNLEARNED: str(exported), TARGET: results.provenance.get("target") or getattr(network, "path", None)}
+    target = results.provenance.get("target") or getattr(network, "path", None)
+    paths: dict[str, Any] = {UNLEARNED: str(exported), TARGET: target}
     if results.reference is not None and Path(results.reference.source).suffix != ".json":
         paths[RETRAINED] = results.reference.source
     home = folder / str(results.provenance.get(STARTED_IN, "."))  # relative paths lead from where the run was started

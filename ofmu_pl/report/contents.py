@@ -75,9 +75,9 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
 
 def _membership(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
     """What attackers who guess which rows were trained on find, where the main table leaves it out."""
-    metrics = dict.fromkeys(m for r in experiment.finished if r.scenario in scenarios for m in r.side("metrics"))
     known = experiment.columns(scenarios)
-    metrics = [m for m in metrics if experiment.declared(m).group == "attacks" and m not in known]
+    every = dict.fromkeys(m for r in experiment.finished if r.scenario in scenarios for m in r.side("metrics"))
+    metrics = [m for m in every if experiment.declared(m).group == "attacks" and m not in known]
     rows = []
     for method in (BEFORE, RETRAINED, *experiment.methods):
         found = [spread(list(experiment.values(scenarios, method, m).values())) for m in metrics]
@@ -86,7 +86,8 @@ def _membership(experiment: Experiment, name: str, scenarios: list[str]) -> Tabl
     if not rows:
         return None
     title = f"{experiment.title}, {name}: what attackers can tell who guess which rows the model was trained on"
-    return Table(f"{experiment.name}-{name}-membership", title, ["method", *(head(experiment, m) for m in metrics)], rows)
+    heads = ["method", *(head(experiment, m) for m in metrics)]
+    return Table(f"{experiment.name}-{name}-membership", title, heads, rows)
 
 
 def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:

@@ -360,7 +360,9 @@ def test_the_literal_algorithm_diverges_and_is_stopped(fails):
     assert ", ".join(safeguards) in text
 
 
-@pytest.mark.parametrize("written", ["network, margin: float = 4.0", "network: object, margin=4.0", "network, **kwargs"])
+@pytest.mark.parametrize(
+    "written", ["network, margin: float = 4.0", "network: object, margin=4.0", "network, **kwargs"]
+)
 def test_a_method_of_ones_own_whose_network_has_no_type_is_said(fails, tmp_path, monkeypatch, written):
     code = "import ofmu_pl\n\n\nclass Own(ofmu_pl.GradDiff):\n"
     code += f"    def __init__(self, {written}):\n        super().__init__(network)\n"

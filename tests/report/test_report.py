@@ -140,7 +140,9 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
     assert "One run" in text
     found = list(csv.DictReader((folder / "tables/runs-quickstart-membership.csv").open()))
     assert [(row["method"], float(row["mia loss"])) for row in found] == [("before", 0.97), ("ofmu", 0.46)]
-    assert "command" not in [t.strip() for t in re.findall(r"<th scope=col>([^<]*)", (folder / "index.html").read_text())]
+    assert "command" not in [
+        t.strip() for t in re.findall(r"<th scope=col>([^<]*)", (folder / "index.html").read_text())
+    ]
     for what in ("what they share", "over seeds", "the best mean", "overall", "All 1 runs"):
         assert what not in text, "of one run this says nothing"
     out = capsys.readouterr().out
