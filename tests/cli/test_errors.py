@@ -382,3 +382,12 @@ def test_a_method_of_ones_own_has_options_of_its_own(fit, tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     words = ["--model", "own_with_margin.Own", "--model.margin", "2", "--method", "ofmu"]
     assert (fit(*words, "--trainer.max_steps", "1") / "results.json").is_file()
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "passive"), ("active", "active")])
+def test_threads_sleep_while_they_wait_unless_one_says_otherwise(monkeypatch, given, found):
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    commands.main(["configs"])
+    assert os.environ["OMP_WAIT_POLICY"] == found
