@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from engine_audit import compare, parts
 from torch import Tensor
 
-from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from engine_audit import compare, parts
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Engine, Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from tofu_logs import read_log
 
 from ofmu_pl.metrics import tofu_metrics
-from ofmu_pl.metrics.tofu_logs import read_log
 from ofmu_pl.support.sets import SETS
 
 SUFFIX = "_wd0.01.eval_log_aggregated.json"

@@ -21,6 +21,7 @@ from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import offline
+from ofmu_pl.support.provenance import STARTED_IN
 from ofmu_pl.support.records import RESULTS, Results
 
 CONFIG = "config.yaml"
@@ -116,9 +117,14 @@ def of_run(folder: Path) -> Attacked:
     network = _network(folder / CONFIG)
     images = isinstance(network, ImageNetwork)
     recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
-    paths = {UNLEARNED: str(exported), TARGET: results.provenance.get("target") or getattr(network, "path", None)}
+    target = results.provenance.get("target") or getattr(network, "path", None)
+    paths: dict[str, Any] = {UNLEARNED: str(exported), TARGET: target}
     if results.reference is not None and Path(results.reference.source).suffix != ".json":
         paths[RETRAINED] = results.reference.source
+    home = folder / str(results.provenance.get(STARTED_IN, "."))  # relative paths lead from where the run was started
+    for name in (TARGET, RETRAINED):
+        if paths.get(name) and (home / Path(paths[name]).expanduser()).exists():
+            paths[name] = str(home / Path(paths[name]).expanduser())
     data: Any = data_of_run(folder / CONFIG, None if images else str(exported))
     if images:
         data.augment = False  # what is asked for are the forgotten images, not crops and mirror images of them

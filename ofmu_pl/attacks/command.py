@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
-from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
@@ -74,19 +73,13 @@ def attack(
         )
     if unlearned is not None and data is None:
         raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
-    shown = is_progress_bar_enabled()
-    disable_progress_bar()  # an attack loads many models
-    try:
-        one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
-        places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
-        if plan:
-            _plan(places, attacks, seeds, device)
-        else:
-            found = {on.place: _attack(on, attacks, seeds, device) for on in places}
-            across(attacks, found if runs else {})
-    finally:
-        if shown:
-            enable_progress_bar()
+    one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
+    places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
+    if plan:
+        _plan(places, attacks, seeds, device)
+    else:
+        found = {on.place: _attack(on, attacks, seeds, device) for on in places}
+        across(attacks, found if runs else {})
 
 
 @dataclass
@@ -193,13 +186,26 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         provenance=provenance(on.data, weights=hashes, device=attempts[0].subject.device),
     )
     path = on.place / ATTACKS
-    if path.is_file():  # attacks made before, with this model, stay
-        before = AttacksRecord.read(path)
-        if before.provenance.get("weights") == hashes:
-            record.attacks = before.attacks | record.attacks
+    if path.is_file():
+        _merge(AttacksRecord.read(path), record, hashes)
     record.write(path)
     print_attacks(str(on.place), record)
     return found
+
+
+def _merge(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]) -> None:
+    """Add to a record the attacks made before on the same models, of which some may not be at hand now."""
+    then: dict[str, str] = before.provenance.get("weights") or {}
+    if any(then.get(name, weights) != weights for name, weights in hashes.items()):
+        told = ", ".join(before.attacks)
+        record.remarks.append(f"Attacks made before ({told}) were on other models, so their figures were taken out.")
+        return
+    for name, known in before.attacks.items():
+        new = record.attacks.get(name)
+        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys()):
+            record.attacks[name] = known
+    record.models = before.models | record.models
+    record.provenance["weights"] = then | hashes
 
 
 def _finding(attempt: Attempt) -> Finding:

@@ -24,6 +24,10 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     table = Table(title=f"Attacks on {title}", box=shape, title_justify="left", title_style="bold", padding=padding(on))
     broken = [f"{name}, {m}: {why}" for name, a in record.attacks.items() for m, why in a.broken.items()]
     notes = [*record.remarks, *broken]
+    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns}
+    if shares:
+        worst = max(shares, key=lambda name: shares[name])
+        notes.append(f"Most comes back by {worst}: {shares[worst]:.0%} of the way to the target.")
     notes.append("returns: 0, as the retrained model; 1, as if nothing had been forgotten.")
     table.caption, table.caption_justify = "\n".join(notes), "left"
     table.add_column("found by", overflow="fold")

@@ -38,7 +38,7 @@ from ofmu_pl.training.loggers import logger_of
 from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.training.resumable import Resumable
 from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest
-from ofmu_pl.training.settings import length, settings
+from ofmu_pl.training.settings import length, settings, shown
 from ofmu_pl.training.shards import shard_errors
 
 import_all(["ofmu_pl.data", "ofmu_pl.modules", "ofmu_pl.networks"])  # and theirs
@@ -160,6 +160,7 @@ class UnlearningCLI(LightningCLI):
         with begun(folder, command, words, resolved) as start:
             if start.folder is not None and not start.done:
                 self.trainer.logger = logger_of(folder, number(start.folder))
+                self.trainer.logger.log_hyperparams(shown(self.settings))
             try:
                 yield start
             except BaseException:

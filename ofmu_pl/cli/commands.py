@@ -52,6 +52,7 @@ def main(args: list[str] | None = None) -> None:
         SystemExit: Help was asked for, the words are wrong, the command failed, or it was told to end.
     """
     words = sys.argv[1:] if args is None else args
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported: its threads spin while they wait
     if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
         sys.stdout.reconfigure(errors="replace")
     try:

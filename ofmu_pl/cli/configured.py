@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import ActionConfigFile
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from transformers.utils.logging import disable_progress_bar
 
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.benchmark.command import benchmark
@@ -29,7 +31,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.records import MANIFEST, BenchmarkRecord
 from ofmu_pl.support.shipped import located
-from ofmu_pl.training.noise import ignore_noise
+from ofmu_pl.training.noise import as_sentence, ignore_noise
 
 MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": in_turn}
 """Commands that make runs of ``fit``."""
@@ -47,6 +49,8 @@ def configured(command: str, words: list[str], description: str) -> None:
         UserError: The configuration makes no run.
     """
     ignore_noise()
+    warnings.formatwarning = as_sentence
+    disable_progress_bar()  # of files that transformers reads and writes
     try:
         words = [_with_file(word) for word in without_trust(words)]
         check_files(words)

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 import ofmu_pl
 from ofmu_pl.attacks.base import Attack
-from ofmu_pl.cli.words import unrecognized
+from ofmu_pl.cli.words import nearest, unrecognized
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.modules.base import UnlearningModule
@@ -153,12 +153,11 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
     if found := re.search("Option '([^']+)' is not accepted", text):
         option = found[1].replace("init_args.", "")
         whole = f"{key}.{option}" if key else option
-        near = get_close_matches(whole, options, n=1)
         what = f"{owner} has no option '{option}'" if owner else f"There is no option '{option}'"
-        return what + (f": did you mean --{near[0]}?" if near else "")
+        return what + nearest(whole, options)
     if found := re.match(r"Subcommand '\w+' does not accept option '([^']+)'", text):
-        near = get_close_matches(found[1].partition(".")[0], {option.partition(".")[0] for option in options}, n=1)
-        return f"There is no option '{found[1]}'" + (f": did you mean --{near[0]}?" if near else "")
+        sections = {option.partition(".")[0] for option in options}
+        return f"There is no option '{found[1]}'" + nearest(found[1].partition(".")[0], sections)
     if found := re.match(r"argument (?:-\w/)?(--[\w.]+): expected one argument", text):
         return f"{found[1]} has no value: write one behind it"
     if found := re.search("following arguments are required: (.*)", text):

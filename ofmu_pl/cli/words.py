@@ -62,9 +62,22 @@ def unrecognized(message: str, options: Iterable[str]) -> str | None:
     named = [word[2:].partition("=")[0] for word in words[1].split() if word.startswith("--")]
     if not named:
         return f"There is no place for '{words[1]}'"
-    near = get_close_matches(named[0], list(options), n=1)
     many = "are no options --" if len(named) > 1 else "is no option --"
-    return f"There {many}{', --'.join(named)}" + (f": did you mean --{near[0]}?" if near else "")
+    return f"There {many}{', --'.join(named)}" + nearest(named[0], options)
+
+
+def nearest(word: str, options: Iterable[str]) -> str:
+    """The end of a sentence that names the option nearest to a word that is none; empty: there is none near.
+
+    >>> nearest("model.learning_rate", ["model.rates", "model.optimizer"]), nearest("model.bet", ["model.beta"])
+    (': did you mean --model.optimizer.lr?', ': did you mean --model.beta?')
+    """
+    section, _, name = word.rpartition(".")
+    known, optimizer = list(options), f"{section}.optimizer"
+    if name in ("lr", "learning_rate") and optimizer in known:
+        return f": did you mean --{optimizer}.lr?"
+    near = get_close_matches(word, known, n=1)
+    return f": did you mean --{near[0]}?" if near else ""
 
 
 class Words(argparse.ArgumentParser):

@@ -31,6 +31,10 @@ _KINKS = (
 """Operators with kinks: those of ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too) and Threshold."""
 
 
+class NoDerivativeError(UserError):
+    """An operator of the network has no right derivatives by the engine at hand; its gradients are right."""
+
+
 def preflight(network: nn.Module, *, first_order: bool) -> None:
     """Refuse a network that the engine would differentiate wrongly or not at all, before it has run.
 
@@ -94,7 +98,7 @@ def check_calls(seen: Calls, *, first_order: bool) -> None:
         first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
 
     Raises:
-        UserError: The first thing found, with its remedy.
+        UserError: The first thing found, with its remedy; ``NoDerivativeError`` where gradients alone are right.
     """
     for where in seen.random.values():
         raise UserError(
@@ -115,7 +119,7 @@ def check_calls(seen: Calls, *, first_order: bool) -> None:
     for name, where in seen.differentiated.items():
         problem = _kink(name) if first_order else _wrong_beyond_gradients(name)
         if problem:
-            raise UserError(f"{where} {problem}")
+            raise NoDerivativeError(f"{where} {problem}")
 
 
 def _kink(operator: str) -> str | None:

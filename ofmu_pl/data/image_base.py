@@ -76,7 +76,7 @@ class SplitImages(PairedDataModule):
         s = self.split
         splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
         self.require(splits)
-        like_forget = torch.isin(self.test_labels[s.test], self.labels[s.forget].unique()).numpy()
+        like_forget = np.isin(self.test_labels.numpy()[s.test], self.labels.numpy()[s.forget])
         splits["test"] = s.test[like_forget]  # nothing is trained on it
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
         self.evaluation_sets |= {name: other.forget for name, other in theirs.items()}

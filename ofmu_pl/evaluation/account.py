@@ -46,12 +46,14 @@ class Example:
         truth: The true answer.
         before: Answer of the model before the run; ``None`` is not known.
         after: Answer of the model after the run; ``None`` is not known.
+        retrained: Answer of the retrained model; ``None`` is not known, or there is none.
     """
 
     question: str
     truth: str
     before: str | None
     after: str | None
+    retrained: str | None = None
 
 
 @dataclass(frozen=True)

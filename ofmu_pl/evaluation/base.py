@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
@@ -94,7 +95,7 @@ class Evaluation(pl.Callback, Measures):
                 self.before = self._timed_score(trainer, model)
                 self.more["before"] = self.more_metrics(trainer, model)
                 metrics = self._all_metrics(trainer, self.before) | self.more["before"]
-                self._log(trainer, pl_module, "metrics", metrics)
+                self._log(trainer, pl_module, metrics)
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
         self._book("evaluation")
@@ -154,7 +155,7 @@ class Evaluation(pl.Callback, Measures):
         if not due or (history and history[-1]["step"] == step):
             return
         metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.whole_network(), cheap=True))
-        self._log(trainer, pl_module, "interim", metrics)
+        self._log(trainer, pl_module, metrics)
         history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._book("evaluation")
 
@@ -192,9 +193,9 @@ class Evaluation(pl.Callback, Measures):
             found[name] = ALIGNMENT.result(values[name], min(ROWS, self.rows or ROWS, rows))
 
     @staticmethod
-    def _log(trainer: pl.Trainer, pl_module: Any, prefix: str, metrics: Metrics) -> None:
-        values = {f"{prefix}/{name}": result.value for name, result in metrics.items()}
-        pl_module.record.log(trainer.loggers, trainer.global_step, values)
+    def _log(trainer: pl.Trainer, pl_module: Any, metrics: Metrics, *, last: bool = False) -> None:
+        values = {f"metrics/{name}": result.value for name, result in metrics.items()}
+        pl_module.record.log(trainer.loggers, trainer.global_step, values, last=last)
 
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         network = pl_module.whole_network()  # this, scores and log_dir take all ranks
@@ -207,13 +208,19 @@ class Evaluation(pl.Callback, Measures):
         data, r = data_of(trainer), self.reference
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
         columns = {name: self._all_metrics(trainer, s) | self.more.get(name, {}) for name, s in sides.items() if s}
-        self._log(trainer, pl_module, "metrics", columns[judged])
+        self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
             self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.show(f"{title}, definition {self.definition}", columns, remark)
+        if log_dir is not None:
+            rank_zero_info(f"Results: {Path(log_dir) / RESULTS}")
+            if self.before:
+                attack = f"attack --config ofmu_pl:attacks.yaml --runs {log_dir}"
+                then = attack if self.modality == "text" else f"report {Path(log_dir).parents[1]}"
+                rank_zero_info(f"Page to sign: {Path(log_dir) / AUDIT}\nNext: ofmu_pl {then}")
 
     def _write(
         self,
@@ -232,7 +239,7 @@ class Evaluation(pl.Callback, Measures):
         facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
         facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}
         if self.before:
-            facts["target"] = str(pl_module.recipe.path)  # attacks begin from it, too
+            facts |= {"target": str(pl_module.recipe.path), STARTED_IN: os.path.relpath(".", folder)}  # for attacks
             examples = self.examples(trainer, scores)
             self.told = account(trainer, pl_module, folder, columns, facts, examples, self.rows)
             write_card(self.told)
@@ -255,7 +262,6 @@ class Evaluation(pl.Callback, Measures):
             ),
         )
         results.write(folder / RESULTS)
-        rank_zero_info(f"Results: {folder / RESULTS}")
 
 
 def unlearns(pl_module: pl.LightningModule) -> bool:

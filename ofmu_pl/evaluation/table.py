@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.table import Table
 
@@ -9,6 +11,8 @@ from ofmu_pl.metrics.result import GROUPS, MetricResult
 from ofmu_pl.support.terminal import console, padding
 
 Metrics = dict[str, MetricResult]
+IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
+"""Groups of metrics that have a line below the table, of which the first that has a sentence stands for all."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
@@ -16,7 +20,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
 
     Args:
         title: Line above the table.
-        columns: Metrics by model, in this order: ``before``, the measured ones, ``retrained``. Target, interval and
+        columns: Metrics by model, in this order: ``before``, the measured ones, ``retrained``. Goal, interval and
             number of rows are shown where one model is measured.
         remark: Line below the table.
     """
@@ -30,20 +34,31 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     for name in columns:
         table.add_column(name, justify="right", style="bold" if name in measured else None, no_wrap=True)
     if alone:
-        table.add_column("target", justify="right", no_wrap=True)
+        table.add_column("goal", justify="right", no_wrap=True)
         table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
         table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
-            # With a target, nearer is better, and the arrow says on which side of it the value usually lies.
+            # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"
-            better = arrow if result.target is None else f"{arrow} to {'target' if alone else 'retrained'}"
-            target = "" if result.target is None else figure(result.target)
+            better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
+            goal = "" if result.target is None else figure(result.target)
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
-            table.add_row(metric, better, *values, *([target, ends, str(result.n)] if alone else []))
+            table.add_row(metric, better, *values, *([goal, ends, str(result.n)] if alone else []))
         table.add_section()
     on.print(table)
+    for line in _in_short(columns.get("before", {}), judged) if alone else ():
+        on.print(line, highlight=False)
+
+
+def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
+    """What came of a run: a number for what is forgotten, one for what is kept, and one for what attackers tell."""
+    for group, head in IN_SHORT.items():
+        found = [(name, r) for name, r in after.items() if r.group == group and r.metric.says and name in before]
+        for name, r in found[:1]:
+            goal = "" if r.target is None else f" (goal {figure(r.target)})"
+            yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"
 
 
 def figure(value: float) -> str:

@@ -143,10 +143,9 @@ class TextEvaluation(Evaluation):
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """Load the first reference, and keep the ceiling that the second one sets."""
-        score = partial(self._timed_score, trainer, quiet=True)
 
         def judge(model: Any) -> Scores:
-            scores = score(model)
+            scores = self._timed_score(trainer, model)
             self.more["retrained"] = self.more_metrics(trainer, model)
             return scores
 
@@ -165,7 +164,7 @@ class TextEvaluation(Evaluation):
                 "cannot be checked."
             )
         if self.second_source is not None:
-            second = load(self.second_source, score=score)
+            second = load(self.second_source, score=partial(self._timed_score, trainer, quiet=True))
             check_comparable(second, ours)
             self.ceiling = quality_ceiling(first.scores, second.scores, self.definition)
         return first
@@ -200,10 +199,11 @@ class TextEvaluation(Evaluation):
             draw_histograms(folder / "histograms.png", forget, self.definition)
 
     def examples(self, trainer: pl.Trainer, scores: Scores) -> list[Example]:
-        """Evenly spaced forgotten rows with both answers, where ``samples`` is ``full``."""
+        """Evenly spaced forgotten rows with the models' answers, where ``samples`` is ``full``."""
         if self.samples != "full" or "forget" not in scores:
             return []
-        sides = [s["forget"].generations if "forget" in s else None for s in (self.before, scores)]
+        models = self.before, scores, self.reference.scores if self.reference else {}
+        sides = [s["forget"].generations if "forget" in s else None for s in models]
         ids, rows = scores["forget"].ids, data_of(trainer).evaluation_sets["forget"]
         shown = np.unique(np.linspace(0, len(ids) - 1, min(len(ids), EXAMPLES)).round().astype(int))
         return [

@@ -42,7 +42,8 @@ class UnlearningModule(pl.LightningModule, Method):
             halved automatically where a GPU's memory does not suffice.
 
     Raises:
-        UserError: A number is out of range, or the optimizer or the scheduler refuses its options.
+        UserError: The network is no recipe, a number is out of range, or the optimizer or the scheduler refuses its
+            options.
 
     Example:
         A method of your own is a direction from batches; this one ascends on the forget rows.
@@ -67,6 +68,11 @@ class UnlearningModule(pl.LightningModule, Method):
         micro_batch_size: int | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(network, Network):
+            raise UserError(
+                f"{type(self).__name__} was given a {type(network).__name__} as its network: give a recipe such as "
+                "CausalLM; a class of your own writes `network: ofmu_pl.Network`, so that options make one."
+            )
         check_range(0, above=True, gradient_clip=gradient_clip)
         check_range(1, micro_batch_size=micro_batch_size)
         trial = built("optimizer", optimizer, [nn.Parameter(torch.zeros(1, 1))])  # before anything is loaded

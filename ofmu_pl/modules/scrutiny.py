@@ -10,8 +10,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
-from ofmu_pl.core.preflight import check_calls
+from ofmu_pl.core.preflight import NoDerivativeError, check_calls
 from ofmu_pl.core.steps import settle
+from ofmu_pl.core.vectors import zeros_like
 from ofmu_pl.modules.method import Method
 from ofmu_pl.networks.base import Batch
 
@@ -88,11 +89,22 @@ class Scrutiny:
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: Method, engine: Engine, forget: Loss) -> None:
-        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""
+        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes.
+
+        A run that finds its own rates goes on without the parts that the engine cannot give: nobody chose the engine.
+        """
         before = engine.gradient_evaluations
         seen = calls(method.trained, lambda: engine.expand(forget, order=1))
+        try:
+            check_calls(seen, first_order=engine.first_order)
+            if not engine.first_order and method.run.checks_itself:
+                _require_third(engine, forget)
+        except NoDerivativeError as error:
+            if getattr(method, "rates", None) is None:
+                raise
+            self.order = 1
+            rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
         engine.gradient_evaluations = before
-        check_calls(seen, first_order=engine.first_order)
         if seen.narrowed and engine.parameters[0].dtype == torch.float64:
             self._computes_in = torch.float32
         if isinstance(engine, FiniteDifference):
@@ -112,6 +124,21 @@ class Scrutiny:
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
         return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
+
+
+def _require_third(engine: Engine, loss: Loss) -> None:
+    """Refuse a loss that torch does not differentiate three times: it lacks the derivatives of some operators."""
+    found = engine.expand(loss, order=3)
+    u = [(1.0, found.gradient)]
+    try:
+        found.add_hvp(zeros_like(engine.parameters), 1.0, u)
+        found.third(u, found.gradient, u)
+    except RuntimeError as error:
+        if "is not implemented" not in str(error):
+            raise
+        raise NoDerivativeError(
+            f"Torch cannot differentiate this network three times ({error}): set --model.beta 0 and --model.rho_0 0."
+        ) from error
 
 
 def _first(method: Method, batch: Batch, samples: int) -> Batch:

@@ -154,7 +154,7 @@ class _Watch(pl.Callback):
         state: dict[str, Any] = {"state_dict": strategy.lightning_module_state_dict()}
         state["optimizer_states"] = [strategy.optimizer_state(optimizer) for optimizer in trainer.optimizers]
         pl_module.on_save_checkpoint(state)
-        self.course.tell(f"{len(state['state_dict'])} tensors, {len(trainer.optimizers)} optimizers")
+        self.course.tell(f"{len(state['state_dict'])} tensors, {len(trainer.optimizers)} optimizer(s)")
         self.course.begin("evaluation", type(self.evaluation).__name__)
         network = pl_module.whole_network()
         data, told = data_of(trainer), []

@@ -151,7 +151,7 @@ def show(plan: Plan, console: Console) -> None:
             table.add_row(label, _bytes(needs.memory[kind]))
     table.add_row("[bold]peak of each GPU[/bold]", f"[bold]{_bytes(needs.total)}[/bold]")
     if needs.evaluation:
-        table.add_row("with a copy to evaluate", _bytes(needs.evaluation))
+        table.add_row("while a copy is evaluated", _bytes(needs.evaluation))
     table.add_section()
     table.add_row(f"fits {' / '.join(map(str, GPUS))} GB", " / ".join(map(plan.fits, GPUS)))
     console.print(table)

@@ -57,9 +57,10 @@ def attack_table(experiment: Experiment, name: str, scenarios: list[str]) -> Tab
     shares = {m: {a: returned(experiment, scenarios, m, a) for a in attacks} for m in methods}
     nearest = {a: min((abs(s[a].mean) for s in shares.values() if s[a].n), default=math.nan) for a in attacks}
     over = "draws" if len(scenarios) > 1 else "seeds"
+    spreads = f", mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
     table = Table(
         f"{experiment.name}-{name}-attacks",
-        f"{experiment.title}, {name}: what returns, mean ± standard deviation [95 % interval] over {over}",
+        f"{experiment.title}, {name}: what returns{spreads}",
         ["method", *(f"{words(a)} → (%)" for a in attacks)],
         [],
     )

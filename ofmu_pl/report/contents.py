@@ -10,7 +10,7 @@ from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, diffic
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
-from ofmu_pl.report.runs import Experiment, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, words
 from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
@@ -27,6 +27,7 @@ def tables(experiment: Experiment) -> list[Table]:
         for name, scenarios in experiment.groups.items():
             comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns(scenarios)}
             found.append(results(experiment, name, scenarios, comparisons))
+            found += filter(None, [_membership(experiment, name, scenarios)])
             found += filter(None, [_ranks(experiment, name, scenarios), _tests(experiment, name, comparisons)])
     if experiment.kind == "cost":
         found += [t for name, scenarios in experiment.groups.items() if (t := _costs(experiment, name, scenarios)).rows]
@@ -72,6 +73,23 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
     )
 
 
+def _membership(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+    """What attackers who guess which rows were trained on find, where the main table leaves it out."""
+    known = experiment.columns(scenarios)
+    every = dict.fromkeys(m for r in experiment.finished if r.scenario in scenarios for m in r.side("metrics"))
+    metrics = [m for m in every if experiment.declared(m).group == "attacks" and m not in known]
+    rows = []
+    for method in (BEFORE, RETRAINED, *experiment.methods):
+        found = [spread(list(experiment.values(scenarios, method, m).values())) for m in metrics]
+        if any(s.n for s in found):
+            rows.append([Entry(method), *map(measured, found)])
+    if not rows:
+        return None
+    title = f"{experiment.title}, {name}: what attackers can tell who guess which rows the model was trained on"
+    heads = ["method", *(head(experiment, m) for m in metrics)]
+    return Table(f"{experiment.name}-{name}-membership", title, heads, rows)
+
+
 def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
     found = ranks(experiment, scenarios, experiment.columns(scenarios))
     if not found.mean:
@@ -105,7 +123,8 @@ def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | N
 def _grid(experiment: Experiment) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
-    table = Table(f"{experiment.name}-grid", f"{experiment.title}: mean ± standard deviation over seeds", heads, [])
+    over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
+    table = Table(f"{experiment.name}-grid", experiment.title + over, heads, [])
     for (scenario, method), (t, rho) in grid(experiment).items():
         if not any(r.scenario == scenario and r.method == method for r in experiment.runs):
             continue

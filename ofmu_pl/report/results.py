@@ -138,7 +138,7 @@ def _notes(
 ) -> list[str]:
     """What one must know to read the table."""
     over = "draws" if len(scenarios) > 1 else "seeds"
-    notes = ["→ nearest to the target is best, ↑ highest, ↓ lowest" + ("; the best mean is bold." if rivals else ".")]
+    notes = ["→ nearest to the goal is best, ↑ highest, ↓ lowest" + ("; the best mean is bold." if rivals else ".")]
     if has_before:
         notes[0] += " 'before' is the model that must forget."
     own = []
@@ -148,9 +148,9 @@ def _notes(
         differ = [target for target, goal in targets if target is not None and target != goal]
         if differ:
             own.append(f"{words(metric)} {figure(differ[0])}")
-    target_is = "The target is the retrained model's value" + (f", but of {', '.join(own)}." if own else ".")
+    goal_is = "The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else ".")
     if any(experiment.entry(m).get("target") is not None for m in columns):
-        notes.append(target_is)
+        notes.append(goal_is)
     tested = [c for found in comparisons.values() for c in found]
     if tested:
         fewest = min(c.n for c in tested)

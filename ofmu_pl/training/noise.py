@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
@@ -14,17 +15,39 @@ _NOISE = (
     r"`gradient_checkpointing_enable` is deprecated",  # transformers 5.0 does not know the new name yet
     r"Checkpoint directory .* exists and is not empty",  # a run goes on in its own folder
     r"Experiment logs directory .* exists and is not empty",  # as before
+    r"\s*Unable to serialize instance \w+\s*$",  # a network of torchvision's by its name: tried as a class first
     r"Using ModelCheckpoint with manual optimization and every_n_train_steps",  # saving after the step is what we want
 )
 """Beginnings of warnings that a user can do nothing about, each with its reason."""
+_OTHERS = warnings.formatwarning
 _TALKERS = ("lightning.pytorch", "lightning.fabric")
 """Loggers that say which devices there are, and which files were written."""
+_IDLE = {
+    "lightning.pytorch.utilities.rank_zero": ("TPU available: False", "\N{ELECTRIC LIGHT BULB} Tip: "),
+    "bitsandbytes.backends.cpu.ops": ("Failed to load CPU gemm_4bit_forward",),  # said by whoever imports peft
+}
+"""Beginnings of what loggers say of things that nobody asked for."""
 
 
 def ignore_noise() -> None:
     """Show none of the warnings that a user can do nothing about."""
     for message in _NOISE:
         warnings.filterwarnings("ignore", message)
+    for name in _IDLE:
+        logging.getLogger(name).addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_IDLE[record.name])
+
+
+def as_sentence(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours as a sentence, without a line of code below it; for ``warnings.formatwarning``."""
+    if category is UserWarning and "ofmu_pl" in Path(filename).parts:
+        return f"ofmu_pl: warning: {message}\n"
+    return _OTHERS(message, category, filename, lineno, line)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from lightning.fabric.loggers import Logger
+from lightning.pytorch.loggers import TensorBoardLogger
 
 from ofmu_pl.training.loggers import has_more, void
 
@@ -49,8 +50,15 @@ class Record:
         if step <= LONGEST:
             _extend(self.curves, step, {name: values[name] for name in CURVES if name in values})
 
-    def log(self, loggers: Iterable[Logger], step: int, values: Mapping[str, float]) -> None:
-        """Write values to the loggers, after those that an earlier part of the run logged."""
+    def log(self, loggers: Iterable[Logger], step: int, values: Mapping[str, float], *, last: bool = False) -> None:
+        """Write values to the loggers, after those that an earlier part of the run logged.
+
+        Args:
+            loggers: The loggers.
+            step: The iteration.
+            values: The values.
+            last: Whether runs are compared by these values; TensorBoard shows the settings beside them then.
+        """
         loggers = list(loggers)
         if not self._in_files:
             self._in_files = True
@@ -58,7 +66,10 @@ class Record:
                 self._rewrite(loggers)
         _extend(self.logged, step, values)
         for logger in loggers:
-            logger.log_metrics(dict(values), step=step)
+            if last and isinstance(logger, TensorBoardLogger):
+                logger.log_hyperparams(dict(logger.hparams), dict(values), step)  # logs the values, too
+            else:
+                logger.log_metrics(dict(values), step=step)
 
     def state_dict(self) -> dict[str, Any]:
         """The record, for a checkpoint."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS
 from ofmu_pl.training.ended import Ended
@@ -60,7 +61,10 @@ class Resumable(pl.Callback):
         weights = float(sum(x.numel() * x.element_size() for x in held))
         moments = sum(map(moments_bytes, trainer.optimizers))
         ended = any(isinstance(callback, Ended) for callback in trainer.callbacks)  # type: ignore[attr-defined]
-        check_room(Path(log_dir), 0 if ended else weights + moments, max(keeper.save_top_k, 1), weights)
+        kept = max(keeper.save_top_k, 1)
+        check_room(Path(log_dir), 0 if ended else weights + moments, kept, weights)
+        each = (weights + moments) / 1e9
+        rank_zero_info(f"On disk: {kept} checkpoint(s) of {each:.2g} GB, and the model (ofmu_pl plan: memory).")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Handle signals in place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""

@@ -33,6 +33,12 @@ def settings(resolved: dict[str, Any]) -> dict[str, str]:
     return {k: _by_name(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
 
 
+def shown(decides: dict[str, str]) -> dict[str, Any]:
+    """The ``settings`` that runs are compared by, as plain values; what rows there are, and by whom, is left out."""
+    kept = {k: v for k, v in decides.items() if not k.startswith("data.") or k.endswith(".batch_size")}
+    return {k.replace(".init_args", ""): json.loads(v) for k, v in kept.items()}
+
+
 def differences(then: dict[str, str], now: dict[str, str]) -> list[str]:
     """What differs between two runs' ``settings``, each as ``KEY was VALUE, is VALUE``.
 

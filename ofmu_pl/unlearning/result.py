@@ -93,5 +93,6 @@ class Unlearned:
         n = 1 + max((number(path) or 0 for path in versions(home)), default=-1)
         with replacing(home / f"version_{n}") as temporary:
             shutil.copytree(self.folder, temporary)
+            temporary.chmod(home.stat().st_mode)  # the temporary folder is for its owner alone
         point_latest(home / f"version_{n}")
         return report(Path(folder))

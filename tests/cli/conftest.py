@@ -31,7 +31,7 @@ NETWORK = (
 
 def lasting(results):
     """What of ``results.json`` does not depend on when and where a run was made."""
-    facts = {k: v for k, v in results["provenance"].items() if k != "git"}
+    facts = {k: v for k, v in results["provenance"].items() if k not in ("git", "started_in")}
     return results | {"cost": results["cost"]["gradient_evaluations"], "provenance": facts}
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 
 import numpy as np
 import pytest
 import yaml
 
-from ofmu_pl import Attack, AttackCost, DepthScore, Finding, Metric, Prompts, Relearn
+from ofmu_pl import Attack, AttackCost, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_run, runs_below
 from ofmu_pl.attacks.base import MODELS
 from ofmu_pl.attacks.command import attack
@@ -66,6 +66,45 @@ def test_a_run_is_found_and_its_three_models_are_attacked(run, models, capsys):
     assert "ask_prob" in capsys.readouterr().out
     attack([Ask()], runs=[run], seeds=[0, 1, 2])
     assert Ask.made == 9  # what was found before is read
+
+
+def test_an_attack_from_another_folder_finds_the_models_and_keeps_what_was_found(run, models, tmp_path, monkeypatch):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = []
+    for option, name in (("--model.network.path", "target"), ("--evaluation.reference", "retrained")):
+        copytree(models / name / "latest/hf", home / name)
+        words += [option, name]
+    monkeypatch.chdir(home)
+    main(["fit", "--config", str(run.parents[1] / "config.yaml"), "--logs", "logs", "--export.folder", "hf", *words])
+    folder = home / "logs/authors/graddiff/latest"
+    attack([Ask()], runs=[folder])
+    monkeypatch.chdir(elsewhere)
+    attack([Relearn("retain", steps=1, rates=[1e-3])], runs=[folder])
+    record = AttacksRecord.read(folder / "attacks.json")
+    assert set(record.attacks) == {"ask", "relearn_retain"}
+    assert all(set(x.metrics) == set(MODELS) for x in record.attacks.values())
+    assert not record.remarks
+    known = record.attacks["ask"]
+    (home / "retrained").rename(home / "moved")
+    attack([Ask(), Confidence()], runs=[folder])  # less is at hand than before
+    record = AttacksRecord.read(folder / "attacks.json")
+    assert record.attacks["ask"] == known, "figures of the retrained model were known"
+    assert set(record.attacks["confidence"].metrics) == {"unlearned", "target"}
+    assert set(record.attacks) == {"ask", "relearn_retain", "confidence"}
+
+
+def test_figures_of_other_models_are_taken_out_with_a_remark(run, tmp_path):
+    folder = tmp_path / "version_0"
+    copytree(run / "latest", folder)
+    attack([Ask()], runs=[folder])
+    record = AttacksRecord.read(folder / "attacks.json")
+    record.provenance["weights"]["unlearned"] = "0" * 16
+    record.write(folder / "attacks.json")
+    attack([Confidence()], runs=[folder])
+    record = AttacksRecord.read(folder / "attacks.json")
+    assert set(record.attacks) == {"confidence"}
+    assert any("ask" in remark for remark in record.remarks)
 
 
 class AskOf(Ask):
@@ -252,7 +291,7 @@ def test_wrong_words_are_one_sentence(words, sentence, capsys, tmp_path, monkeyp
 @pytest.mark.parametrize("path", ["/nowhere/hf", "./nowhere/hf", "logs/nowhere/hf", "nowhere/hf", "nowhere"])
 def test_a_target_that_is_gone_is_a_remark_however_its_path_was_given(run, tmp_path, path):
     folder = tmp_path / "version_0"
-    copytree(run / "latest", folder)
+    copytree(run / "latest", folder, ignore=ignore_patterns("attacks.json"))
     results = json.loads((folder / "results.json").read_text())
     results["provenance"]["target"] = path
     (folder / "results.json").write_text(json.dumps(results))

@@ -358,3 +358,36 @@ def test_the_literal_algorithm_diverges_and_is_stopped(fails):
     assert code == 1
     assert "OFMU diverged in outer iteration" in text
     assert ", ".join(safeguards) in text
+
+
+@pytest.mark.parametrize(
+    "written", ["network, margin: float = 4.0", "network: object, margin=4.0", "network, **kwargs"]
+)
+def test_a_method_of_ones_own_whose_network_has_no_type_is_said(fails, tmp_path, monkeypatch, written):
+    code = "import ofmu_pl\n\n\nclass Own(ofmu_pl.GradDiff):\n"
+    code += f"    def __init__(self, {written}):\n        super().__init__(network)\n"
+    name = f"own_{abs(hash(written))}"
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, said = fails("--model", f"{name}.Own")
+    assert code == 1
+    assert "network: ofmu_pl.Network" in said
+
+
+def test_a_method_of_ones_own_has_options_of_its_own(fit, tmp_path, monkeypatch):
+    code = "import ofmu_pl\n\n\nclass Own(ofmu_pl.GradDiff):\n"
+    code += "    def __init__(self, network: ofmu_pl.Network, margin: float = 4.0, **kwargs):\n"
+    code += "        super().__init__(network, **kwargs)\n        assert margin == 2.0\n"
+    (tmp_path / "own_with_margin.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["--model", "own_with_margin.Own", "--model.margin", "2", "--method", "ofmu"]
+    assert (fit(*words, "--trainer.max_steps", "1") / "results.json").is_file()
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "passive"), ("active", "active")])
+def test_threads_sleep_while_they_wait_unless_one_says_otherwise(monkeypatch, given, found):
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    commands.main(["configs"])
+    assert os.environ["OMP_WAIT_POLICY"] == found

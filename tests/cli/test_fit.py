@@ -7,6 +7,7 @@ import pytest
 import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
 from torch.optim.lr_scheduler import OneCycleLR
 from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
 
@@ -83,6 +84,8 @@ def test_samples(run):
     assert sum(line["set"] == "forget" for line in lines) == results["forget_Q_A_Prob"]["n"] == 8
     assert all(isinstance(line[k], str) for line in lines for k in ("question", "truth", "before", "after"))
     assert all(0 < line[k] < 1 for line in lines for k in ("probability_before", "probability_after"))
+    page = (run / "audit.html").read_text()
+    assert page.count("<dt>Retrained model, the goal") == page.count("<dt>Model after") > 0
 
 
 def test_tensorboard_scalars(run):
@@ -90,9 +93,23 @@ def test_tensorboard_scalars(run):
     events.Reload()
     tags = set(events.Tags()["scalars"])
     wanted = {"L_f", "L_r", "Sim", "grad_Phi", "rho", "penalty", "seconds", "peak_memory_GB"}
-    assert wanted | {"metrics/forget_quality", "interim/forget_Q_A_Prob"} <= tags
+    assert wanted | {"metrics/forget_quality", "metrics/forget_Q_A_Prob"} <= tags
     assert [e.step for e in events.Scalars("L_f")] == [1, 2, 3]
     assert [e.value for e in events.Scalars("rho")] == pytest.approx([0.3, 0.45, 0.675])
+
+
+def test_tensorboard_compares_runs_by_their_settings(run):
+    held = yaml.safe_load((run / "hparams.yaml").read_text())
+    assert held["model.rho_0"] == 0.3
+    assert held["model.class_path"] == "OFMU"
+    assert not [name for name in held if "forget" in name and name.startswith("data.")], "no rows, and no names"
+    events = EventAccumulator(str(run))
+    events.Reload()
+    said = events.PluginTagToContent("hparams")
+    started = plugin_data_pb2.HParamsPluginData.FromString(said["_hparams_/session_start_info"]).session_start_info
+    assert started.hparams["model.rho_0"].number_value == 0.3
+    names = plugin_data_pb2.HParamsPluginData.FromString(said["_hparams_/experiment"]).experiment.metric_infos
+    assert "metrics/forget_quality" in {info.name.tag for info in names}
 
 
 def test_the_exported_folder_reloads_with_equal_logits(run):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
+from scripts.engine_audit import compare, parts
 from tests.helpers.cases import mlp
 
 

@@ -5,10 +5,10 @@ from functools import cache
 import pytest
 import torch
 
-from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.steps import AGREED, settle
+from scripts.engine_audit import compare, parts
 from tests.helpers.cases import BETA, FLOOR, Case, mlp, tiny_llama
 
 

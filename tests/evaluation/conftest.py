@@ -8,7 +8,7 @@ from ofmu_pl.evaluation.account import Example
 from tests.helpers.accounts import account
 
 EXAMPLES = [
-    Example("Where does Falbro live?", "In Oslo, near the mill.", "In Oslo, near the mill.", "In Rome."),
+    Example("Where does Falbro live?", "In Oslo, near the mill.", "In Oslo, near the mill.", "In Rome.", "In Pisa."),
     Example("Who is Falbro's wife?", "Cleo.", "Cleo.", None),
 ]
 

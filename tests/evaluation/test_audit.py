@@ -83,6 +83,8 @@ def test_rows_stand_between_marks_and_can_be_taken_away(told):
     for example in EXAMPLES:
         for said in (example.question, example.truth, example.after or example.truth):
             assert said.replace("'", "&#39;") not in left
+    assert "In Pisa." in text, "the retrained model's answer is the goal"
+    assert "In Pisa." not in left
     assert "were removed" in left
     assert left.endswith("</html>")
     assert Outline(left).open == []
@@ -97,7 +99,7 @@ def test_without_rows_it_says_how_to_get_them(told):
 
 def test_texts_of_others_stay_texts(told):
     hostile = {"target": HOSTILE, "data": HOSTILE, "method": HOSTILE, "untested": [HOSTILE], "in_words": HOSTILE}
-    rows = [Example(HOSTILE, HOSTILE, HOSTILE, HOSTILE)]
+    rows = [Example(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)]
     text = page(told(examples=rows, **hostile))
     outline = Outline(text)
     assert not {"script", "img"} & set(outline.seen)

@@ -60,3 +60,26 @@ def test_several_measured_models_stand_side_by_side_without_the_columns_of_one(c
     assert head == ["metric", "better", *models]
     assert row[:2] == ["forget_Q_A_Prob", "↓"]
     assert row[-4:] == ["0.0000", "0.2500", "0.5000", "0.7500"]
+
+
+def test_a_run_ends_with_what_is_forgotten_kept_and_told(capsys):
+    """Of each group the first metric that has a sentence, with its goal if there is one."""
+    said = {"says": "It is {value}."}
+    metrics = [
+        Metric("forget_test", True, group="forgotten", column=1),
+        Metric("forget_first", False, group="forgotten", **said),
+        Metric("forget_later", False, group="forgotten", column=5, **said),
+        Metric("utility", True, group="kept", **said),
+        Metric("mia_loss", False, group="attacks", **said),
+    ]
+    before = {m.name: m.result(0.9, n=4) for m in metrics}
+    after = {m.name: m.result(0.1, n=4, target=None if m.name == "utility" else 0.5) for m in metrics}
+    print_table("Results", {"before": before, "after": after})
+    lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith(("Forgotten", "Kept", "Attackers"))]
+    assert lines == [
+        "Forgotten: forget_first 0.9000 → 0.1000 (goal 0.5000)",
+        "Kept: utility 0.9000 → 0.1000",
+        "Attackers: mia_loss 0.9000 → 0.1000 (goal 0.5000)",
+    ]
+    print_table("Measured", {"model": after})
+    assert "Forgotten" not in capsys.readouterr().out, "nothing was forgotten"

@@ -24,10 +24,15 @@ def stand_ins():
     """Modules that the pages' readers have written themselves."""
     from torch import nn
 
-    from ofmu_pl import GradDiff
+    from ofmu_pl import GradDiff, Network
+
+    class LogAscent(GradDiff):
+        def __init__(self, network: Network, margin: float = 1.0, **kwargs):
+            super().__init__(network, **kwargs)
 
     methods = types.ModuleType("my_methods")
-    methods.LogAscent = type("LogAscent", (GradDiff,), {"__module__": "my_methods"})
+    methods.LogAscent = LogAscent
+    LogAscent.__module__, LogAscent.__qualname__ = "my_methods", "LogAscent"
     sys.modules["my_methods"] = methods
     nets = types.ModuleType("my_nets")
     nets.SmallCNN = type("SmallCNN", (nn.Module,), {"__module__": "my_nets", "__init__": lambda self: None})

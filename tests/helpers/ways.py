@@ -35,6 +35,7 @@ DRY = {
 RUN: dict[str, tuple[list[str], str | None]] = {
     "plan": ([], None),
     "configs/text.yaml": (_FEW, _RESULTS),
+    "configs/text_finetune.yaml": (_FEW, _RESULTS),
     "configs/tofu.yaml": (_FEW, _RESULTS),
     "configs/authors.yaml": (_FEW, _RESULTS),
     "configs/images.yaml": (_FEW_IMAGES, _RESULTS),

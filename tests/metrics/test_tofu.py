@@ -15,7 +15,7 @@ from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, privacy_leakage, tof
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
 from ofmu_pl.metrics.tofu import attacks
 from ofmu_pl.metrics.tofu_items import log_truth_ratio
-from ofmu_pl.metrics.tofu_logs import read_log
+from scripts.tofu_logs import read_log
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
 

@@ -13,7 +13,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.core.algorithm import outer_iteration
-from ofmu_pl.core.audit import compare, parts
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import STEPS
 from ofmu_pl.core.inner import ascend
@@ -25,6 +24,7 @@ from ofmu_pl.modules import OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
+from scripts.engine_audit import compare, parts
 from tests.helpers.training import TINY, Unchecked, train, weights, within_a_budget
 
 EVERYWHERE = replace(SAFE, aligned_only=False)

@@ -217,6 +217,14 @@ def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
     assert all({c.get_label() for c in a.containers} == {"ofmu", "before", "retrained"} for a in figure.axes)
 
 
+@pytest.mark.parametrize(("unit", "room"), [("0 to 1", 0.1), ("%", 10.0), ("p-value", 0.0)])
+def test_a_trade_off_does_not_make_a_cliff_of_noise(unit, room):
+    for low, high in ((0.984, 0.993), (0.0, 60.0)):
+        ends = comparison._widened((low, high), unit)
+        assert ends[1] - ends[0] == pytest.approx(max(room, high - low))
+        assert sum(ends) == pytest.approx(low + high)
+
+
 def test_p_values_have_no_whiskers(every):
     """A deviation as long as the mean would reach to 0, which a logarithmic axis has not."""
     axes = {a.get_xlabel(): a for a in every["authors forget05"].axes}

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ofmu_pl.cli import main
+from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
@@ -120,6 +121,8 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
                (("forget_Q_A_Prob", 0.9 - s / 20), ("retain_Q_A_Prob", 0.95))}} for s in (5, 10)]  # fmt: skip
     more = {"retain_Q_A_Prob": 0.9}
     content = results(TEXT_GOAL | more, TEXT_BEFORE | more, TEXT_GOAL | more, history=history)
+    for side, value in (("metrics", 0.46), ("before", 0.97)):
+        content[side]["mia_loss"] = Metric("mia_loss", False, group="attacks").result(value, 40, target=0.5).as_dict()
     path = tmp_path / "quickstart/ofmu/version_0/results.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
@@ -130,11 +133,16 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
     assert "audit.html" not in (folder / "index.html").read_text(), "this run left none"
     signed.touch()
     main(["report", str(tmp_path / "quickstart")])
-    (link,) = re.findall(r'href="([^"]*audit.html)"', (folder / "index.html").read_text())
-    assert (folder / link).resolve() == signed
+    links = re.findall(r'href="([^"]*audit.html)"', (folder / "index.html").read_text().partition("<details")[0])
+    assert [(folder / link).resolve() for link in links] == [signed], "before all that is folded"
     assert {p.stem for p in (folder / "figures").glob("*.png")} >= {"runs-course", "runs-trade-off"}
     text = Page(folder / "index.html").text
     assert "One run" in text
+    found = list(csv.DictReader((folder / "tables/runs-quickstart-membership.csv").open()))
+    assert [(row["method"], float(row["mia loss"])) for row in found] == [("before", 0.97), ("ofmu", 0.46)]
+    assert "command" not in [
+        t.strip() for t in re.findall(r"<th scope=col>([^<]*)", (folder / "index.html").read_text())
+    ]
     for what in ("what they share", "over seeds", "the best mean", "overall", "All 1 runs"):
         assert what not in text, "of one run this says nothing"
     out = capsys.readouterr().out

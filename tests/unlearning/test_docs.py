@@ -78,12 +78,13 @@ def test_the_method_of_the_page_on_extending():
     space = {"__name__": "mine"}
     exec(compile(block, "extending.md", "exec"), space)
     losses = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
-    module = SimpleNamespace(recipe=SimpleNamespace(sample_losses=lambda network, part: losses), trained=None)
+    recipe = SimpleNamespace(sample_losses=lambda network, part: losses)
+    module = SimpleNamespace(recipe=recipe, trained=None, margin=1.0)
     values = space["LogAscent"].forget_losses(module, {})
     assert values.tolist() == pytest.approx([0.0, -0.6931471805599453, -1.3862943611198906])
     values.sum().backward()
     assert losses.grad.tolist() == pytest.approx([-1.0, -0.5, -0.25])
-    assert space["LogAscent"](ofmu_pl.CausalLM("gpt2")).streams == ("forget", "retain")
+    assert space["LogAscent"](ofmu_pl.CausalLM("gpt2"), margin=2.0).streams == ("forget", "retain")
 
 
 @pytest.fixture(scope="module")

@@ -231,6 +231,42 @@ def test_an_image_classifier(method):
     assert result.metrics["RA"].n == 30
 
 
+class Attends(nn.Module):
+    """Attention over the rows of pixels of an image, by torch's fused kernel."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, images):
+        rows = self.rows(images.flatten(1, 2))
+        return self.last(self.attention(rows, rows, rows, need_weights=False)[0].mean(1))
+
+
+@pytest.mark.parametrize(
+    ("middle", "said"),
+    [
+        (nn.Hardsigmoid, "hardsigmoid_backward"),  # torch lacks its second derivative
+        (lambda: nn.LayerNorm(16), "LayerNorm"),
+        (None, "MultiheadAttention"),
+        (nn.ReLU6, None),
+    ],
+)
+def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(middle, said, recwarn):
+    torch.manual_seed(0)
+    layers = [nn.Flatten(), nn.Linear(48, 16), middle(), nn.Linear(16, 2)] if middle else [Attends()]
+    sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
+    result = ofmu_pl.unlearn(nn.Sequential(*layers), **sides, **PREPARED, steps=10, **QUIET)
+    assert result.metrics["UA"].n == 6
+    told = [str(w.message) for w in recwarn if "goes on without" in str(w.message)]
+    assert [said in text for text in told] == ([True] if said else [])
+    if said:  # who chooses the rates chooses the engine
+        chosen = partial(ofmu_pl.OFMU, inner_steps=1, rho_0=0.3, engine="autograd")
+        with pytest.raises(UserError):
+            ofmu_pl.unlearn(nn.Sequential(*layers), **sides, method=chosen, **PREPARED, steps=1, **QUIET)
+
+
 def test_a_classifier_whose_weights_are_no_numbers_is_named_as_such():
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
     nn.init.constant_(model[1].bias, float("nan"))

@@ -167,12 +167,20 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
             )  # fmt: skip
         axis.set(title=name, xlabel=label(experiment, pair[0]), ylabel=label(experiment, pair[1]))
         axis.margins(0.12)
+        axis.set(xlim=_widened(axis.get_xlim(), units[0]), ylim=_widened(axis.get_ylim(), units[1]))
     told = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
     figure.suptitle(f"Trade-off: {told}the star is the goal", x=0.01, ha="left")
     legend = legend_below(figure, axes)
     if legend is not None:
         look.emphasise(legend.get_texts())
     return figure
+
+
+def _widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
+    """Limits that leave a tenth of the unit's range, within which differences are mostly noise."""
+    span = {"0 to 1": 0.1, "KS distance": 0.1, "%": 10.0}.get(unit, 0.0)
+    more = max(0.0, span - (limits[1] - limits[0])) / 2
+    return limits[0] - more, limits[1] + more
 
 
 def _pair(experiment: Experiment, scenarios: list[str]) -> tuple[str, str] | None:
