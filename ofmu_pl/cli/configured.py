@@ -12,10 +12,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.cli.app import UnlearningCLI
-from ofmu_pl.cli.dry_run import DryRunCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
-from ofmu_pl.cli.plan import PlanCLI
+from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
 from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.trust import restrict_imports
 from ofmu_pl.cli.words import DRY_RUN
