@@ -10,7 +10,6 @@ if TYPE_CHECKING:  # all there is to say of a public name: ofmu_pl.support.lazy 
     from ofmu_pl.attacks.base import Attack as Attack
     from ofmu_pl.attacks.base import Finding as Finding
     from ofmu_pl.attacks.confidence import Confidence as Confidence
-    from ofmu_pl.attacks.cost import AttackCost as AttackCost
     from ofmu_pl.attacks.depth_score import DepthScore as DepthScore
     from ofmu_pl.attacks.linear_probe import LinearProbe as LinearProbe
     from ofmu_pl.attacks.logit_lens import LogitLens as LogitLens

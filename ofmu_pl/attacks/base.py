@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 
@@ -78,19 +77,18 @@ class Attack(ABC):
         y_label: What its curve shows.
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
+        gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
 
     Example:
         An attack that asks for nothing but the forgotten rows' probability.
 
-        >>> from ofmu_pl import AttackCost, Metric
+        >>> from ofmu_pl import Metric
         >>> class Ask(Attack):
         ...     name, modalities, x_label, y_label = "ask", ("text", "images"), "attempt", "probability"
         ...     metrics = (Metric("ask_forget_prob", higher_is_better=False, group="attacks"),)
         ...     def run(self, subject, seed):
         ...         p = subject.probabilities(subject.build(), "forget")
         ...         return Finding.of_rows(self.metrics[0], p)
-        ...     def planned(self, subject):
-        ...         return AttackCost(passes=subject.passes(len(subject.data.splits["forget"])))
         >>> Ask().settings
         {}
     """
@@ -101,6 +99,7 @@ class Attack(ABC):
     x_label: str
     y_label: str
     compares: bool = False
+    gradients: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -140,14 +139,3 @@ class Attack(ABC):
             found: Findings by model, one a seed; ``retrained`` and ``target`` may be missing.
         """
         return {}
-
-    @abstractmethod
-    def planned(self, subject: Subject) -> AttackCost:
-        """What it takes on one model.
-
-        Args:
-            subject: The model, and the rows that are to be found.
-
-        Raises:
-            UserError: The data lacks what the attack needs.
-        """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -13,8 +14,6 @@ from tqdm.auto import tqdm
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
 from ofmu_pl.attacks.base import MODELS, Attack, Finding
-from ofmu_pl.attacks.pace import Pace
-from ofmu_pl.attacks.plan import Work, print_plan
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
@@ -40,7 +39,6 @@ def attack(
     seeds: Sequence[int] = (0,),
     place: Path = Path("logs/attacks"),
     device: str | None = None,
-    plan: bool = False,
 ) -> None:
     """Attack models, and write ``attacks.json`` beside each one's results; what was found before is not sought again.
 
@@ -54,7 +52,6 @@ def attack(
         seeds: Seeds of what attacks draw.
         place: Folder of the findings where there is no run.
         device: Torch's name of the device; ``null``: a GPU if there is one.
-        plan: Whether only to say what is left to do, and about how long it takes.
 
     Raises:
         UserError: There is nothing to attack, or two attacks have one name.
@@ -75,11 +72,8 @@ def attack(
         raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
     one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
     places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
-    if plan:
-        _plan(places, attacks, seeds, device)
-    else:
-        found = {on.place: _attack(on, attacks, seeds, device) for on in places}
-        across(attacks, found if runs else {})
+    found = {on.place: _attack(on, attacks, seeds, device) for on in places}
+    across(attacks, found if runs else {})
 
 
 @dataclass
@@ -160,6 +154,7 @@ def _sums(places: list[str]) -> list[str]:
 def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:
     """All attacks on the models of one run; returns what they found."""
     attempts, hashes = _attempts(on, attacks, seeds, device)
+    _announce(on.place, attempts)
     bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
     found: dict[str, dict[str, list[Finding]]] = {}
     left_out: dict[str, str] = {}
@@ -208,6 +203,16 @@ def _merge(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str])
     record.provenance["weights"] = then | hashes
 
 
+def _announce(place: Path, attempts: list[Attempt]) -> None:
+    """Say how many gradients the attacks on a run's models will take; findings that are known take none."""
+    left: Counter[str] = Counter()
+    for attempt in attempts:
+        if not any(path.is_file() for path in attempt.paths):
+            left[attempt.attack.name] += attempt.attack.gradients
+    counts = [f"{name} {gradients:,}" for name, gradients in left.items() if gradients]
+    print(f"Gradients that attacks on {place} will take: {', '.join(counts) or 'none'}.")
+
+
 def _finding(attempt: Attempt) -> Finding:
     """What the attack finds; read, if it has been found before on the same model."""
     for path in attempt.paths:
@@ -220,34 +225,3 @@ def _finding(attempt: Attempt) -> Finding:
     for path in attempt.paths:
         keep(path, asdict(finding))
     return finding
-
-
-def _plan(places: Iterable[Attacked], attacks: list[Attack], seeds: Sequence[int], device: str | None) -> None:
-    """Say what is left to do on the models of all runs; one that several share counts once."""
-    work: dict[str, Work] = {}
-    left_out: dict[str, str] = {}
-    seen = set()
-    for on in places:
-        attempts, _ = _attempts(on, attacks, seeds, device)
-        pace = Pace(attempts[0].subject)
-        for attempt in attempts:
-            name = attempt.attack.name
-            if attempt.paths[-1] in seen or name in left_out:
-                continue
-            seen.add(attempt.paths[-1])
-            try:
-                left = _left(attempt, pace)
-            except UserError as error:
-                left_out[name] = f"{name} will be left out: {error}"
-                work.pop(name, None)
-                continue
-            work.setdefault(name, Work()).add(left)
-    print_plan(work, left_out.values())
-
-
-def _left(attempt: Attempt, pace: Pace) -> Work:
-    """What one attempt takes, which is nothing if its finding is known."""
-    if any(path.is_file() for path in attempt.paths):
-        return Work(findings=1, known=1)
-    cost = attempt.attack.planned(attempt.subject)
-    return Work(findings=1, cost=cost, seconds=pace.seconds(cost))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ofmu_pl.attacks.base import Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.per_example import FEWEST, epsilons, forgetting_score, u_lira
 from ofmu_pl.metrics.result import Metric
@@ -31,10 +30,6 @@ class Confidence(Attack):
     modalities = ("text", "images")
     x_label, y_label = "share of forgotten rows", "confidence (nats)"
     metrics = (Metric("confidence_forget", higher_is_better=False, unit="nats", group="attacks"),)
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """The forgotten rows, once."""
-        return AttackCost(passes=subject.passes(len(subject.data.splits["forget"])))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Score the forgotten rows; the curve shows their quantiles."""

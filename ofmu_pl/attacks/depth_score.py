@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.spans import entities_of
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import Encoded, collate
@@ -63,11 +62,6 @@ class DepthScore(Attack):
     def reads(self) -> list[str]:
         """The entities, if they are given."""
         return [] if self.entities is None else [self.entities]
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """The target as it is, and two models layer by layer."""
-        layers = len(layers_of(subject.build()))
-        return AttackCost(passes=subject.passes(len(self._rows(subject))) * (1 + 2 * (1 + layers)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Take every layer from the retrained model and from the one under attack; nothing is drawn."""

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.choices import Choices, batches_of, choices_of
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import wrong_answers_of
 from ofmu_pl.data.sampler import evenly
@@ -63,10 +62,6 @@ class LinearProbe(Attack):
     def __init__(self, rows: int | None = 100, fit_rows: int = 120) -> None:
         check_range(1, rows=rows, fit_rows=fit_rows)
         self.rows, self.fit_rows = rows, fit_rows
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """All answers of both sides, once; fitting the probes comes on top."""
-        return AttackCost(passes=sum(subject.passes(sum(map(len, side))) for side in self._sides(subject.data)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Fit and test a probe at every layer; nothing is drawn."""

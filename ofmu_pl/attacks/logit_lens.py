@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from ofmu_pl.attacks.base import Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
@@ -48,11 +47,6 @@ class LogitLens(Attack):
     def __init__(self, rows: int | None = 100) -> None:
         check_range(1, rows=rows)
         self.rows = rows
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """One pass for all hidden states, and one for each of them."""
-        layers = len(layers_of(subject.build()))
-        return AttackCost(passes=subject.passes(len(subject.places(FORGET, self.rows))) * (2 + layers))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Ask every layer; nothing is drawn."""

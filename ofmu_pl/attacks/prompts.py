@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 
 from ofmu_pl.attacks.asking import ask, question_rows
 from ofmu_pl.attacks.base import Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.ways import Asked, Pair, paired, plain, read_pairs, with_examples, with_prefix
 from ofmu_pl.data.encoded import Row
@@ -80,14 +78,6 @@ class Prompts(Attack):
     def reads(self) -> list[str]:
         """The pairs, if they are given."""
         return [] if self.pairs is None else [self.pairs]
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """Every prompt once, and answers as long as they may be."""
-        cost = AttackCost()
-        for way, sides in self._asked(subject, room=sys.maxsize, seed=0).items():
-            prompts = len(_different(sides))
-            cost += AttackCost(passes=subject.passes(prompts), tokens=prompts * self._length(way))
-        return cost
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Ask in every way that the data has; examples and partners are drawn by the seed.

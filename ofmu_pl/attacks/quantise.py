@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 
 from ofmu_pl.attacks.base import TARGET, UNLEARNED, Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.rounding import round_matrices
@@ -73,11 +72,6 @@ class Quantise(Attack):
             Metric(f"{name}_given_back", higher_is_better=False, group="attacks"),
             *kept,
         )
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """Rows of both sides at every width, and as they are."""
-        rows = sum(subject.passes(len(subject.places(side, self.rows))) for side in ("forget", "retain"))
-        return AttackCost(passes=rows * (1 + len(self.widths)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Round to every width; nothing is drawn, so that all seeds find the same.

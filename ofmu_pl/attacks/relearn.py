@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.texts import questions_of, texts_of
-from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep, swept
+from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
@@ -70,6 +69,7 @@ class Relearn(Attack):
         check_training(steps, every, batch_size, rates, share)
         self.source, self.share, self.steps, self.every = source, share, steps, every
         self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
+        self.gradients = len(self.rates) * steps
         self.name = name or f"relearn_{Path(source).stem}"
         declare = Metric(f"{self.name}_prob", higher_is_better=False, group="attacks")
         self.metrics = (
@@ -82,11 +82,6 @@ class Relearn(Attack):
     def reads(self) -> list[str]:
         """The texts, unless it trains on the data's own rows."""
         return [] if self.source in (FORGET, RETAIN, QUESTIONS) else [self.source]
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """One gradient a step and rate, and the looks."""
-        _, asked = self._sides(len(subject.data.splits[FORGET]), seed=0)
-        return swept(self.rates, self.steps, self.every, self.batch_size, subject.passes(len(asked)))
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""

@@ -12,9 +12,8 @@ from typing import Any
 
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.choices import Choices, choices_of, chosen
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.attacks.tuning import check_training, sides, stream, sweep, swept
+from ofmu_pl.attacks.tuning import check_training, sides, stream, sweep
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
@@ -63,12 +62,7 @@ class RTT(Attack):
         check_training(steps, every, batch_size, rates, share)
         self.share, self.steps, self.every = share, steps, every
         self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """One gradient a step and rate, and the looks."""
-        *_, choices = self._sides(subject.data, seed=0)
-        passes = subject.passes(sum(map(len, choices)))
-        return swept(self.rates, self.steps, self.every, self.batch_size, passes)
+        self.gradients = len(self.rates) * steps
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""

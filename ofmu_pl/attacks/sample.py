@@ -15,7 +15,6 @@ import torch
 
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.attacks.base import Attack, Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.metrics.rouge import rouge_l_recall
@@ -74,11 +73,6 @@ class Sample(Attack):
         self.metrics = tuple(
             Metric(f"{name}_{what}_at_{max(k)}", higher_is_better=False, group="attacks") for what in ("leak", "exact")
         )
-
-    def planned(self, subject: Subject) -> AttackCost:
-        """Questions, and answers as long as they may be."""
-        rows = len(question_rows(subject, "forget", self.rows))
-        return AttackCost(passes=2 * subject.passes(rows), tokens=rows * self.samples * self.max_new_tokens)
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Draw the samples, all at a time as far as memory goes.

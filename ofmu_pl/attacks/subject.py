@@ -95,14 +95,6 @@ class Subject:
         for start in range(0, len(places), self.data.batch_size):
             yield self.batch(split, places[start : start + self.data.batch_size])
 
-    def passes(self, rows: int) -> int:
-        """Number of batches that so many rows make.
-
-        Args:
-            rows: Number of rows.
-        """
-        return int(-(-rows // self.data.batch_size))
-
     def placed(self, batch: Batch) -> Batch:
         """A batch on the device."""
         return {name: x.to(self.device) for name, x in batch.items()}

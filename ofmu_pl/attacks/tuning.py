@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from ofmu_pl.attacks.base import Finding
-from ofmu_pl.attacks.cost import AttackCost
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.metrics.result import Metric
@@ -128,20 +127,6 @@ def sweep(
     if broken:
         best.broken = f"The loss was no longer finite at the rate {', '.join(broken)}."
     return best
-
-
-def swept(rates: Sequence[float], steps: int, every: int, batch_size: int, passes: int) -> AttackCost:
-    """What ``sweep`` takes.
-
-    Args:
-        rates: Learning rates.
-        steps: Number of steps.
-        every: Number of steps between two looks.
-        batch_size: Number of rows of a step.
-        passes: Number of batches of a look.
-    """
-    looks = 1 + math.ceil(steps / every)
-    return AttackCost(len(rates) * steps, batch_size, len(rates) * looks * passes)
 
 
 def _train(

@@ -15,10 +15,9 @@ from transformers.utils.logging import disable_progress_bar
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.cli.app import UnlearningCLI
-from ofmu_pl.cli.dry_run import DryRunCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
-from ofmu_pl.cli.plan import PlanCLI
+from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
 from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.trust import restrict_imports, without_trust
 from ofmu_pl.cli.words import DRY_RUN
@@ -97,7 +96,7 @@ def _attack(words: list[str], description: str) -> None:
     parser = Parser(prog="ofmu_pl attack", description=description)
     parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
     import_all(["ofmu_pl.attacks", "ofmu_pl.data", "ofmu_pl.networks"])  # so that short class names are known
-    parser.add_function_arguments(attack, skip={"runs", "unlearned", "retrained", "data", "plan"})
+    parser.add_function_arguments(attack, skip={"runs", "unlearned", "retrained", "data"})
     parser.add_argument(
         "--runs",
         nargs="+",
@@ -105,7 +104,6 @@ def _attack(words: list[str], description: str) -> None:
         default=None,
         help="Folders of finished runs, or folders above them: the latest run of each method that unlearned.",
     )
-    parser.add_argument("--plan", action="store_true", help="Only say what is left to do, and about how long it takes.")
     parser.add_argument("--model.network.path", type=str | None, default=None, help="Instead of runs: a model.")
     parser.add_argument("--evaluation.reference", type=str | None, default=None, help="Its retrained model.")
     parser.add_subclass_arguments(PairedDataModule, "data", required=False, help="Its rows.")
@@ -118,7 +116,7 @@ def _attack(words: list[str], description: str) -> None:
         options.model.network.path,
         options.evaluation.reference,
         data=options.get("data"),
-        **{name: options[name] for name in ("target", "seeds", "place", "device", "plan")},
+        **{name: options[name] for name in ("target", "seeds", "place", "device")},
     )
 
 

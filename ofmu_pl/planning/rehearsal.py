@@ -1,190 +1,229 @@
-"""One outer iteration on the meta device: the method's own code on blank data and a network without weights.
+"""One iteration of a configuration by Lightning's own trainer, without weights and devices: faults, memory and work.
 
-Nothing here knows a method's memory by a formula: ``outer_step`` runs, its storages are counted, and the network,
-its losses, the engine and the optimizer are those of a real run. Only what several processes do is put in by hand, from
-how DDP and FSDP2 work.
+The trainer, its strategy (DDP, FSDP2), the precision, the method, the optimizers and the data are those of the run. In
+the places of others stand fake tensors (the network's, ``unreal.py``), torch's process group ``fake`` (the other
+ranks), the CPU (GPUs), and blank rows (data that would have to be downloaded). A ledger counts the storages of the fake
+tensors, so that nothing here knows a method's memory by a formula.
 """
 
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
+import lightning.pytorch as pl
+import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.core.ranks import Ranks
-from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.data.base import PairedDataModule, data_of
+from ofmu_pl.evaluation.prompts import Detail, continue_greedily, read_prompts, score_answers
+from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
-from ofmu_pl.planning.ledger import Kernels, Ledger
-from ofmu_pl.planning.stand_ins import Graphs, Unloaded, Watching, know_losses
-from ofmu_pl.training.run import Run
+from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.networks.adapters import merged
+from ofmu_pl.planning.course import Course
+from ofmu_pl.planning.ledger import Ledger
+from ofmu_pl.planning.needs import Needs, assumed, count
+from ofmu_pl.planning.processes import processes_of
+from ofmu_pl.planning.stage import set_up, trainer_of
+from ofmu_pl.planning.unreal import Unreal, pretended
+from ofmu_pl.planning.weightless import Weightless
+from ofmu_pl.training.parallel import check_rows
+from ofmu_pl.training.run import precision_name
 
-ENOUGH_PAIRS = 2
-"""One inner step and the outer one, where memory peaks: for engines whose iterations take long even without numbers."""
-
-
-@dataclass(frozen=True)
-class Processes:
-    """The processes that share a batch.
-
-    Attributes:
-        size: Number of processes, one per GPU.
-        sharded: FSDP2: parameters, vectors and optimizer state are cut among them. Else DDP, or one process.
-    """
-
-    size: int = 1
-    sharded: bool = False
-
-
-@dataclass
-class Rehearsed:
-    """The memory and work of an iteration.
-
-    Attributes:
-        trained: Parameters that are trained.
-        parameters: All parameters.
-        memory: Bytes of one process at the worst moment, by kind (``ledger.KINDS``).
-        evaluation: Bytes of one process while an evaluation looks at a whole copy of what is sharded, without what
-            it scores; 0 where nothing is copied.
-        gradients: Mean gradient evaluations of an outer iteration; ``None`` where they depend on the size of the data.
-    """
-
-    trained: int
-    parameters: int
-    memory: dict[str, float]
-    evaluation: float
-    gradients: float | None
-
-    @property
-    def total(self) -> float:
-        """Bytes of one process at the worst moment."""
-        return sum(self.memory.values())
+FEW = 32
+"""Rows of each evaluation set, which methods of one iteration read whole."""
+PAIRS = 2
+"""One inner step and the outer one, where graphs of graphs are taken: further inner steps are like the first."""
+GENERATED = 2
+"""Tokens that the evaluation generates, one of which reads the other."""
 
 
-def rehearse(
-    module: UnlearningModule,
-    data: Any,
-    processes: Processes,
-    *,
-    precision: str = "32-true",
-    max_steps: int = -1,
-    gpu: bool = True,
-) -> Rehearsed:
-    """Run an iteration of a method on the meta device.
+class Rehearsal(pl.Callback):
+    """Notes how far a trainer has come, tries what follows an iteration, and ends the run after the first one.
 
     Args:
-        module: The method before it was given to any trainer; of no use afterwards.
-        data: Its data module, not set up.
-        processes: The processes that share the batches.
-        precision: Lightning's name of the precision.
-        max_steps: Length of the run.
-        gpu: Whether the optimizer takes all parameters at a time, as torch's do on GPUs.
+        settings: The trainer's configuration, its strategy not made into an object.
+        strategy: The strategy, made into an object where it is a class; ``None``: as the configuration has it.
 
-    Raises:
-        UserError: What a run would refuse before its first step.
+    Attributes:
+        evaluation: The evaluation of the run, to try it too; ``None``: the rehearsal ends with the iteration.
+        exports: Whether the run exports its model.
+        course: What was tried, and the first fault.
+        needs: Memory and work of an iteration.
     """
-    data.blank()
-    exact, n = module.exact, processes.size
-    cut = processes.sharded and not exact  # the exact engine works on a whole copy
-    ledger = Ledger(n, ("parameters", "vectors", "optimizer") if cut else ("optimizer",) if processes.sharded else ())
-    real = module.recipe
-    module.recipe = recipe = Unloaded(real, ledger, saving=module.num_batches > 1, exact=exact)
-    run = module.run = Run(data, Ranks(0, n, processes.sharded), precision, max_steps, checks_itself=False)
-    module.to("meta")
-    module.configure_model()
-    network = run.convert(module.trained)
-    parameters = trainable(network)
-    size = sum(p.numel() * p.element_size() for p in parameters)
-    ledger.add(network.state_dict(keep_vars=True).values(), "parameters")
-    ledger.change("parameters", -quantized(real, network))
 
-    module.configure_optimizers()
-    for optimizer in run.optimizers:
-        if hasattr(optimizer, "is_paged"):
-            optimizer.is_paged = False  # paged state is on the GPU when it is needed
-        for group in optimizer.param_groups:
-            if gpu and "foreach" in group and not group.get("fused"):
-                group["foreach"] = True
-    run.ranks = Watching(0, n, cut, ledger=ledger, gathered=gathered(network) if cut else 0)
-    if processes.sharded and exact:
-        ledger.change("copies", 2 * size / n)  # shards of parameters and gradient, beside what is whole
-    elif n > 1 and not processes.sharded:
-        ledger.change("copies", size)  # DDP's buckets
+    weightless: Weightless
 
-    know_losses(module, data)
-    if module.micro_batch_size is not None:
-        data.batch_size = min(data.batch_size, 2 * n * module.micro_batch_size)  # further terms are like the second
-    autocast = precision == "bf16-mixed"
-    if getattr(real, "activation_checkpointing", False):  # torch leaves function modes when it recomputes
-        again: Any = network
-        again.gradient_checkpointing_enable(
-            {"use_reentrant": False, "context_fn": lambda: (nullcontext(), Kernels(autocast))}
-        )
-    with ledger, Kernels(autocast), Graphs(ledger) if exact else nullcontext():
-        for optimizer in run.optimizers:
-            _count_steps(optimizer, ledger)
-            _step(optimizer, zeros_like(parameters))  # makes its state
-        module.on_train_start()
-        batch = data.iteration(0)
-        for parts in batch.values():
-            for part in parts:  # what losses index by stays: its numbers matter
-                part |= {k: x.to("meta", parameters[0].dtype) for k, x in part.items() if x.is_floating_point()}
-        # Of the whole iterations the first after the run's last has every part in use (``higher_order_from``).
-        first = module.period * math.ceil(max(max_steps, 0) / module.period) + 1
-        few = {stream: parts[-ENOUGH_PAIRS:] for stream, parts in batch.items()} if exact else batch
-        before = module.gradient_evaluations
-        module.outer_step(few, first, epoch_ends=True)
-        if exact and module.num_batches > ENOUGH_PAIRS:
-            before, recipe.real = module.gradient_evaluations, False  # only to count the work
-            module.outer_step(batch, first, epoch_ends=True)
+    def __init__(self, settings: Mapping[str, Any], strategy: Any = None) -> None:
+        self.settings, self.strategy = settings, strategy
+        self.evaluation: Any = None
+        self.exports = False
+        self.course, self.needs, self.ledger = Course(), Needs(), Ledger()
+        self.whole: dict[str, list[Any]] = {}
+
+    def fit(self, module: UnlearningModule, data: PairedDataModule, *, blank: bool = False) -> Course:
+        """Try everything, up to the first fault.
+
+        Args:
+            module: The method; of no use afterwards.
+            data: Its data module, not set up; likewise.
+            blank: Whether rows stand in that are as large as rows can be, and the data are not read.
+        """
+        course = self.course
+        with course.watched():
+            course.begin("data")
+            course.tell(set_up(data, blank=blank))
+            course.begin("ranks")
+            processes = processes_of(self.settings)
+            precision = precision_name(self.settings.get("precision"))
+            course.tell(f"{processes}, {precision}")
+            self.needs.title = f"{_name(module)}, {processes}"
+            self.needs.assumption = assumed(module, data, processes, self.settings)
+            check_precision(precision)  # before the trainer, which turns 16-mixed into bf16-mixed on a CPU
+            if processes.sharded:
+                check_rows(data, module.streams, Ranks(0, processes.size, sharded=True))
+            data.evaluation_sets = {name: rows[:FEW] for name, rows in data.evaluation_sets.items()}
+            if module.micro_batch_size is not None:  # two parts on each rank: further ones are like the second
+                data.batch_size = min(data.batch_size, 2 * processes.size * module.micro_batch_size)
+            self.weightless = Weightless(module.recipe, self.ledger, exact=module.exact)
+            module.recipe = self.weightless.stand_in
+            trainer = trainer_of(self.settings, self.strategy, processes, precision=precision, callbacks=[self])
+            with pretended(processes.size), Unreal(self.ledger, shared=processes.size > 1):
+                trainer.fit(module, datamodule=data)
+        return course
+
+    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        """The ranks stand; the model is made next."""
+        if self.evaluation is not None:
+            self.evaluation.setup(trainer, pl_module, stage)
+        self.course.begin("model")
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Model and optimizers are made; the method's checks are next."""
+        network, recipe, ledger = pl_module.trained, self.weightless.recipe, self.ledger
+        on_gpus = self.settings.get("accelerator") != "cpu"
+        self.needs.parameters = sum(p.numel() for p in network.parameters())
+        self.needs.trained = sum(p.numel() for p in trainable(network))
+        sizes = f"{count(self.needs.parameters)} parameters, {count(self.needs.trained)} trained"
+        self.course.tell(f"{type(recipe).__name__}: {sizes}")
+        self.course.begin("method", _name(pl_module))
+        pl_module.run.checks_itself = False  # numbers are made up
+        if isinstance(pl_module, TwoTerms):  # losses of rows under the target, which are kept on disk
+            rows = {stream: len(data_of(trainer).splits[stream]) for stream in pl_module.per_item_reference}
+            pl_module.reference_nll |= {stream: torch.zeros(n) for stream, n in rows.items()}
+        ledger.live["parameters"] -= quantized(recipe, network)
+        for optimizer in pl_module.run.optimizers:
+            if hasattr(optimizer, "is_paged"):
+                optimizer.is_paged = False  # paged state is on the GPU when it is needed
+            for group in optimizer.param_groups:
+                if on_gpus and "foreach" in group and not group.get("fused"):
+                    group["foreach"] = True
+            optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
+            optimizer.register_step_post_hook(lambda *_: setattr(ledger, "kind", "vectors"))
+        ledger.begin()
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """The iteration is next."""
+        rows = {f"{len(part['labels'])} {stream}" for stream, parts in batch.items() for part in parts}
+        self.course.begin("iteration", f"batches of {', '.join(sorted(rows))} rows")
+        self.whole = {stream: list(parts) for stream, parts in batch.items()}
+        if pl_module.exact:  # graphs of graphs take long: the late iteration has them
+            self.weightless.real = False
+            for parts in batch.values():
+                del parts[:-PAIRS]
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Go through a late iteration, too, try what follows it, and end."""
+        self._late(pl_module, batch)
+        self.needs.memory = dict(self.ledger.peak)
+        if self.evaluation is not None:
+            self._checkpoint(trainer, pl_module)
+        network = pl_module.whole_network()
+        if pl_module.replica is not None and not pl_module.exact:
+            self.needs.evaluation = sum(self.ledger.live.values())
+        if self.evaluation is not None:
+            self._evaluate(trainer, self.evaluation, network, next(iter(batch.values()))[0])
+            self._export(network)
+        trainer.should_stop = True
+
+    def _late(self, module: Any, batch: dict[str, list[Any]]) -> None:
+        """A whole iteration after the run's last, in which every part is in use, and the work of all like it."""
+        number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
+        before, self.weightless.real = module.gradient_evaluations, True
+        module.outer_step(batch, number, epoch_ends=True)
+        self.weightless.real = False  # from here on only to count the work
+        if module.exact and module.num_batches > PAIRS:
+            before = module.gradient_evaluations
+            module.outer_step(self.whole, number, epoch_ends=True)
         work = module.gradient_evaluations - before
         if module.period > 1:  # the iterations between two whole ones are alike, and smaller
-            recipe.real = False
-            module.outer_step(batch, first + 1, epoch_ends=True)
+            module.outer_step(self.whole, number + 1, epoch_ends=True)
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period
-    every = list(network.parameters())
-    whole = sum(p.numel() * p.element_size() for p in every)
-    return Rehearsed(
-        trained=sum(p.numel() for p in parameters),
-        parameters=sum(p.numel() for p in every),
-        memory=ledger.peak,
-        evaluation=whole + ledger.live["parameters"] + ledger.live["optimizer"] if cut else 0.0,
-        gradients=None if isinstance(module, OneShot) and work else work,
-    )
+        self.weightless.real = True
+        self.needs.gradients = None if isinstance(module, OneShot) and work else work
+
+    def _checkpoint(self, trainer: pl.Trainer, module: Any) -> None:
+        """Collect what a checkpoint holds."""
+        strategy = trainer.strategy
+        self.course.begin("checkpoint")
+        state: dict[str, Any] = {"state_dict": strategy.lightning_module_state_dict()}
+        state["optimizer_states"] = [strategy.optimizer_state(optimizer) for optimizer in trainer.optimizers]
+        module.on_save_checkpoint(state)
+        self.course.tell(f"{len(state['state_dict'])} tensors, {len(trainer.optimizers)} optimizer(s)")
+
+    def _evaluate(self, trainer: pl.Trainer, evaluation: Any, network: nn.Module, batch: Mapping[str, Any]) -> None:
+        """Measure a little."""
+        self.course.begin("evaluation", type(evaluation).__name__)
+        data, told = data_of(trainer), []
+        if data.evaluation_sets:  # blank texts have none
+            evaluation.interim_items = 1
+            told.append(f"one row each of {', '.join(evaluation.score(trainer, network, cheap=True))}")
+        if data.modality == "text":
+            _answer(network, batch)
+            told.append(f"an answer scored, {GENERATED} tokens generated")
+        self.course.tell(f"{type(evaluation).__name__}: {'; '.join(told)}")
+
+    def _export(self, network: Any) -> None:
+        """Gather the network."""
+        self.course.begin("export")
+        if self.exports:
+            gathered = merged(network) if hasattr(network, "peft_config") else network
+            self.course.tell(f"{len(gathered.state_dict())} tensors, whole")
+        else:
+            self.course.tell("none is asked for")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Let go of the networks: the trainer's end moves them, which torch refuses where fake tensors are in use."""
+        for name, _ in list(pl_module.named_children()):
+            setattr(pl_module, name, None)
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Do the same, so that no other error takes the place of the first."""
+        self.on_train_end(trainer, pl_module)
 
 
-def _step(optimizer: Optimizer, gradient: Vector) -> None:
-    """One step of an optimizer over all parameters."""
-    for p, g in zip((p for group in optimizer.param_groups for p in group["params"]), gradient, strict=True):
-        p.grad = g
-    optimizer.step()
-    optimizer.zero_grad()
+def _name(module: Any) -> str:
+    engine = getattr(module, "engine_name", None)
+    return type(module).__name__ + (f" ({engine})" if engine else "")
 
 
-def _count_steps(optimizer: Optimizer, ledger: Ledger) -> None:
-    """Count what a step makes on its way as the optimizer's, from here on."""
-    before = ledger.kind
-    optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
-    optimizer.register_step_post_hook(lambda *_: setattr(ledger, "kind", before))
-
-
-def gathered(network: nn.Module) -> float:
-    """Bytes that FSDP2 holds whole at most, cut as ``parallel.shard`` does.
-
-    The root's parameters (embedding and head) from the forward pass to the end of the backward pass with their
-    gradients; of the largest layer its parameters and the next one's beside it, its gradients, and the buffer that
-    reduces them.
-    """
-    layers = [layer for m in network.modules() if isinstance(m, nn.ModuleList) for layer in m]
-    sizes = [sum(p.numel() * p.element_size() for p in layer.parameters()) for layer in layers]
-    whole = sum(p.numel() * p.element_size() for p in network.parameters())
-    return 2 * (whole - sum(sizes)) + 4 * max(sizes, default=0)
+def _answer(network: Any, batch: Mapping[str, Any]) -> None:
+    """Score a row's answer and generate one, as evaluations do."""
+    ids, labels = batch["input_ids"][0].tolist(), batch["labels"][0].tolist()
+    begins = max(1, next(i for i, label in enumerate(labels) if label != IGNORED))
+    training = network.training
+    network.eval()
+    prompts = read_prompts(network, [ids[:begins]])
+    score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
+    continue_greedily(network, read_prompts(network, [ids[:begins]]), [], GENERATED)
+    network.train(training)
 
 
 def quantized(recipe: Any, network: nn.Module) -> float:

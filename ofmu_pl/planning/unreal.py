@@ -1,8 +1,8 @@
 """Runs a computation with networks that have shapes, types and devices, but no numbers: torch's fake tensors.
 
-Where the plan's meta device counts memory, this goes through all that a device would be asked for: FSDP2 cuts, gathers
-and reduces, optimizers step, state is collected. Nothing of a network's size is allocated. Whole numbers (token ids,
-masks, labels, row numbers) stay real, since the way that a program takes depends on them.
+All that a device would be asked for takes place: FSDP2 cuts, gathers and reduces, optimizers step, state is collected,
+and a ledger counts what it would take. Nothing of a network's size is allocated. Whole numbers (token ids, masks,
+labels, row numbers) stay real, since the way that a program takes depends on them.
 """
 
 from __future__ import annotations
@@ -24,24 +24,30 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode  # private by name, documented under "Extending PyTorch"
 from torch.utils._pytree import tree_leaves
 
-from ofmu_pl.planning.ledger import IN_PLACE, MadeUp
+from ofmu_pl.planning.ledger import Ledger
 
 
 class Unreal(TorchDispatchMode):
     """A mode in which floating-point tensors are fake as soon as they are made, or computed from one that is.
 
-    Numbers that the computation reads from them are made up (``ledger.MadeUp``).
+    Numbers that the computation reads from them are 1, or 0.1 after an inner product of two different vectors, so that
+    vectors have length 1 and point apart.
+
+    Args:
+        ledger: Told of every fake tensor.
+        shared: Whether several processes share the work: what torch fills between them it makes by ``torch.empty``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger, *, shared: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.ledger, self.shared = ledger, shared
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.made_up = MadeUp()
+        self._apart = False
         self._arrays: list[Any] = []
         self._product: Any = None
 
     def __enter__(self) -> Self:
-        self._arrays.append(_Arrays())
+        self._arrays.append(_Functions(self.ledger))
         self._arrays[-1].__enter__()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -63,25 +69,39 @@ class Unreal(TorchDispatchMode):
                 return func(*args, **kwargs)
             return out
         if func is torch.ops.aten._local_scalar_dense.default:
-            return self.made_up.number(args[0])
+            return self._number(args[0])
         if func in IN_PLACE:
             return args[0]
         if func in _OF_LISTS:
             return None
         if func in _BY_MASKS:
             args = (args[0], [place for index in args[1] for place in _places(index)], *args[2:])
-        self.made_up.note(func, args)
         if func is torch.ops.aten.dot.default:
+            self._apart = args[0].untyped_storage() is not args[1].untyped_storage()
             if self._product is None:
                 self._product = self._faked(func, types, args, kwargs)
             return self._product
         return self._faked(func, types, args, kwargs)
 
+    def _number(self, x: Tensor) -> float | int | bool:
+        """The number that stands for a tensor's only one."""
+        value = 0.1 if self._apart else 1.0
+        self._apart = False
+        return value if x.dtype.is_floating_point else x.dtype == torch.bool or 1
+
     def _faked(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         # Not by entering the mode and calling again, which looks for GPUs each time.
         out = self.fake.__torch_dispatch__(func, types, args, kwargs)
         self.fake.fake_tensor_converter.tensor_memo.clear()  # it refers to results, and Module.to refuses referred ones
+        resized = self.shared and func is torch.ops.aten.empty.memory_format
+        for x in out if isinstance(out, list | tuple) else (out,):
+            if isinstance(x, FakeTensor) and not x.is_meta:
+                self.ledger.note(x, resized=resized)
         return out
+
+
+IN_PLACE = {torch.ops.aten.add_.Tensor, torch.ops.aten.copy_.default, torch.ops.aten.mul_.Tensor}
+"""Operations whose results are there already: with those on lists most of the algebra on vectors (``core.vectors``)."""
 
 
 _OF_LISTS = {
@@ -89,8 +109,6 @@ _OF_LISTS = {
     torch.ops.aten._foreach_copy_.default,
     torch.ops.aten._foreach_mul_.Scalar,
 }
-"""With ``IN_PLACE`` most of the algebra on vectors (``core.vectors``), whose results are there already."""
-
 
 _BY_MASKS = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default}
 """Operations whose results are as large as masks have places that are true."""
@@ -104,17 +122,24 @@ def _places(index: Tensor | None) -> tuple[Tensor | None, ...]:
     return mask.nonzero(as_tuple=True)
 
 
-class _Arrays(TorchFunctionMode):
-    """A mode in which fake tensors become arrays of ones."""
+class _Functions(TorchFunctionMode):
+    """A mode in which fake tensors become arrays of ones, and the ledger learns when graphs are differentiated."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         super().__init__()
+        self.ledger = ledger
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Make an array where numpy asks for one."""
+        """Make an array where numpy asks for one; what differentiation makes belongs to graphs."""
         if func in (Tensor.numpy, Tensor.__array__) and isinstance(args[0], FakeTensor):
             return np.ones(tuple(args[0].shape), np.dtype(str(args[0].dtype).removeprefix("torch.")))
-        return func(*args, **kwargs or {})
+        if func not in (Tensor.backward, torch.autograd.grad):
+            return func(*args, **kwargs or {})
+        self.ledger.begin_graph()
+        try:
+            return func(*args, **kwargs or {})
+        finally:
+            self.ledger.end_graph()
 
 
 def _floats(x: Any) -> bool:

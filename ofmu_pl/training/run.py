@@ -1,7 +1,6 @@
 """What a method may know of the run that it is part of, whoever makes the run.
 
-A trainer's run is ``trainer_run.TrainerRun``; a plan makes one that never takes place (``planning.rehearsal``); and
-whoever wants single iterations makes one by hand, of data alone.
+A trainer's run is ``trainer_run.TrainerRun``; whoever wants single iterations makes one by hand, of data alone.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_the_target_knows_and_the_retrained_model_guesses(subjects):
     one, again = found["target"][0], RTT(**SHORT).run(subjects["target"], 0)
     assert again == replace(one, seconds=again.seconds)
     assert one.x == [0, 2, 4]
-    assert one.gradients == RTT(**SHORT).planned(subjects["target"]).gradients == 4
+    assert one.gradients == RTT(**SHORT).gradients == 4
     assert len(one.rows["rtt_accuracy"]) == len(one.ids) == 4
 
 

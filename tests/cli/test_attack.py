@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ofmu_pl import Attack, AttackCost, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
+from ofmu_pl import Attack, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_run, runs_below
 from ofmu_pl.attacks.base import MODELS
 from ofmu_pl.attacks.command import attack
@@ -28,13 +28,11 @@ class Ask(Attack):
     """Asks for the forgotten rows, and counts how often it was made."""
 
     name, x_label, y_label, metrics, made = "ask", "attempt", "probability", (ASK,), 0
+    gradients = 3
 
     def run(self, subject, seed):
         Ask.made += 1
         return Finding.of_rows(ASK, subject.probabilities(subject.build(), "forget"), x=[0], y=[0.5], gradients=3)
-
-    def planned(self, subject):
-        return AttackCost(gradients=3, batch_size=4)
 
 
 @pytest.fixture(scope="module")
@@ -130,44 +128,16 @@ def test_an_attack_is_made_again_where_a_file_that_it_reads_has_changed(run, tmp
     assert Relearn("retain").reads == Prompts().reads == DepthScore().reads == []
 
 
-def test_a_plan_counts_what_is_left_and_attacks_nothing(run, capsys, monkeypatch, tmp_path):
+def test_the_command_says_how_many_gradients_are_left(run, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
     attack([Ask()], runs=[run], seeds=[0])
-    before = sorted(tmp_path.iterdir())
-    Ask.made = 0
-    attack([Ask(), Relearn("retain", steps=5, rates=[1e-3, 1e-2])], runs=[run], seeds=[0, 7], plan=True)
-    assert Ask.made == 0
-    assert sorted(tmp_path.iterdir()) == before
-    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert rows["ask"][:3] == ["6", "3", "9"], (
-        "seed 0 was found in the run's folder: three models of 3 gradients are left"
-    )
-    looks = 6 * 2 * 2 * 2  # findings, rates, looks of each, and batches of eight rows
-    assert rows["relearn_retain"][:5] == ["6", "0", "60", str(looks), "0"]
-    assert rows["together"][:5] == ["12", "3", "69", str(looks), "0"]
-
-
-def test_runs_that_share_models_count_them_once(run, capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
-    other = tmp_path / "other"
-    copytree(run / "latest/", other)
-    main(
-        [
-            "attack",
-            "--runs",
-            str(run),
-            str(other),
-            "--attacks+",
-            "Relearn",
-            "--attacks.source",
-            "retain",
-            "--attacks.steps",
-            "9",
-            "--plan",
-        ]
-    )
-    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if "relearn_retain" in line]
-    assert row[1:4] == ["3", "0", str(3 * 9 * 3)]
+    capsys.readouterr()
+    training = Relearn("retain", steps=2, rates=[1e-3, 1e-2])
+    attack([Ask(), training], runs=[run], seeds=[0, 7])
+    attack([Ask(), training], runs=[run], seeds=[0, 7])
+    first, second = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Gradients")]
+    assert first.endswith(f": ask {3 * 3}, relearn_retain {3 * 2 * 2 * 2}.")  # models, seeds, rates and steps
+    assert second.endswith(": none.")
 
 
 def test_relearning_by_the_command_line(run, capsys):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ofmu_pl.planning.rehearsal import Processes, rehearse
 from tests.distributed.memory_worker import data, method
 from tests.helpers.launch import launch
+from tests.helpers.measured import fsdp2, needs
 
 WORKER = str(Path(__file__).parent / "memory_worker.py")
 
@@ -23,8 +23,8 @@ def measured(strategy, folder):
 def test_two_ranks_hold_half_each_and_the_plan_knows(tmp_path):
     bytes_of = {strategy: measured(strategy, tmp_path) for strategy in ("one", "fsdp2")}
     assert bytes_of["fsdp2"] <= 0.55 * bytes_of["one"]
-    for strategy, processes in (("one", Processes()), ("fsdp2", Processes(2, sharded=True))):
+    for strategy, processes in (("one", {}), ("fsdp2", fsdp2(2))):
         module = method()
-        memory = rehearse(module, data(module), processes, gpu=False).memory
+        memory = needs(module, data(module), **processes).memory
         planned = sum(memory[kind] for kind in ("parameters", "vectors", "optimizer"))
         assert planned == pytest.approx(bytes_of[strategy], rel=0.02), strategy

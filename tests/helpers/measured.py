@@ -9,6 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.data.encoded import Encoded
+from ofmu_pl.planning.rehearsal import Rehearsal
+from ofmu_pl.support.errors import UserError
 from tests.helpers.training import quiet_trainer
 
 
@@ -42,3 +44,19 @@ def peak(module, data, folder, precision="32-true"):
     memory = sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"])
     before = memory[0]["args"]["Total Allocated"] - memory[0]["args"]["Bytes"]  # what earlier profiles left
     return max(e["args"]["Total Allocated"] for e in memory) - before
+
+
+def needs(module, data, **trainer):
+    """What a rehearsal says that an iteration takes, on a CPU unless the trainer's options say otherwise."""
+    rehearsal = Rehearsal({"accelerator": "cpu"} | trainer)
+    course = rehearsal.fit(module, data, blank=True)
+    if course.fault:
+        raise UserError(course.fault)
+    return rehearsal.needs
+
+
+def fsdp2(size):
+    """Options of a trainer whose processes share everything."""
+    strategy = "lightning.pytorch.strategies.ModelParallelStrategy"
+    options = {"data_parallel_size": size, "tensor_parallel_size": 1}
+    return {"devices": size, "strategy": {"class_path": strategy, "init_args": options}}

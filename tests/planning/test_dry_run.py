@@ -8,6 +8,7 @@ from torch import nn
 
 from ofmu_pl.cli import main
 from ofmu_pl.planning.course import STEPS
+from ofmu_pl.planning.ledger import Ledger
 from ofmu_pl.planning.unreal import Unreal, pretended, unreal
 
 LLAMA = (
@@ -23,7 +24,7 @@ RMU = [*TEXT, "-c", "configs/methods/rmu.yaml", "--model.layer"]
 def test_rmu_on_four_ranks_passes(tried):
     code, verdicts, said = tried(*RMU, "model.layers.0", *FSDP2)
     assert (code, verdicts) == (0, dict.fromkeys(STEPS, "ok")), said
-    assert "4 by FSDP2" in said
+    assert "4 processes by FSDP2" in said
     assert "Not seen: numbers" in said
     assert not torch.distributed.is_initialized()
 
@@ -48,7 +49,6 @@ MORE_MISTAKES = {
         "ranks",
         "set --evaluation ImageEvaluation",
     ),
-    "older name": ([*TEXT, "--trainer.precision", "bf16"], "method", "Precision bf16-mixed leaves nothing of the"),
     "positions": (
         [*TEXT, "--model.network.config", LLAMA.replace("512", "8")],
         "model",
@@ -109,9 +109,11 @@ def test_floats_are_fake_and_whole_numbers_real():
     with torch.device("meta"):
         skeleton = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5, bias=False))
     skeleton[1].weight = skeleton[0].weight
-    with pretended(2), Unreal():
+    ledger = Ledger()
+    with pretended(2), Unreal(ledger, shared=True):
         network = unreal(skeleton)
         assert network[0].weight is network[1].weight
+        assert ledger.live["parameters"] == 4 * 5 * 3
         rows = torch.tensor([3, 1, 4])
         assert rows.tolist() == [3, 1, 4]
         out = network(rows)

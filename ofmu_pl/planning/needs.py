@@ -1,0 +1,104 @@
+"""What an iteration takes, as a table: parameters, memory of each GPU, gradients, and where it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ofmu_pl.planning.ledger import KINDS
+from ofmu_pl.planning.processes import AUTO, Processes
+
+GPUS = (24, 40, 80, 141)
+"""Memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200."""
+SLACK = 1.1
+"""What an allocator, CUDA's context and workspaces inside kernels may take on top."""
+ROWS = {
+    "parameters": "parameters",
+    "vectors": "gradients, engine's vectors",
+    "optimizer": "optimizer",
+    "activations": "graphs of a micro-batch",
+    "gathered": "whole layers or buckets of ranks",
+    "copies": "frozen or further copies",
+}
+
+
+@dataclass
+class Needs:
+    """The memory and work of an iteration.
+
+    Attributes:
+        trained: Parameters that are trained.
+        parameters: All parameters.
+        memory: Bytes of one process at the worst moment, by kind (``ledger.KINDS``).
+        evaluation: Bytes of one process while an evaluation looks at a whole copy of what is sharded, without what
+            it scores; 0 where nothing is copied.
+        gradients: Mean gradient evaluations of an outer iteration; ``None`` where they depend on the size of the data.
+        title: Method, engine and processes.
+        assumption: Sizes that were taken for rows not yet read.
+    """
+
+    trained: int = 0
+    parameters: int = 0
+    memory: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    evaluation: float = 0.0
+    gradients: float | None = None
+    title: str = ""
+    assumption: str = ""
+
+    @property
+    def total(self) -> float:
+        """Bytes of one process at the worst moment."""
+        return sum(self.memory.values())
+
+    def fits(self, gigabytes: float) -> str:
+        """``yes``, ``tight`` (without the slack) or ``no``; what evaluations score is left out."""
+        need = max(self.total, self.evaluation) / 1e9
+        return "yes" if need * SLACK <= gigabytes else "tight" if need <= gigabytes else "no"
+
+    def show(self, console: Console) -> None:
+        """Print them as a table."""
+        table = Table(title=self.title, title_justify="left", show_header=False, min_width=60)
+        table.add_column()
+        table.add_column(justify="right")
+        table.add_row("parameters, trained / all", f"{count(self.trained)} / {count(self.parameters)}")
+        work = "by the data's size" if self.gradients is None else f"{self.gradients:g}"
+        table.add_row("gradients an iteration", work, end_section=True)
+        for kind, label in ROWS.items():
+            if self.memory[kind] >= 1:
+                table.add_row(label, _bytes(self.memory[kind]))
+        table.add_row("[bold]peak of each GPU[/bold]", f"[bold]{_bytes(self.total)}[/bold]")
+        if self.evaluation:
+            table.add_row("with a copy to evaluate", _bytes(self.evaluation))
+        table.add_section()
+        table.add_row(f"fits {' / '.join(map(str, GPUS))} GB", " / ".join(map(self.fits, GPUS)))
+        console.print(table)
+        console.print(self.assumption)
+        console.print(
+            f"Counted without weights, not measured on a GPU; 'yes' leaves {SLACK - 1:.0%} for allocator, CUDA and "
+            "workspaces. What evaluations generate is not in it."
+        )
+
+
+def assumed(module: Any, data: Any, processes: Processes, settings: Mapping[str, Any]) -> str:
+    """What sizes are taken for rows and devices that nobody has seen yet."""
+    rows = -(-data.batch_size // processes.size)
+    rows = min(rows, module.micro_batch_size or rows)
+    tokens = getattr(data, "row_tokens", None)
+    kind = f"rows of {tokens} tokens, all with a loss" if tokens else "images"
+    text = f"Assumes batches of {data.batch_size} {kind}; {rows} at a time on each process."
+    if settings.get("devices") in AUTO and str(settings.get("strategy")).lower().startswith("ddp"):
+        text += " Devices are auto, taken as one: say with --trainer.devices how many the run has."
+    return text
+
+
+def count(n: int) -> str:
+    """A number of parameters, in millions or billions."""
+    return f"{n / 1e9:.2f} B" if n >= 1e9 else f"{n / 1e6:.2f} M"
+
+
+def _bytes(n: float) -> str:
+    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"

@@ -1,0 +1,76 @@
+"""How many processes a trainer's configuration starts, and how they share a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.parallel import cut_layers, no_float64, unknown_strategy
+from ofmu_pl.training.run import precision_name
+
+AUTO = (None, "auto", -1, "-1")
+"""Numbers of devices that only a machine knows."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes that share a batch.
+
+    Attributes:
+        size: Number of processes, one per GPU.
+        sharded: FSDP2: parameters, vectors and optimizer state are cut among them. Else DDP, or one process.
+    """
+
+    size: int = 1
+    sharded: bool = False
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{self.size} processes by {'FSDP2' if self.sharded else 'DDP'}" if self.size > 1 else "one process"
+
+
+def processes_of(trainer: Mapping[str, Any]) -> Processes:
+    """How many processes a trainer's configuration starts, and how they share; ``auto`` devices are taken as one.
+
+    Raises:
+        UserError: Devices that are no number or none, or a strategy that runs refuse too.
+    """
+    devices, nodes = trainer.get("devices", "auto"), int(trainer.get("num_nodes", 1))
+    if isinstance(devices, str) and "," in devices:
+        devices = [word for word in devices.split(",") if word.strip()]
+    if isinstance(devices, list):
+        devices = len(devices)
+    try:
+        each = 1 if devices in AUTO else int(devices)
+    except ValueError:
+        each = 0
+    if each < 1:
+        raise UserError(
+            f"--trainer.devices takes a number, a list of numbers or auto, not '{devices}': say how many the run has."
+        )
+    if nodes < 1:
+        raise UserError(f"A run has one node or more, not {nodes}: set --trainer.num_nodes.")
+    strategy = trainer.get("strategy") or "auto"
+    name = strategy if isinstance(strategy, str) else str(strategy["class_path"]).rsplit(".", 1)[-1]
+    if name == "ModelParallelStrategy":
+        options = {} if isinstance(strategy, str) else strategy.get("init_args") or {}
+        layers = options.get("tensor_parallel_size", "auto")
+        if (each if layers == "auto" else layers) > 1:
+            raise cut_layers()
+        shares = options.get("data_parallel_size", "auto")
+        shares = nodes if shares == "auto" else shares  # as Lightning has it
+        if shares != each * nodes:
+            raise UserError(
+                f"The strategy's data_parallel_size is {shares}, and the run has {each * nodes} processes: set it, or "
+                "--trainer.devices and --trainer.num_nodes, so that both are the same number."
+            )
+        if precision_name(trainer.get("precision")) == "64-true":
+            raise no_float64()
+        return Processes(each * nodes, sharded=True)
+    if not (name == "auto" or name.lower().startswith("ddp")):
+        if name == "SingleDeviceStrategy":
+            return Processes()
+        raise unknown_strategy(name)
+    return Processes(each * nodes)

@@ -1,0 +1,100 @@
+"""What a rehearsal takes place on: a trainer of processes that are not there, and data or rows that stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.plugins.environments import ClusterEnvironment
+from lightning.pytorch.strategies import ModelParallelStrategy
+
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.planning.processes import Processes
+from ofmu_pl.support.errors import NotAtHand
+
+
+def trainer_of(settings: Mapping[str, Any], strategy: Any, processes: Processes, **given: Any) -> pl.Trainer:
+    """A trainer on the CPU that shows and writes nothing, whose other processes are never started.
+
+    Args:
+        settings: The trainer's configuration.
+        strategy: Its strategy, made into an object where it is a class; ``None``: as the processes have it.
+        processes: The processes of the run.
+        given: Further options.
+    """
+    nodes = int(settings.get("num_nodes") or 1)
+    if strategy is None and processes.sharded:
+        strategy = ModelParallelStrategy(data_parallel_size=processes.size, tensor_parallel_size=1)
+    return pl.Trainer(
+        accelerator="cpu",
+        devices=processes.size // nodes,
+        num_nodes=nodes,
+        strategy=strategy or "auto",
+        max_steps=int(settings.get("max_steps") or -1),
+        max_epochs=-1,
+        limit_val_batches=0,
+        plugins=[_Nowhere(processes.size)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        **given,
+    )
+
+
+def set_up(data: PairedDataModule, *, blank: bool = False) -> str:
+    """Set data up, or blank rows in its place where it would have to be downloaded; returns what it is.
+
+    Args:
+        data: The data module.
+        blank: Whether blank rows are wanted.
+
+    Raises:
+        UserError: The data is at hand and wrong.
+    """
+    try:
+        if blank:
+            raise NotAtHand("they are not read")
+        data.setup("fit")
+    except NotAtHand as missing:
+        data.blank()
+        tokens = getattr(data, "row_tokens", None)
+        rows = f"rows of {tokens} tokens" if tokens else "images of its size"
+        return f"{data.name}: STAND-IN, blank {rows} ({missing})"
+    sizes = ", ".join(f"{len(data.splits[name])} {name}" for name in data.streams)
+    return f"{data.name}: {sizes} rows"
+
+
+class _Nowhere(ClusterEnvironment):
+    """A cluster whose first process is this one and whose others are not there, so that none is started."""
+
+    creates_processes_externally = True
+    main_address = "localhost"
+    main_port = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    @staticmethod
+    def detect() -> bool:
+        return False
+
+    def world_size(self) -> int:
+        return self.size
+
+    def set_world_size(self, size: int) -> None:
+        self.size = size
+
+    def global_rank(self) -> int:
+        return 0
+
+    def set_global_rank(self, rank: int) -> None:
+        pass
+
+    def local_rank(self) -> int:
+        return 0
+
+    def node_rank(self) -> int:
+        return 0
