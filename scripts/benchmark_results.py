@@ -26,7 +26,7 @@ from pages import MEANING, RESULTS_FOLDER, facts, write_page, written_by
 
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.runs import Experiment
+from ofmu_pl.report.runs import Findings
 from ofmu_pl.support.files import write_json
 
 ABOUT = "↑ the higher, ↓ the lower, → the nearer to the retrained model's value the better"
@@ -65,7 +65,7 @@ def parser_of(about: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def finished(folder: Path) -> list[Experiment]:
+def finished(folder: Path) -> list[Findings]:
     """The experiments of a benchmark that have finished runs.
 
     Raises:
@@ -77,7 +77,7 @@ def finished(folder: Path) -> list[Experiment]:
     return experiments
 
 
-def summary(e: Experiment) -> dict[str, Any]:
+def summary(e: Findings) -> dict[str, Any]:
     """What the page needs of an experiment."""
     sides = [*e.methods, *ENDS]
     return {

@@ -18,7 +18,7 @@ from benchmark_results import finished, parser_of
 from benchmark_tables import tried
 from pages import RESULTS_FOLDER, facts, spread, table, write_page, written_by
 
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
 from ofmu_pl.support.files import numbered_lines, write_json
 
 CONFIGS = RESULTS_FOLDER.parents[1] / "configs/benchmarks"
@@ -52,7 +52,7 @@ def plan(wanted: dict[str, Any]) -> dict[str, Any]:
     return {"methods": list(wanted["methods"]), "seeds": wanted["seeds"]}
 
 
-def summary(e: Experiment, folder: Path) -> dict[str, Any]:
+def summary(e: Findings, folder: Path) -> dict[str, Any]:
     """What the page needs of an experiment of one scenario."""
     scenarios = list(e.scenarios)
     values: dict[str, Any] = {}
@@ -84,7 +84,7 @@ def summary(e: Experiment, folder: Path) -> dict[str, Any]:
     }
 
 
-def said(e: Experiment, folder: Path) -> dict[str, list[dict[str, Any]]]:
+def said(e: Findings, folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What models answer to the first rows, by method, where the first seed's run has kept it."""
     found = {}
     for run in e.finished:

@@ -10,7 +10,7 @@ from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, diffic
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
-from ofmu_pl.report.runs import Experiment, words
+from ofmu_pl.report.runs import Findings, words
 from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
@@ -18,7 +18,7 @@ GRIDS = ("sweep", "convergence")
 """Kinds whose scenarios or methods are points of a grid, shown in one table."""
 
 
-def tables(experiment: Experiment) -> list[Table]:
+def tables(experiment: Findings) -> list[Table]:
     """All of an experiment, those that most readers want first."""
     if experiment.requests is not None:
         return requests_tables(experiment, experiment.requests)
@@ -34,7 +34,7 @@ def tables(experiment: Experiment) -> list[Table]:
     return [t for t in found if t.rows] + beside(experiment, measured_in(experiment))
 
 
-def attack_tables(experiment: Experiment) -> list[Table]:
+def attack_tables(experiment: Findings) -> list[Table]:
     """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
     groups = experiment.groups.items()
     return [
@@ -42,7 +42,7 @@ def attack_tables(experiment: Experiment) -> list[Table]:
     ]
 
 
-def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:
+def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:
     rows = []
     for found in {c[0].metric: c for c in comparisons.values() if c}.values():
         for c in found:
@@ -72,7 +72,7 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
     )
 
 
-def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+def _ranks(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
     found = ranks(experiment, scenarios, experiment.columns(scenarios))
     if not found.mean:
         return None
@@ -102,7 +102,7 @@ def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | N
     )
 
 
-def _grid(experiment: Experiment) -> Table:
+def _grid(experiment: Findings) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     table = Table(f"{experiment.name}-grid", f"{experiment.title}: mean ± standard deviation over seeds", heads, [])
@@ -118,7 +118,7 @@ def _grid(experiment: Experiment) -> Table:
     return table
 
 
-def _costs(experiment: Experiment, name: str, scenarios: list[str]) -> Table:
+def _costs(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     table = Table(
         f"{experiment.name}-{name}-costs",
         f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}",
@@ -134,7 +134,7 @@ def _costs(experiment: Experiment, name: str, scenarios: list[str]) -> Table:
     return table
 
 
-def _difficulty(experiment: Experiment) -> Table | None:
+def _difficulty(experiment: Findings) -> Table | None:
     found = {m: r for m, r in difficulty(experiment)[1].items() if "rho" in r}
     if not found:
         return None
@@ -147,7 +147,7 @@ def _difficulty(experiment: Experiment) -> Table | None:
     return Table(f"{experiment.name}-udi", title, ["method", "Spearman [95 % bootstrap]", "p", "n"], rows, [], ours)
 
 
-def _alignment(experiment: Experiment) -> Table | None:
+def _alignment(experiment: Findings) -> Table | None:
     found = alignment(experiment)
     models = list(dict.fromkeys([*found["easiest"], *found["hardest"]]))
     rows = [
@@ -161,7 +161,7 @@ def _alignment(experiment: Experiment) -> Table | None:
     return Table(f"{experiment.name}-alignment", title, heads, rows, notes, ours) if rows else None
 
 
-def _apart(experiment: Experiment) -> Table | None:
+def _apart(experiment: Findings) -> Table | None:
     if not experiment.apart:
         return None
     rows = [

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 
 from ofmu_pl.report.attacks import HEAD, worst
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, Run, number, words
 from ofmu_pl.report.statistics import LEVEL, Comparison, distance, least_p, merit, overall, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 
-def head(experiment: Experiment, metric: str) -> str:
+def head(experiment: Findings, metric: str) -> str:
     """A metric's name with its direction and unit."""
     declared, target = experiment.declared(metric), experiment.entry(metric).get("target")
     arrow = "→" if target is not None else "↑" if declared.higher_is_better else "↓"
     return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 
-def runs_of(experiment: Experiment, scenarios: list[str], method: str) -> str:
+def runs_of(experiment: Findings, scenarios: list[str], method: str) -> str:
     """How many runs finished, and what became of the others."""
     cells = [r for r in experiment.runs if r.method == method and r.scenario in scenarios]
     done = [r for r in cells if r.results is not None]
@@ -34,7 +34,7 @@ def _became(run: Run) -> str:
 _LAST = ("gradients", "seconds")
 
 
-def results(experiment: Experiment, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
+def results(experiment: Findings, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
     columns = experiment.columns(scenarios)
     scores = {m: spread(list(v.values())) for m, v in overall(experiment, scenarios).items()}
@@ -104,7 +104,7 @@ def _setting(choice: object) -> str:
     return f"{choice:g}" if isinstance(choice, int | float) else str(choice)
 
 
-def _best(experiment: Experiment, scenarios: list[str], metric: str) -> set[str]:
+def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
     """Methods of the highest mean merit; none where all are alike."""
     means = {}
     for method in experiment.methods:
@@ -115,7 +115,7 @@ def _best(experiment: Experiment, scenarios: list[str], metric: str) -> set[str]
     return top if len(top) < len(means) or len(means) == 1 else set()
 
 
-def _foreign_rows(experiment: Experiment, columns: list[str], table: Table, extra: int) -> None:
+def _foreign_rows(experiment: Findings, columns: list[str], table: Table, extra: int) -> None:
     for name, (definition, values) in experiment.foreign.items():
         table.lines.add(len(table.rows) - 1)
         own = next(iter({r.definition for r in experiment.finished}), "")
@@ -128,7 +128,7 @@ def _foreign_rows(experiment: Experiment, columns: list[str], table: Table, extr
 
 
 def _notes(
-    experiment: Experiment,
+    experiment: Findings,
     scenarios: list[str],
     columns: list[str],
     extra: list[str],

@@ -78,7 +78,7 @@ class Run(CellRecord):
 
 
 @dataclass(kw_only=True)
-class Experiment(ExperimentRecord):
+class Findings(ExperimentRecord):
     """Methods in scenarios with seeds, as ``benchmark.json`` describes them, with their runs.
 
     Attributes:

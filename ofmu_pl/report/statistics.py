@@ -11,7 +11,7 @@ from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
 from ofmu_pl.metrics.vision import MAIN_METRICS
-from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number
+from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number
 
 LEVEL = 0.05
 EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
@@ -54,7 +54,7 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(len(x), float(x.mean()), float(x.std(ddof=1)), *interval([x]))
 
 
-def merit(experiment: Experiment, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
     """How good a value is, the higher the better: ``-|value - target|``, or the value with the sign of its direction.
 
     Target and direction are those of ``results.json``, the target that of the same replicate.
@@ -151,7 +151,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected
 
 
-def compare(experiment: Experiment, scenarios: list[str], metric: str) -> list[Comparison]:
+def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Comparison]:
     """Ours against every other method that shares a replicate with it; empty where there is no ``ours``."""
     if experiment.ours is None:
         return []
@@ -189,7 +189,7 @@ class Ranks:
     replicates: int
 
 
-def ranks(experiment: Experiment, scenarios: list[str], metrics: list[str]) -> Ranks:
+def ranks(experiment: Findings, scenarios: list[str], metrics: list[str]) -> Ranks:
     """Ranks of the methods that have every metric in every replicate that any method has; the others have none.
 
     ``avg_gap`` has no part in it: it is made of the others.
@@ -212,7 +212,7 @@ def ranks(experiment: Experiment, scenarios: list[str], metrics: list[str]) -> R
     return Ranks(by_metric, dict(zip(whole, blocks.mean(axis=0).tolist(), strict=True)), p, len(keys))
 
 
-def distance(experiment: Experiment, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
+def distance(experiment: Findings, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
     """Mean over metrics of ``|value - retrained model's| / range`` by replicate: 0 is retrained, 1 the far end.
 
     The range is 100 for metrics in per cent and 1 for the others, so it does not depend on which methods are compared.
@@ -228,7 +228,7 @@ def distance(experiment: Experiment, scenarios: list[str], method: str, metrics:
     return {key: float(np.mean(found)) for key, found in parts.items() if len(found) == len(chosen)}
 
 
-def overall(experiment: Experiment, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
+def overall(experiment: Findings, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
     """The paper's overall score by method and replicate (``metrics.overall_score``).
 
     Empty where its metrics are not all among the experiment's columns.
