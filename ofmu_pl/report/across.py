@@ -22,8 +22,8 @@ def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
         (scenario, method, attack): values
         for scenario in scenarios
         for method in experiment.methods
-        if (scenario, method) in experiment.across
-        for attack, values in experiment.across[scenario, method].attacks.items()
+        if f"{scenario}/{method}" in experiment.across
+        for attack, values in experiment.across[f"{scenario}/{method}"].attacks.items()
     }
     if not found:
         return None

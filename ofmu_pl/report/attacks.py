@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import median
+from typing import Any
 
 from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number, words
-from ofmu_pl.report.statistics import Spread, spread
-from ofmu_pl.report.tables import Entry, Table, measured
+from ofmu_pl.report.statistics import Spread, spread_of
+from ofmu_pl.report.tables import Entry, Table, measured, plain
 from ofmu_pl.support.records import AttackRecord
 
 UNLEARNED, TARGET = "unlearned", "target"
@@ -29,16 +31,7 @@ def made(experiment: Findings, scenarios: list[str], method: str, attack: str) -
 
 def returned(experiment: Findings, scenarios: list[str], method: str, attack: str) -> Spread:
     """The share that returns, in per cent, over replicates; of a single one the interval is over rows."""
-    found = [r.returns for r in made(experiment, scenarios, method, attack).values()]
-    known = [(x, r) for r in found if (x := number(r.get("value"))) is not None]
-    if len(known) != 1:
-        return spread([100 * x for x, _ in known])
-    value, record = known[0]
-    ends = record.get("interval")
-    low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
-    if low is None or high is None:
-        return Spread(1, 100 * value)
-    return Spread(1, 100 * value, low=100 * low, high=100 * high)
+    return spread_of((r.returns for r in made(experiment, scenarios, method, attack).values()), unit=100)
 
 
 def worst(experiment: Findings, scenarios: list[str], method: str) -> tuple[str, Spread] | None:
@@ -75,6 +68,39 @@ def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
         table.rows.append(line)
     table.notes = _notes(experiment, scenarios, shares)
     return table
+
+
+def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
+    """What attacks find on each model; ``None`` where no run was attacked."""
+    attacks = attacks_of(experiment, scenarios)
+    title = f"{experiment.title}, {name}: what attacks find, the more the better for the attacker"
+    table = Table(f"{experiment.name}-{name}-found", title, ["model", *map(words, attacks)], [])
+    for model in (TARGET, RETRAINED, *experiment.methods):
+        line = [Entry(model)]
+        for attack in attacks:
+            by_replicate: dict[Replicate, dict[str, Any]] = {}  # of models that methods share once a seed
+            for method in experiment.methods if model in (TARGET, RETRAINED) else [model]:
+                for key, record in made(experiment, scenarios, method, attack).items():
+                    entries = record.metrics.get(UNLEARNED if model == method else model, {})
+                    by_replicate.setdefault(key, entries.get(record.found, {}))
+            line.append(measured(spread_of(by_replicate.values())))
+        table.rows.append(line)
+    table.lines = {1}
+    return table if attacks else None
+
+
+def cost_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
+    """What attacks cost a model, medians over runs; ``None`` where no run was attacked."""
+    title = f"{experiment.title}, {name}: what attacks cost on a model"
+    table = Table(f"{experiment.name}-{name}-attack-costs", title, ["attack", "gradients", "seconds"], [], folded=True)
+    for attack in attacks_of(experiment, scenarios):
+        records = [r for m in experiment.methods for r in made(experiment, scenarios, m, attack).values()]
+        line = [Entry(words(attack))]
+        for costs in ([r.gradients for r in records], [r.seconds for r in records]):
+            known = [x for by_model in costs if (x := number(by_model.get(UNLEARNED))) is not None]
+            line.append(plain(median(known) if known else None))
+        table.rows.append(line)
+    return table if table.rows else None
 
 
 def _notes(experiment: Findings, scenarios: list[str], shares: dict[str, dict[str, Spread]]) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from ofmu_pl.report.across import across_table
-from ofmu_pl.report.attacks import attack_table
+from ofmu_pl.report.attacks import attack_table, cost_table, found_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
-from ofmu_pl.report.runs import Findings, words
-from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, words
+from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread, spread_of
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 GRIDS = ("sweep", "convergence")
@@ -28,6 +28,7 @@ def tables(experiment: Findings) -> list[Table]:
             comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns(scenarios)}
             found.append(results(experiment, name, scenarios, comparisons))
             found += filter(None, [_ranks(experiment, name, scenarios), _tests(experiment, name, comparisons)])
+            found.append(_others(experiment, name, scenarios))
     if experiment.kind == "cost":
         found += [t for name, scenarios in experiment.groups.items() if (t := _costs(experiment, name, scenarios)).rows]
     found += filter(None, [_difficulty(experiment), _alignment(experiment), _apart(experiment)])
@@ -38,7 +39,10 @@ def attack_tables(experiment: Findings) -> list[Table]:
     """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
     groups = experiment.groups.items()
     return [
-        t for name, group in groups for make in (attack_table, across_table) if (t := make(experiment, name, group))
+        table
+        for name, group in groups
+        for make in (attack_table, found_table, cost_table, across_table)
+        if (table := make(experiment, name, group))
     ]
 
 
@@ -100,6 +104,19 @@ def _ranks(experiment: Findings, name: str, scenarios: list[str]) -> Table | Non
         ours,
         folded=True,
     )
+
+
+def _others(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """Every metric that is no column, a line each."""
+    runs = [r for r in experiment.finished if r.scenario in scenarios]
+    models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(scenarios, m)]
+    title = f"{experiment.title}, {name}: all other metrics"
+    table = Table(f"{experiment.name}-{name}-others", title, ["metric", *models], [], folded=True)
+    for metric in dict.fromkeys(metric for r in runs for metric in r.side("metrics")):
+        if metric not in experiment.columns(scenarios):
+            cells = [measured(spread_of(experiment.entries(scenarios, m, metric).values())) for m in models]
+            table.rows.append([Entry(head(experiment, metric)), *cells])
+    return table
 
 
 def _grid(experiment: Findings) -> Table:

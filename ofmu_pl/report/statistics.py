@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -52,6 +53,52 @@ def spread(values: Sequence[float]) -> Spread:
     if len(x) < 2:
         return Spread(1, float(x[0]))
     return Spread(len(x), float(x.mean()), float(x.std(ddof=1)), *interval([x]))
+
+
+def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
+    """The spread of metrics' values over replicates; of a single one the interval is that over its rows.
+
+    Args:
+        entries: Entries with ``value`` and ``interval``; those without a finite value are left out.
+        unit: What all numbers are multiplied by.
+    """
+    known = [(unit * value, e) for e in entries if (value := number(e.get("value"))) is not None]
+    ends = known[0][1].get("interval") if len(known) == 1 else None
+    low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    if low is None or high is None:
+        return spread([value for value, _ in known])
+    return Spread(1, known[0][0], low=unit * low, high=unit * high)
+
+
+TRADE_OFFS = (
+    ("UA", "TA"),
+    ("forget_quality_D", "model_utility"),
+    ("forget_Q_A_Prob", "model_utility"),
+    ("forget_truth_ratio", "model_utility"),
+    ("forget_Q_A_Prob", "retain_Q_A_Prob"),
+    ("wmdp_bio_efficacy", "mmlu_accuracy"),
+    ("wmdp_cyber_efficacy", "mmlu_accuracy"),
+)
+"""What is forgotten against what is kept: the first pair that a group's results hold."""
+
+
+def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | None:
+    """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
+    has = {
+        metric: any(experiment.values(scenarios, method, metric) for method in experiment.methods)
+        for metric in {metric for pair in TRADE_OFFS for metric in pair}
+    }
+    return next((pair for pair in TRADE_OFFS if all(has[metric] for metric in pair)), None)
+
+
+def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
+    """Methods that no other one is better than in the mean merit of every metric."""
+    means = {}
+    for method in experiment.methods:
+        merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
+        if all(merits):
+            means[method] = np.array([np.mean(values) for values in merits])
+    return [m for m, own in means.items() if not any((other > own).all() for other in means.values())]
 
 
 def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:

@@ -12,6 +12,7 @@ from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
 from ofmu_pl.report.runs import Findings, words
 
+TRADE_OFF = "What is forgotten against what is kept; a line joins the methods that no other beats in both."
 ASTERISK = "Diamonds are the paper's numbers, not comparable where the note above says so."
 
 
@@ -83,7 +84,7 @@ def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
             return
         for name, title, draw, caption in (
             ("course", "The way of each run", comparison.course, "Each point is an interim measurement."),
-            ("trade-off", "Trade-off", comparison.trade_off, "What is forgotten against what is kept."),
+            ("trade-off", "Trade-off", comparison.trade_offs, TRADE_OFF),
             ("overall", "Overall score", comparison.overall_scores, "Each metric over the best method's. " + ASTERISK),
             ("alignment", *STUDIES["alignment"]),
             (

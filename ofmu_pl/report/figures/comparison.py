@@ -11,17 +11,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from ofmu_pl.report import published
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, number, words
-from ofmu_pl.report.statistics import Spread, overall, spread
+from ofmu_pl.report.statistics import Spread, front, overall, spread, trade_off
 
-TRADE_OFFS = (
-    ("UA", "TA"),
-    ("forget_quality_D", "model_utility"),
-    ("forget_Q_A_Prob", "model_utility"),
-    ("forget_truth_ratio", "model_utility"),
-    ("wmdp_bio_efficacy", "mmlu_accuracy"),
-    ("wmdp_cyber_efficacy", "mmlu_accuracy"),
-)
-"""What is forgotten against what is kept: the first pair that a group's results hold."""
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LOGARITHMIC = ("avg_gap",)
 LETTERS_ACROSS = 110
@@ -142,9 +133,9 @@ def _scale(axis: Any, metric: str, unit: str, values: dict[str, list[float]]) ->
         axis.set_xlim(left=min(0.0, *every) if every else 0.0)
 
 
-def trade_off(experiment: Findings, look: Look) -> Figure | None:
+def trade_offs(experiment: Findings, look: Look) -> Figure | None:
     """What is forgotten against what is kept, with deviations; the star is where to go."""
-    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := _pair(experiment, s))}
+    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
     if not groups:
         return None
     across = min(3, len(groups))
@@ -154,6 +145,9 @@ def trade_off(experiment: Findings, look: Look) -> Figure | None:
         axis.set_visible(False)
     for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
+        best = [[spread(list(experiment.values(scenarios, m, x).values())).mean for x in pair] for m in
+                front(experiment, scenarios, pair)]  # fmt: skip
+        axis.plot(*zip(*sorted(best), strict=True), color="0.6", linewidth=1, zorder=1)
         for method in (*methods_of(experiment, scenarios), BEFORE, RETRAINED):
             x, y = (spread(list(experiment.values(scenarios, method, m).values())) for m in pair)
             if not (x.n and y.n):
@@ -173,13 +167,6 @@ def trade_off(experiment: Findings, look: Look) -> Figure | None:
     if legend is not None:
         look.emphasise(legend.get_texts())
     return figure
-
-
-def _pair(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | None:
-    """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
-    methods = methods_of(experiment, scenarios)
-    has = {m: any(experiment.values(scenarios, method, m) for method in methods) for p in TRADE_OFFS for m in p}
-    return next((p for p in TRADE_OFFS if all(has[m] for m in p)), None)
 
 
 def course(experiment: Findings, look: Look) -> Figure | None:
