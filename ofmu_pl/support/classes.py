@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
 from jsonargparse import Namespace
 
 from ofmu_pl.support.errors import UserError
+
+
+def import_all(packages: Iterable[str]) -> None:
+    """Import every public name of packages: a parser knows the short names of the classes that have been imported.
+
+    Args:
+        packages: Names of the packages.
+    """
+    for package in map(import_module, packages):
+        for name in package.__all__:
+            getattr(package, name)
 
 
 def check_classes(values: Any) -> None:
