@@ -1,6 +1,7 @@
 """How far finite differences are from the exact engine where all weights are trained, and where only some are.
 
-    python scripts/bench_finite_differences.py --model FOLDER --data FOLDER_WITH_TOFU_FILES [--json FILE] [--text FILE]
+    python scripts/bench_finite_differences.py --model FOLDER --data FOLDER_WITH_TOFU_FILES
+    python scripts/bench_finite_differences.py      # the page again, from docs/results/finite-differences.json
 
 Relative error and cosine of -beta (H_f u_f + H_r u_r), the decorrelation part of grad Phi, and of
 Hess(Phi) grad Phi in float32, by forward differences: *before*, with steps that follow the norm of what is trained
@@ -14,11 +15,11 @@ from __future__ import annotations
 import argparse
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from engine_audit import compare, parts
+from results import RESULTS, texts, write_below
 from torch import Tensor
 
 from ofmu_pl.core.autograd import Autograd
@@ -43,13 +44,12 @@ TRAINED: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="folder of a trained language model; left out: print what --json holds")
+    parser.add_argument("--model", help="folder of a trained language model; left out: the page is written again")
     parser.add_argument("--data", help="folder of TOFU's files")
     parser.add_argument("--rows", type=int, default=8, help="samples a side")
     parser.add_argument("--iterations", type=int, default=30, help="of the run before its middle")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--text", type=Path, help="where to write them as a page")
     args = parser.parse_args()
+    data = RESULTS / "finite-differences.json"
     if args.model:
         figures = {
             "torch": torch.__version__,
@@ -58,13 +58,8 @@ def main() -> None:
             "iterations": args.iterations,
             "cases": [row for name in TRAINED for row in measure(name, args)],
         }
-        if args.json:
-            write_json(args.json, figures)
-    else:
-        figures = read_json(args.json)
-    print(page(figures))
-    if args.text:
-        args.text.write_text(page(figures))
+        write_json(data, figures)
+    write_below("finite-differences", page(read_json(data)))
 
 
 def measure(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -124,44 +119,20 @@ def measure(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def page(figures: dict[str, Any]) -> str:
     """The figures as Markdown."""
-    rows = figures["rows"]
-    lines = [
-        "# Finite differences beside the exact engine",
-        "",
-        "Relative error and cosine of forward differences in float32 to the exact engine, on the tiny Llama trained",
-        f"on TOFU (4.5 M parameters, {rows} + {rows} rows, forget10). *Before*: steps that follow the norm of what is",
-        "trained. *After*: the steps that a run settles on, by 4 + 4 rows, where two of its differences agree",
-        f"(`ofmu_pl/core/steps.py`). *Middle*: after {figures['iterations']} ascents by Adam and as many descents by",
-        "AdamW.",
-        "",
-        f"Made on {figures['date']} with torch {figures['torch']} on a CPU:",
-        "",
-        "    python scripts/bench_finite_differences.py --model FOLDER --data FOLDER \\",
-        "        --json docs/results/data/finite-differences.json --text docs/results/finite-differences.md",
-        "",
+    n = figures["rows"]
+    parts = [
+        f"Made on {figures['date']} with torch {figures['torch']} on a CPU; {n} + {n} rows, the "
+        f"middle after {figures['iterations']} ascents by Adam and as many descents by AdamW."
     ]
+    head = ["trained", "state", "error before", "after", "cosine before", "after", "step, in the default's"]
     for part, title in (("decorrelation", "Decorrelation"), ("penalty", "Hess(Phi) grad Phi")):
-        lines += [
-            f"## {title}",
-            "",
-            "| trained | state | error before | after | cosine before | after | step, in the default's |",
-            "|---|---|---|---|---|---|---|",
-        ]
+        rows = [head]
         for row in figures["cases"]:
-            cells = [
-                f"{row[when][f'{part}_{what}']:.3g}" for what in ("error", "cosine") for when in ("before", "after")
-            ]
-            step = row["steps"][part == "penalty"]
-            lines.append(f"| {row['trained']} | {row['state']} | {' | '.join(cells)} | {step:.3g} |")
-        lines.append("")
-    lines += [
-        "A step of 1 is the default's: there two steps agreed, so a run's numbers are those of before. Settling",
-        "takes 16 gradients of 4 rows where the steps are kept and about 74 where they are not, in the whole",
-        "iterations 0, 1, 4, 16, 64 and so on. Where no two steps agree to within a half, the penalty is left out with",
-        "a warning.",
-        "",
-    ]
-    return "\n".join(lines)
+            cells = [row[when][f"{part}_{what}"] for what in ("error", "cosine") for when in ("before", "after")]
+            cells.append(row["steps"][part == "penalty"])
+            rows.append([row["trained"], row["state"], *(f"{cell:.3g}" for cell in cells)])
+        parts.append(texts(title, rows))
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

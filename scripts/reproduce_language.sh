@@ -10,5 +10,5 @@ python scripts/make_smollm2.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct"
 python scripts/rwku_data.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct" "$OFMU_LANGUAGE/facts"
 for name in smollm2 smollm2_facts language_tiny; do
     python -m ofmu_pl benchmark --config "configs/benchmarks/$name.yaml" --workers "${WORKERS:-1}"
-    python scripts/language_results.py "logs/$name"
+    python scripts/results.py "$name" "logs/$name"
 done

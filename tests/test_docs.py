@@ -101,6 +101,7 @@ def test_every_page_is_in_the_sites_contents():
 def _as_sphinx_sees_it(monkeypatch):
     """What writes the site's pages needs no Sphinx, but the path that docs/conf.py makes."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
 
 
 def test_every_declared_metric_is_on_one_page(monkeypatch):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from statistics import mean, stdev
+from collections.abc import Sequence
+
+from results import RESULTS, Stored
 
 from makers.rst import heading, table
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
+from ofmu_pl.report.statistics import spread
+from ofmu_pl.report.tables import measured
 
-DATA = Path(__file__).parents[1] / "results/data"
 STORED = {"attacks": "Fictitious authors", "attacks_tofu": "Real TOFU, forget10", "attacks_images": "Images"}
 """Files of stored results that hold runs of methods, and what they are about."""
-COLUMNS = {
-    "forget_Q_A_Prob": "forget probability",
-    "retain_Q_A_Prob": "retain probability",
-    "model_utility": "model utility",
-    "UA": "UA (%)",
-    "RA": "RA (%)",
-}
 
 
 def stored(method: str, overlays: set[str]) -> str:
@@ -27,48 +22,33 @@ def stored(method: str, overlays: set[str]) -> str:
     """
     text = ""
     for file, about in STORED.items():
-        data = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
-        own = {*overlays, method}
-        shown = [run for run in data["runs"] if run["method"] in own or run["method"].startswith(f"{method}_")]
-        if not shown:
-            continue
-        sides = {"before": ("target", shown), "retrained": ("retrained", shown)}
-        each = sorted({run["method"] for run in shown})
-        sides |= {name: ("after", [run for run in shown if run["method"] == name]) for name in each}
-        columns = [metric for metric in COLUMNS if metric in shown[0]["sides"]["after"]]
-        rows = [
-            [name, *(spread([run["sides"][side][metric] for run in runs]) for metric in columns)]
-            for name, (side, runs) in sides.items()
-        ]
-        spent = spread([run["gradients"] for run in shown])
-        text += (
-            f"**{about}**, {data['date']}, {data['machine']}, {spent} gradients a run, {len(shown)} run(s); "
-            f":doc:`all methods and attacks </results/{file}>`.\n\n"
-        )
-        text += table(["", *(COLUMNS[c] for c in columns)], rows)
+        data = Stored.read(RESULTS / f"data/{file}.json")
+        (experiment,) = data.experiments
+        own = [m for m in experiment.methods if m in {*overlays, method} or m.startswith(f"{method}_")]
+        if own:
+            last = data.measured[-1]
+            text += f"**{about}**, {last.date}, {last.machine}; :doc:`all methods and attacks </results/{file}>`.\n\n"
+            text += rows(experiment, [BEFORE, RETRAINED, *own], experiment.metrics)
     return text
-
-
-def spread(values: list[float]) -> str:
-    """Mean and standard deviation of what runs gave."""
-    around = f" ± {stdev(values):.2g}" if len(values) > 1 and len(set(values)) > 1 else ""
-    return f"{mean(values):.3g}{around}"
 
 
 def stored_metric(names: list[str]) -> str:
     """What methods had of a metric in the stored runs; nothing: no runs."""
     text = ""
     for file, about in STORED.items():
-        data = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
-        columns = [name for name in names if name in data["runs"][0]["sides"]["after"]]
-        if not columns:
-            continue
-        methods = dict.fromkeys(run["method"] for run in data["runs"])
-        sides = {name: ("after", [r for r in data["runs"] if r["method"] == name]) for name in methods}
-        sides |= {"*before*": ("target", data["runs"]), "*retrained*": ("retrained", data["runs"])}
-        rows = [
-            [name, *(spread([run["sides"][side][c] for run in runs]) for c in columns)]
-            for name, (side, runs) in sides.items()
-        ]
-        text += f"**{about}**, {data['date']} (:doc:`more </results/{file}>`):\n\n" + table(["", *columns], rows)
+        data = Stored.read(RESULTS / f"data/{file}.json")
+        (experiment,) = data.experiments
+        columns = [name for name in names if name in experiment.metrics]
+        if columns:
+            text += f"**{about}**, {data.measured[-1].date} (:doc:`more </results/{file}>`):\n\n"
+            text += rows(experiment, [*experiment.methods, BEFORE, RETRAINED], columns)
     return heading("Stored results") + text if text else ""
+
+
+def rows(experiment: Findings, models: Sequence[str], metrics: Sequence[str]) -> str:
+    """A table with a row a model."""
+    found = []
+    for model in models:
+        values = [list(experiment.values(list(experiment.scenarios), model, metric).values()) for metric in metrics]
+        found.append([model, *(measured(spread(of_all)).text for of_all in values)])
+    return table(["", *(f"``{metric}``" for metric in metrics)], found)

@@ -10,7 +10,7 @@ from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ATTACKS as FOLDER
-from ofmu_pl.benchmark.specs import Experiment, files
+from ofmu_pl.benchmark.specs import Planned, files
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.records import ATTACKS
@@ -27,7 +27,7 @@ class Attacks:
         call: Does a command by its words.
     """
 
-    def __init__(self, folder: Path, experiments: dict[str, Experiment], call: Callable[[list[str]], None]) -> None:
+    def __init__(self, folder: Path, experiments: dict[str, Planned], call: Callable[[list[str]], None]) -> None:
         self.folder, self.experiments, self.call = folder, experiments, call
 
     def group(self, name: str) -> str:

@@ -16,7 +16,7 @@ from ofmu_pl.benchmark.manifest import Manifest, Place
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.search import chosen
-from ofmu_pl.benchmark.specs import PREPARED, Experiment, check
+from ofmu_pl.benchmark.specs import PREPARED, Planned, check
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, locked
@@ -29,7 +29,7 @@ Fit = Callable[[list[str]], None]
 
 def benchmark(
     name: str,
-    experiments: dict[str, Experiment],
+    experiments: dict[str, Planned],
     workers: int = 2,
     logs: Path = Path("logs"),
     pieces: Any = None,

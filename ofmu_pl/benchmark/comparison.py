@@ -11,7 +11,7 @@ from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell, model_folder
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ANALYSIS as FOLDER
-from ofmu_pl.benchmark.specs import Experiment
+from ofmu_pl.benchmark.specs import Planned
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.records import ANALYSIS, AnalysisRecord, Kind
@@ -35,7 +35,7 @@ class Comparisons:
         UserError: An experiment of such a kind does not name the models, or its runs leave none.
     """
 
-    def __init__(self, folder: Path, experiments: dict[str, Experiment]) -> None:
+    def __init__(self, folder: Path, experiments: dict[str, Planned]) -> None:
         self.folder, self.experiments = folder, experiments
         for name, e in experiments.items():
             given = {*e.options, *(p.gives for p in e.prepare.values())}

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Experiment, Method, Prepare, files
+from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Method, Planned, Prepare, files
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
@@ -78,7 +78,7 @@ class Grid:
         experiments: By name.
     """
 
-    def __init__(self, experiments: dict[str, Experiment]) -> None:
+    def __init__(self, experiments: dict[str, Planned]) -> None:
         self.experiments = experiments
         self._known: dict[str, Cell] = {}
 
@@ -146,7 +146,7 @@ class Grid:
         return self._shared(Cell(folder, group, configs, options, needs))
 
     @staticmethod
-    def _used(e: Experiment, seed: int) -> list[str]:
+    def _used(e: Planned, seed: int) -> list[str]:
         """Prepared runs that a seed needs: a search does without those that its options replace."""
         return [p for p, run in e.prepare.items() if seed != e.search_seed or run.gives not in e.search_options]
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl import __version__
-from ofmu_pl.benchmark.specs import Experiment, files
+from ofmu_pl.benchmark.specs import Planned, files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
     MANIFEST,
     BenchmarkRecord,
     CellRecord,
+    Experiment,
     ExperimentRecord,
     MadeRecord,
     MethodRecord,
@@ -39,7 +40,7 @@ class Manifest:
             another experiment's.
     """
 
-    def __init__(self, name: str, folder: Path, experiments: dict[str, Experiment]) -> None:
+    def __init__(self, name: str, folder: Path, experiments: dict[str, Planned]) -> None:
         self.name, self.path, self.experiments = name, folder / MANIFEST, experiments
         self.searched: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._together: dict[tuple[str, str], str] = {}  # why attacks failed, by experiment and SCENARIO/METHOD
@@ -115,7 +116,7 @@ class Manifest:
             experiments={name: self._experiment(name, e) for name, e in self.experiments.items()},
         ).write(self.path)
 
-    def _experiment(self, name: str, e: Experiment) -> ExperimentRecord:
+    def _experiment(self, name: str, e: Planned) -> ExperimentRecord:
         methods = {
             method: MethodRecord(
                 overlay=m.overlay,
@@ -124,20 +125,10 @@ class Manifest:
             )
             for method, m in e.methods.items()
         }
+        shared = {f.name: getattr(e, f.name) for f in fields(Experiment)}
         return ExperimentRecord(
-            title=e.title,
-            kind=e.kind,
-            paper=e.paper,
-            note=e.note,
-            metrics=e.metrics,
-            ours=e.ours,
-            gradients=e.gradients,
-            base=e.base,
-            options=e.options,
-            scenarios=e.scenarios,
+            **shared | {"attacks": list(files(e.attacks))},
             methods=methods,
-            seeds=e.seeds,
-            attacks=list(files(e.attacks)),
             attack_errors={method: why for (owner, method), why in self._together.items() if owner == name},
             cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
             prepare={

@@ -10,16 +10,12 @@ from typing import Literal
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
-from ofmu_pl.support.records import MANIFEST, Kind
+from ofmu_pl.support.records import MANIFEST, Experiment, Kind, Value
 from ofmu_pl.support.variables import expanded
 
 Each = Literal["scenario", "seed"]
 PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
 """Folders beside the experiments'."""
-
-Value = str | bool | int | float | list | dict | None  # type: ignore[type-arg]
-"""Value of an option, as it is written. (Of a ``class_path`` below ``Any`` the parser would make a namespace with all
-defaults of the class, which neither a key nor a command line can hold.)"""
 
 
 @dataclass
@@ -65,42 +61,25 @@ class Prepare:
     each: list[Each] = field(default_factory=lambda: ["seed", "scenario"])
 
 
-@dataclass
-class Experiment:
-    """One table or figure: a grid of runs that share a configuration and a budget.
+@dataclass(kw_only=True)
+class Planned(Experiment):
+    """An experiment as a configuration asks for it.
 
     Attributes:
-        title: What it shows, for a reader.
-        base: Configuration that all runs share, or a list of files, each put over those before.
         methods: By name; ``do_nothing`` runs first, since it has the models made from scratch that others then find.
-        kind: How it is shown; ``udi``, ``alignment`` and ``ablation`` compare exported models after the runs.
-        paper: Labels of what it stands for in the paper.
-        note: What differs from the paper, in a sentence.
-        scenarios: Options by key, for example what is forgotten.
-        options: Options of every run, by key.
-        seeds: Seeds of the runs.
         seeded: Options that get the seed's number.
-        gradients: Budget of a run, in gradients of one batch's loss.
         search_seed: Seed of the searches, and of nothing that is reported.
         search_gradients: What a candidate may spend; ``null``: what a run may.
         search_options: Options of candidates alone, for example a cheaper evaluation.
         settings_of: Where settings are searched, if not in every scenario: ``EXPERIMENT`` that has the same
             methods (scenario by scenario), or ``EXPERIMENT/SCENARIO``, also of this one (for all scenarios).
         prepare: Models to make first, by name.
-        attacks: Configurations of the command ``attack``, each put over those before, which is made on every finished
-            run; empty: none.
-        metrics: Columns of the table.
-        ours: The method that the others are compared with.
     """
 
-    title: str
     base: str | list[str]
     methods: dict[str, Method]
     kind: Kind = "table"
-    paper: list[str] = field(default_factory=list)
-    note: str = ""
     scenarios: dict[str, dict[str, Value]] = field(default_factory=lambda: {"all": {}})
-    options: dict[str, Value] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=lambda: [0])
     seeded: list[str] = field(default_factory=lambda: ["seed_everything"])
     gradients: float = 320
@@ -109,8 +88,6 @@ class Experiment:
     search_options: dict[str, Value] = field(default_factory=dict)
     settings_of: str | None = None
     prepare: dict[str, Prepare] = field(default_factory=dict)
-    attacks: str | list[str] = field(default_factory=list)
-    metrics: list[str] = field(default_factory=list)
     ours: str = "ofmu"
 
     def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
@@ -135,7 +112,7 @@ def files(base: str | list[str]) -> tuple[str, ...]:
     return (base,) if isinstance(base, str) else tuple(base)
 
 
-def check(experiments: dict[str, Experiment], folder: Path) -> None:
+def check(experiments: dict[str, Planned], folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
 
     Args:
@@ -183,7 +160,7 @@ def check(experiments: dict[str, Experiment], folder: Path) -> None:
             raise UserError(f"'{name}' is of kind alignment and has {len(e.scenarios)} scenarios: leave one.")
 
 
-def _check_settings(name: str, e: Experiment, experiments: dict[str, Experiment]) -> None:
+def _check_settings(name: str, e: Planned, experiments: dict[str, Planned]) -> None:
     if e.settings_of is None:
         return
     other, searched = e.searched_in(name, "")[0], [m for m, method in e.methods.items() if method.candidates]

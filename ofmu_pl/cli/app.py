@@ -26,10 +26,9 @@ from ofmu_pl.cli.ranks import watched
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
-from ofmu_pl.support.classes import check_classes
+from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
-from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.records import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, require_same_data, require_sound
 from ofmu_pl.training.ended import Ended

@@ -25,9 +25,8 @@ from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.requests.command import in_turn
-from ofmu_pl.support.classes import check_classes
+from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.lazy import import_all
 from ofmu_pl.support.records import MANIFEST, BenchmarkRecord
 from ofmu_pl.support.shipped import located
 from ofmu_pl.training.noise import as_sentence, ignore_noise

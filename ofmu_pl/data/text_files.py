@@ -219,13 +219,15 @@ class TextFiles(TextDataModule):
 
 def _warn_of_passages(forget: tuple[Rows, list[list[Row]]], retain: tuple[Rows, list[list[Row]]]) -> None:
     """Report passages of forget documents that stand inside retain documents."""
-    sides = []
-    for _, documents in (forget, retain):
-        sides.append([[token for piece in own for token in piece["tokens"]] for own in documents])
-    both = shared_run(*sides)
+    both = shared_run(_tokens(forget[1]), _tokens(retain[1]))
     if both:
         i, j = both[0]
         rank_zero_warn(
             f"{len(both)} pair(s) of a forget and a retain document have 30 tokens or more in common (first: "
             f"{forget[0].place(i)} and {retain[0].place(j)}): {CONTRADICTION}."
         )
+
+
+def _tokens(documents: list[list[Row]]) -> list[list[int]]:
+    """Tokens of each document, whose pieces are joined."""
+    return [[token for piece in own for token in piece["tokens"]] for own in documents]

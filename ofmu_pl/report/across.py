@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ofmu_pl.report.runs import Experiment, number, words
+from ofmu_pl.report.runs import Findings, number, words
 from ofmu_pl.report.tables import Entry, Table, plain
 
 MODELS, SCORE = "models", "score"
@@ -10,7 +10,7 @@ HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting 
 """Heads of figures that are not their names alone."""
 
 
-def across_table(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
     """Figures over the runs of each method; ``None`` where no method has enough runs.
 
     Args:
@@ -22,8 +22,8 @@ def across_table(experiment: Experiment, name: str, scenarios: list[str]) -> Tab
         (scenario, method, attack): values
         for scenario in scenarios
         for method in experiment.methods
-        if (scenario, method) in experiment.across
-        for attack, values in experiment.across[scenario, method].attacks.items()
+        if f"{scenario}/{method}" in experiment.across
+        for attack, values in experiment.across[f"{scenario}/{method}"].attacks.items()
     }
     if not found:
         return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import median
+from typing import Any
 
-from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number, words
-from ofmu_pl.report.statistics import Spread, spread
-from ofmu_pl.report.tables import Entry, Table, measured
+from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number, words
+from ofmu_pl.report.statistics import Spread, spread_of
+from ofmu_pl.report.tables import Entry, Table, measured, plain
 from ofmu_pl.support.records import AttackRecord
 
 UNLEARNED, TARGET = "unlearned", "target"
@@ -15,40 +17,31 @@ WORST = "‡"
 HEAD = "returns → (%)"
 
 
-def attacks_of(experiment: Experiment, scenarios: list[str]) -> list[str]:
+def attacks_of(experiment: Findings, scenarios: list[str]) -> list[str]:
     """Names of the attacks that some run of these scenarios was under, in order."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
     return list(dict.fromkeys(name for r in runs for name in r.attacks.attacks))
 
 
-def made(experiment: Experiment, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
+def made(experiment: Findings, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
     """What an attack found on the runs of a method, by replicate."""
     runs = experiment.of(scenarios, method).items()
     return {key: r.attacks.attacks[attack] for key, r in runs if attack in r.attacks.attacks}
 
 
-def returned(experiment: Experiment, scenarios: list[str], method: str, attack: str) -> Spread:
+def returned(experiment: Findings, scenarios: list[str], method: str, attack: str) -> Spread:
     """The share that returns, in per cent, over replicates; of a single one the interval is over rows."""
-    found = [r.returns for r in made(experiment, scenarios, method, attack).values()]
-    known = [(x, r) for r in found if (x := number(r.get("value"))) is not None]
-    if len(known) != 1:
-        return spread([100 * x for x, _ in known])
-    value, record = known[0]
-    ends = record.get("interval")
-    low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
-    if low is None or high is None:
-        return Spread(1, 100 * value)
-    return Spread(1, 100 * value, low=100 * low, high=100 * high)
+    return spread_of((r.returns for r in made(experiment, scenarios, method, attack).values()), unit=100)
 
 
-def worst(experiment: Experiment, scenarios: list[str], method: str) -> tuple[str, Spread] | None:
+def worst(experiment: Findings, scenarios: list[str], method: str) -> tuple[str, Spread] | None:
     """The attack that brings most back, and how much; ``None`` where no share is known."""
     shares = {a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)}
     known = {a: s for a, s in shares.items() if s.n}
     return max(known.items(), key=lambda item: item[1].mean) if known else None
 
 
-def attack_table(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
     """What returns, by method and attack; ``None`` where no run was attacked."""
     attacks = attacks_of(experiment, scenarios)
     methods = [m for m in experiment.methods if experiment.of(scenarios, m)]
@@ -78,7 +71,40 @@ def attack_table(experiment: Experiment, name: str, scenarios: list[str]) -> Tab
     return table
 
 
-def _notes(experiment: Experiment, scenarios: list[str], shares: dict[str, dict[str, Spread]]) -> list[str]:
+def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
+    """What attacks find on each model; ``None`` where no run was attacked."""
+    attacks = attacks_of(experiment, scenarios)
+    title = f"{experiment.title}, {name}: what attacks find, the more the better for the attacker"
+    table = Table(f"{experiment.name}-{name}-found", title, ["model", *map(words, attacks)], [])
+    for model in (TARGET, RETRAINED, *experiment.methods):
+        line = [Entry(model)]
+        for attack in attacks:
+            by_replicate: dict[Replicate, dict[str, Any]] = {}  # of models that methods share once a seed
+            for method in experiment.methods if model in (TARGET, RETRAINED) else [model]:
+                for key, record in made(experiment, scenarios, method, attack).items():
+                    entries = record.metrics.get(UNLEARNED if model == method else model, {})
+                    by_replicate.setdefault(key, entries.get(record.found, {}))
+            line.append(measured(spread_of(by_replicate.values())))
+        table.rows.append(line)
+    table.lines = {1}
+    return table if attacks else None
+
+
+def cost_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
+    """What attacks cost a model, medians over runs; ``None`` where no run was attacked."""
+    title = f"{experiment.title}, {name}: what attacks cost on a model"
+    table = Table(f"{experiment.name}-{name}-attack-costs", title, ["attack", "gradients", "seconds"], [], folded=True)
+    for attack in attacks_of(experiment, scenarios):
+        records = [r for m in experiment.methods for r in made(experiment, scenarios, m, attack).values()]
+        line = [Entry(words(attack))]
+        for costs in ([r.gradients for r in records], [r.seconds for r in records]):
+            known = [x for by_model in costs if (x := number(by_model.get(UNLEARNED))) is not None]
+            line.append(plain(median(known) if known else None))
+        table.rows.append(line)
+    return table if table.rows else None
+
+
+def _notes(experiment: Findings, scenarios: list[str], shares: dict[str, dict[str, Spread]]) -> list[str]:
     """What one must know to read the table; which models broke, and which were not at hand."""
     notes = [
         "returns: how far what the attack finds is on the way from the retrained model (0 % by construction) to the "
@@ -97,7 +123,7 @@ def _notes(experiment: Experiment, scenarios: list[str], shares: dict[str, dict[
     return notes + _broken(experiment, scenarios)
 
 
-def _broken(experiment: Experiment, scenarios: list[str]) -> list[str]:
+def _broken(experiment: Findings, scenarios: list[str]) -> list[str]:
     """A sentence for each model that an attack broke, with its seeds."""
     seeds: dict[tuple[str, str, str], list[int]] = {}
     for run in experiment.finished:

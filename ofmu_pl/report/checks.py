@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from ofmu_pl.report.runs import Experiment, Replicate, Run
+from ofmu_pl.report.runs import Findings, Replicate, Run
 
 
-def drop_doubles(experiment: Experiment, problems: list[str]) -> None:
+def drop_doubles(experiment: Findings, problems: list[str]) -> None:
     """One run a method, scenario and seed; the same weights twice are one run, too, whatever their seeds say."""
     kept: dict[tuple[str, str, int], Run] = {}
     weights: dict[tuple[str, str, str], Run] = {}
@@ -35,7 +35,7 @@ def drop_doubles(experiment: Experiment, problems: list[str]) -> None:
     experiment.runs = list(kept.values())
 
 
-def set_apart(experiment: Experiment, problems: list[str]) -> None:
+def set_apart(experiment: Findings, problems: list[str]) -> None:
     """Keep the runs of the commonest definition; the others' numbers mean something else."""
     counts = Counter(r.definition for r in experiment.finished)
     if len(counts) < 2:
@@ -50,7 +50,7 @@ def set_apart(experiment: Experiment, problems: list[str]) -> None:
     experiment.runs = [r for r in experiment.runs if r not in experiment.apart]
 
 
-def _not_finished(experiment: Experiment) -> list[str]:
+def _not_finished(experiment: Findings) -> list[str]:
     """One sentence for all runs that have not ended, one a method and scenario for those that broke."""
     waiting = [r for r in experiment.runs if r.results is None and r.error is None and r.status == "unfinished"]
     found = [f"{len(waiting)} of {len(experiment.runs)} runs have not ended yet."] if waiting else []
@@ -66,7 +66,7 @@ def _not_finished(experiment: Experiment) -> list[str]:
     return found
 
 
-def _other_rows(experiment: Experiment) -> list[str]:
+def _other_rows(experiment: Findings) -> list[str]:
     """One sentence a run that forgets other rows than most runs of its scenario and seed, or does not say which."""
     replicates: dict[Replicate, dict[Any, list[Run]]] = {}
     for run in experiment.finished:
@@ -89,7 +89,7 @@ def _other_rows(experiment: Experiment) -> list[str]:
     return found
 
 
-def _other_attacks(experiment: Experiment) -> list[str]:
+def _other_attacks(experiment: Findings) -> list[str]:
     """One sentence an attack that runs were under with differing settings or seeds."""
     ways: dict[str, dict[str, list[str]]] = {}
     for run in experiment.finished:
@@ -104,7 +104,7 @@ def _other_attacks(experiment: Experiment) -> list[str]:
     ]
 
 
-def check(experiment: Experiment, problems: list[str]) -> None:
+def check(experiment: Findings, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
     problems += [f"{experiment.name}: {sentence}" for sentence in _not_finished(experiment)]
     problems += [

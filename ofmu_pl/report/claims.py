@@ -14,7 +14,7 @@ from ofmu_pl.report.claims_of_difficulty import coupling, nearness
 from ofmu_pl.report.derived import alignment, grid
 from ofmu_pl.report.figures.studies import norms, sweep_panels
 from ofmu_pl.report.published import without
-from ofmu_pl.report.runs import Experiment, words
+from ofmu_pl.report.runs import Findings, words
 from ofmu_pl.report.statistics import LEVEL, compare, least_p, merit
 from ofmu_pl.report.tables import figure
 from ofmu_pl.report.verdicts import Found, Verdict, decided, described, direction
@@ -39,7 +39,7 @@ class Claim:
     why: str
 
 
-def claims(experiment: Experiment) -> list[Claim]:
+def claims(experiment: Findings) -> list[Claim]:
     """All that an experiment of its kind can decide, by 95 % intervals.
 
     They are t intervals of differences over seeds, and of correlations what the analysis of ``udi`` gives.
@@ -57,20 +57,20 @@ def claims(experiment: Experiment) -> list[Claim]:
     return [Claim(experiment.name, *found) for found in judges[experiment.kind](experiment)]
 
 
-def _merits(experiment: Experiment, method: str, metric: str) -> dict[Any, float]:
+def _merits(experiment: Findings, method: str, metric: str) -> dict[Any, float]:
     """Merits by replicate; those of the hard third's cosine come from the analysis."""
     if metric == HARD:
         return dict(alignment(experiment)["hardest"].get(method, {}))
     return dict(merit(experiment, list(experiment.scenarios), method, metric))
 
 
-def _gain(experiment: Experiment, variant: str, metric: str) -> list[float]:
+def _gain(experiment: Findings, variant: str, metric: str) -> list[float]:
     """Ours minus a variant, seed by seed."""
     ours, theirs = (_merits(experiment, m, metric) for m in (experiment.ours or "", variant))
     return [ours[key] - theirs[key] for key in ours if key in theirs]
 
 
-def _ablation(experiment: Experiment) -> Iterator[Found]:
+def _ablation(experiment: Findings) -> Iterator[Found]:
     bare, loop = without(experiment, "model.beta"), without(experiment, "model.rho_0")
     quality = experiment.tested("forget_quality") if experiment.entry("forget_quality") else "avg_gap"
     for text, variant, option, metric in (
@@ -107,7 +107,7 @@ def _ablation(experiment: Experiment) -> Iterator[Found]:
         yield text, "not decidable", f"{experiment.ours}: {'; '.join(p for p in parts if p)}."
 
 
-def _values_by_grid(experiment: Experiment, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
+def _values_by_grid(experiment: Findings, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
     """Values by rho, T and seed; scenarios are grid points, so that seeds pair them."""
     found: dict[float | None, dict[float, dict[int, float]]] = {}
     for (scenario, method), (t, rho) in grid(experiment).items():
@@ -121,7 +121,7 @@ def _differences(first: Mapping[int, float], last: Mapping[int, float]) -> list[
     return [last[seed] - first[seed] for seed in first if seed in last]
 
 
-def _sweep(experiment: Experiment) -> Iterator[Found]:
+def _sweep(experiment: Findings) -> Iterator[Found]:
     shown = sweep_panels(experiment)
     forgetting = _values_by_grid(experiment, shown[0]) if shown else {}
     sign = -1 if shown and shown[0] == "forget_Q_A_Prob" else 1
@@ -169,7 +169,7 @@ def _seeded(by_t: Mapping[float, Mapping[int, float]], sign: int) -> dict[int, f
 
 
 def _stability(
-    experiment: Experiment, text: str, shown: list[str], forgetting: dict[float | None, dict[float, dict[int, float]]]
+    experiment: Findings, text: str, shown: list[str], forgetting: dict[float | None, dict[float, dict[int, float]]]
 ) -> Found:
     """Range over T of utility against that of forgetting, both in one unit, averaged over rho, seed by seed."""
     if len(shown) < 2:
@@ -186,7 +186,7 @@ def _stability(
     return text, decided(d), f"{described(what, d)}."
 
 
-def _convergence(experiment: Experiment) -> Iterator[Found]:
+def _convergence(experiment: Findings) -> Iterator[Found]:
     text = "The gradient of F becomes small: min over k of |grad F|^2 is O(1/K) + O(1/T) (lemma 3)."
     found = norms(experiment)
     if not found:
@@ -215,7 +215,7 @@ def _convergence(experiment: Experiment) -> Iterator[Found]:
         yield text, verdict, f"{why}; {tail}."
 
 
-def _significance(experiment: Experiment) -> Iterator[Found]:
+def _significance(experiment: Findings) -> Iterator[Found]:
     text = f"OFMU's improvements over the baselines are statistically significant (p < {LEVEL})."
     tests = [
         c

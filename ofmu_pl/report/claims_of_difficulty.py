@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ofmu_pl.report.derived import alignment, difficulty
-from ofmu_pl.report.runs import Experiment
+from ofmu_pl.report.runs import Findings
 from ofmu_pl.report.tables import figure
 from ofmu_pl.report.verdicts import Found, Verdict, decided, described
 
 
-def coupling(experiment: Experiment) -> Iterator[Found]:
+def coupling(experiment: Findings) -> Iterator[Found]:
     """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
     rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
     weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
@@ -37,7 +37,7 @@ def coupling(experiment: Experiment) -> Iterator[Found]:
         yield weakest, "reproduced" if all(x["low"] > ours["high"] for x in others) else "not decidable", why
 
 
-def nearness(experiment: Experiment) -> Iterator[Found]:
+def nearness(experiment: Findings) -> Iterator[Found]:
     """Whether ours leaves the hard samples' embeddings nearest to the retrained model's (tab:embed-sim)."""
     text = "On hard samples OFMU's embeddings are nearest to the retrained model's."
     hard = {m: x for m, x in alignment(experiment)["hardest"].items() if m in experiment.methods}

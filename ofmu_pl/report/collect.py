@@ -8,7 +8,7 @@ from pathlib import Path
 from ofmu_pl.report.checks import check, drop_doubles, set_apart
 from ofmu_pl.report.foreign import foreign_rows
 from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, results_at, run_of
-from ofmu_pl.report.runs import Experiment, Run, default_metrics, number
+from ofmu_pl.report.runs import Findings, Run, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -45,7 +45,7 @@ class Collection:
     folder: Path
     name: str
     date: str = ""
-    experiments: list[Experiment] = field(default_factory=list)
+    experiments: list[Findings] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -116,7 +116,7 @@ def _manifest(path: Path, problems: list[str]) -> BenchmarkRecord | None:
         return None
 
 
-def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[str]) -> Experiment:
+def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[str]) -> Findings:
     """An experiment as the manifest says."""
     kind = entry.kind
     if kind not in KINDS:
@@ -124,7 +124,7 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
     runs = [run_of(folder, cell, problems) for cell in entry.cells]
     results = [r.results for r in runs if r.results is not None]
     path = below(folder, name, "The experiment") / ANALYSIS
-    found = Experiment(
+    found = Findings(
         **vars(entry), name=name, runs=runs, analysis=record_at(AnalysisRecord, path, problems) or AnalysisRecord()
     )
     found.metrics = entry.metrics or ([] if kind == "cost" else default_metrics(results))
@@ -132,7 +132,7 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
     return found
 
 
-def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Experiment:
+def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Findings:
     """Requests one after another: a scenario is the time after a request."""
     cells = [
         CellRecord(f"request {r.number}", s.method, s.seed, r.folder, r.status, r.error)
@@ -141,7 +141,7 @@ def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Exper
     ]
     runs = [run_of(folder, cell, problems) for cell in cells]
     later = "Rows of later requests are retained until their turn." if record.retain_later else ""
-    return Experiment(
+    return Findings(
         name="requests",
         title=f"{len(record.requests)} requests one after another",
         kind="requests",
@@ -161,7 +161,7 @@ def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Exper
     )
 
 
-def _walked(folder: Path, found: Collection) -> Experiment | None:
+def _walked(folder: Path, found: Collection) -> Findings | None:
     """One experiment of all ordinary runs below a folder; ``None`` if none has finished."""
     runs: list[Run] = []
     places = {v.parent for d in range(1, DEPTH + 1) for v in folder.glob("*/" * d + "version_*") if v.is_dir()}
@@ -197,7 +197,7 @@ def _walked(folder: Path, found: Collection) -> Experiment | None:
         return None
     methods = list(dict.fromkeys(r.method for r in runs))
     is_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
-    return Experiment(
+    return Findings(
         name="runs",
         title="Runs",
         kind="table",

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 
 from ofmu_pl.report.across import across_table
-from ofmu_pl.report.attacks import attack_table
+from ofmu_pl.report.attacks import attack_table, cost_table, found_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, words
-from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, words
+from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread, spread_of
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 GRIDS = ("sweep", "convergence")
 """Kinds whose scenarios or methods are points of a grid, shown in one table."""
 
 
-def tables(experiment: Experiment) -> list[Table]:
+def tables(experiment: Findings) -> list[Table]:
     """All of an experiment, those that most readers want first."""
     if experiment.requests is not None:
         return requests_tables(experiment, experiment.requests)
@@ -29,21 +29,25 @@ def tables(experiment: Experiment) -> list[Table]:
             found.append(results(experiment, name, scenarios, comparisons))
             found += filter(None, [_membership(experiment, name, scenarios)])
             found += filter(None, [_ranks(experiment, name, scenarios), _tests(experiment, name, comparisons)])
+            found.append(_others(experiment, name, scenarios))
     if experiment.kind == "cost":
         found += [t for name, scenarios in experiment.groups.items() if (t := _costs(experiment, name, scenarios)).rows]
     found += filter(None, [_difficulty(experiment), _alignment(experiment), _apart(experiment)])
     return [t for t in found if t.rows] + beside(experiment, measured_in(experiment))
 
 
-def attack_tables(experiment: Experiment) -> list[Table]:
+def attack_tables(experiment: Findings) -> list[Table]:
     """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
     groups = experiment.groups.items()
     return [
-        t for name, group in groups for make in (attack_table, across_table) if (t := make(experiment, name, group))
+        table
+        for name, group in groups
+        for make in (attack_table, found_table, cost_table, across_table)
+        if (table := make(experiment, name, group))
     ]
 
 
-def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:
+def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:
     rows = []
     for found in {c[0].metric: c for c in comparisons.values() if c}.values():
         for c in found:
@@ -73,7 +77,7 @@ def _tests(experiment: Experiment, name: str, comparisons: dict[str, list[Compar
     )
 
 
-def _membership(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+def _membership(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
     """What attackers who guess which rows were trained on find, where the main table leaves it out."""
     known = experiment.columns(scenarios)
     every = dict.fromkeys(m for r in experiment.finished if r.scenario in scenarios for m in r.side("metrics"))
@@ -90,7 +94,7 @@ def _membership(experiment: Experiment, name: str, scenarios: list[str]) -> Tabl
     return Table(f"{experiment.name}-{name}-membership", title, heads, rows)
 
 
-def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | None:
+def _ranks(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
     found = ranks(experiment, scenarios, experiment.columns(scenarios))
     if not found.mean:
         return None
@@ -120,7 +124,20 @@ def _ranks(experiment: Experiment, name: str, scenarios: list[str]) -> Table | N
     )
 
 
-def _grid(experiment: Experiment) -> Table:
+def _others(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """Every metric that is no column, a line each."""
+    runs = [r for r in experiment.finished if r.scenario in scenarios]
+    models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(scenarios, m)]
+    title = f"{experiment.title}, {name}: all other metrics"
+    table = Table(f"{experiment.name}-{name}-others", title, ["metric", *models], [], folded=True)
+    for metric in dict.fromkeys(metric for r in runs for metric in r.side("metrics")):
+        if metric not in experiment.columns(scenarios):
+            cells = [measured(spread_of(experiment.entries(scenarios, m, metric).values())) for m in models]
+            table.rows.append([Entry(head(experiment, metric)), *cells])
+    return table
+
+
+def _grid(experiment: Findings) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
@@ -137,7 +154,7 @@ def _grid(experiment: Experiment) -> Table:
     return table
 
 
-def _costs(experiment: Experiment, name: str, scenarios: list[str]) -> Table:
+def _costs(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     table = Table(
         f"{experiment.name}-{name}-costs",
         f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}",
@@ -153,7 +170,7 @@ def _costs(experiment: Experiment, name: str, scenarios: list[str]) -> Table:
     return table
 
 
-def _difficulty(experiment: Experiment) -> Table | None:
+def _difficulty(experiment: Findings) -> Table | None:
     found = {m: r for m, r in difficulty(experiment)[1].items() if "rho" in r}
     if not found:
         return None
@@ -166,7 +183,7 @@ def _difficulty(experiment: Experiment) -> Table | None:
     return Table(f"{experiment.name}-udi", title, ["method", "Spearman [95 % bootstrap]", "p", "n"], rows, [], ours)
 
 
-def _alignment(experiment: Experiment) -> Table | None:
+def _alignment(experiment: Findings) -> Table | None:
     found = alignment(experiment)
     models = list(dict.fromkeys([*found["easiest"], *found["hardest"]]))
     rows = [
@@ -180,7 +197,7 @@ def _alignment(experiment: Experiment) -> Table | None:
     return Table(f"{experiment.name}-alignment", title, heads, rows, notes, ours) if rows else None
 
 
-def _apart(experiment: Experiment) -> Table | None:
+def _apart(experiment: Findings) -> Table | None:
     if not experiment.apart:
         return None
     rows = [

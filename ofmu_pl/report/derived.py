@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ofmu_pl.report.runs import Experiment, Replicate, number
+from ofmu_pl.report.runs import Findings, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
 Measured = Callable[[list[str], str, str], Spread | None]
@@ -19,7 +19,7 @@ COSTS = {
 }
 
 
-def costs(experiment: Experiment, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
+def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
     """Ratios to the gradient-ascent run of the same replicate, by name and replicate.
 
     ``time_over_GA_step`` and ``gradients_over_GA_step`` are training seconds and gradients divided by outer iterations,
@@ -42,7 +42,7 @@ def costs(experiment: Experiment, scenarios: list[str], method: str) -> dict[str
     return {name: dict(sorted(values.items())) for name, values in found.items()}
 
 
-def alignment(experiment: Experiment) -> dict[str, dict[str, dict[str, float]]]:
+def alignment(experiment: Findings) -> dict[str, dict[str, dict[str, float]]]:
     """Cosines with the retrained model's embeddings: by third (``easiest``, ``hardest``), model and seed."""
     found: dict[str, dict[str, dict[str, float]]] = {"easiest": {}, "hardest": {}}
     for seed, analysis in _items(experiment.analysis.seeds):
@@ -54,7 +54,7 @@ def alignment(experiment: Experiment) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def difficulty(experiment: Experiment) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
+def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
     """Points of the UDI analysis (index, drop in utility) and Spearman's rho, low, high, p, n, both by method."""
     points: dict[str, list[tuple[float, float]]] = {}
     for draw in experiment.analysis.draws:
@@ -71,7 +71,7 @@ def difficulty(experiment: Experiment) -> tuple[dict[str, list[tuple[float, floa
     return points, found
 
 
-def grid(experiment: Experiment) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, float | None]]:
     """(T, rho) of each scenario and method, read from ``model.inner_steps`` and ``model.rho_0`` of their options."""
     found = {}
     for scenario, own in experiment.scenarios.items():
@@ -83,7 +83,7 @@ def grid(experiment: Experiment) -> dict[tuple[str, str], tuple[float | None, fl
     return found
 
 
-def measured_in(experiment: Experiment) -> Measured:
+def measured_in(experiment: Findings) -> Measured:
     """Spreads over replicates of metrics, overall scores, costs and analyses, under the names of ``published.csv``."""
     scores = {tuple(scenarios): overall(experiment, scenarios) for scenarios in experiment.groups.values()}
     thirds = alignment(experiment)

@@ -17,7 +17,7 @@ from ofmu_pl import __version__
 from ofmu_pl.report.claims import Claim
 from ofmu_pl.report.collect import Collection
 from ofmu_pl.report.figures import Picture
-from ofmu_pl.report.runs import Experiment, Run
+from ofmu_pl.report.runs import Findings, Run
 from ofmu_pl.report.tables import Table
 from ofmu_pl.support.pages import templates
 
@@ -35,7 +35,7 @@ class Section:
         attack_pictures: A figure an attack.
     """
 
-    experiment: Experiment
+    experiment: Findings
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)

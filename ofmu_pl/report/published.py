@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from ofmu_pl.report.derived import Measured
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
 
@@ -70,7 +70,7 @@ def cells(labels: list[str], metric: str | None = None) -> list[Published]:
     return [p for p in published() if p.paper in labels and metric in (None, p.metric)]
 
 
-def our_method(experiment: Experiment, name: str, setting: str = "") -> str | None:
+def our_method(experiment: Findings, name: str, setting: str = "") -> str | None:
     """What the paper's method is called here; ``None`` where it was not run."""
     if name == "Finetuned":  # of text: the model that must forget; of images: a method
         return "finetune" if setting.startswith("cifar") else BEFORE
@@ -87,18 +87,18 @@ def our_method(experiment: Experiment, name: str, setting: str = "") -> str | No
     return known if known in experiment.methods or known == RETRAINED else None
 
 
-def _with(experiment: Experiment, option: str, value: float) -> str | None:
+def _with(experiment: Findings, option: str, value: float) -> str | None:
     found = (m for m, spec in experiment.methods.items() if spec.options.get(option) == value)
     return next(found, None)
 
 
-def without(experiment: Experiment, option: str) -> str | None:
+def without(experiment: Findings, option: str) -> str | None:
     """The variant in which an option is 0, and ours is not."""
     variants = [m for m, spec in experiment.methods.items() if spec.options.get(option) == 0]
     return next((m for m in variants if m != experiment.ours), None)
 
 
-def our_scenarios(experiment: Experiment, setting: str, metric: str = "") -> list[str] | None:
+def our_scenarios(experiment: Findings, setting: str, metric: str = "") -> list[str] | None:
     """The group of scenarios that a setting or a metric of ours names, or the only one there is.
 
     ``None`` where that is not clear.
@@ -117,7 +117,7 @@ def our_metric(p: Published) -> tuple[str, float]:
     return f"probe_{probe}_{name}", factor
 
 
-def beside(experiment: Experiment, found: Measured) -> list[Table]:
+def beside(experiment: Findings, found: Measured) -> list[Table]:
     """One table for each setting of the paper's labels: each published number with ours behind it.
 
     Args:
@@ -130,7 +130,7 @@ def beside(experiment: Experiment, found: Measured) -> list[Table]:
     return [_table(experiment, label, setting, rows, found) for (label, setting), rows in groups.items()]
 
 
-def _table(experiment: Experiment, label: str, setting: str, rows: list[Published], found: Measured) -> Table:
+def _table(experiment: Findings, label: str, setting: str, rows: list[Published], found: Measured) -> Table:
     metrics = list(dict.fromkeys(p.metric for p in rows))
     groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
     scenarios = next((s for s in groups.values() if s), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from ofmu_pl.report.runs import Experiment, Run
+from ofmu_pl.report.runs import Findings, Run
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -72,10 +72,10 @@ def attacks_beside(results: Path, problems: list[str]) -> AttacksRecord:
     return record_at(AttacksRecord, results.with_name(ATTACKS), problems) or AttacksRecord({})
 
 
-def attacks_across(folder: Path, experiment: Experiment, problems: list[str]) -> dict[tuple[str, str], AcrossRecord]:
+def attacks_across(folder: Path, experiment: Findings, problems: list[str]) -> dict[str, AcrossRecord]:
     """What attacks found over the runs of a method, from beside its runs' folders."""
     places = {
-        (run.scenario, run.method): (folder / run.folder).parent / ACROSS
+        f"{run.scenario}/{run.method}": (folder / run.folder).parent / ACROSS
         for run in experiment.finished
         if Path(run.folder).name.startswith("seed_")
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ofmu_pl.report.runs import RETRAINED, Experiment, number, words
+from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.report.statistics import spread
 from ofmu_pl.report.tables import Entry, Table, measured, plain
 from ofmu_pl.support.records import ControlRecord, RequestRecord, RequestsRecord, SequenceRecord
@@ -16,7 +16,7 @@ def main_metric(record: RequestsRecord) -> str | None:
     return next((metric for s in record.sequences for metric in s.forgotten), None)
 
 
-def kept_columns(experiment: Experiment, record: RequestsRecord) -> list[str]:
+def kept_columns(experiment: Findings, record: RequestsRecord) -> list[str]:
     """The metrics of what must stay that are shown: the suite's columns, or all where it has none."""
     names = list(dict.fromkeys(name for s in record.sequences for name in s.kept))
     return [name for name in names if experiment.declared(name).column is not None] or names
@@ -27,7 +27,7 @@ def known(values: Iterable[float | None]) -> list[float]:
     return [x for x in map(number, values) if x is not None]
 
 
-def requests_tables(experiment: Experiment, record: RequestsRecord) -> list[Table]:
+def requests_tables(experiment: Findings, record: RequestsRecord) -> list[Table]:
     """A line a method, then a matrix a method and seed, then costs.
 
     Args:
@@ -43,7 +43,7 @@ def requests_tables(experiment: Experiment, record: RequestsRecord) -> list[Tabl
     return [*found, _costs(experiment, shown)]
 
 
-def _summary(experiment: Experiment, record: RequestsRecord, metric: str) -> Table:
+def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table:
     kept, total = kept_columns(experiment, record), len(record.requests)
     heads = ["method", "requests", f"{words(metric)}, mean of all, in the end ↓", "largest return ↓"]
     for name in kept:
@@ -76,7 +76,7 @@ def _summary(experiment: Experiment, record: RequestsRecord, metric: str) -> Tab
     return table
 
 
-def _matrix(experiment: Experiment, record: RequestsRecord, s: SequenceRecord, metric: str) -> Table:
+def _matrix(experiment: Findings, record: RequestsRecord, s: SequenceRecord, metric: str) -> Table:
     beside = {c.after: c for c in record.controls if c.seed == s.seed and metric in c.forgotten}
     numbers = range(1, len(s.requests) + 1)
     heads = ["", "before it", *(f"after {t}" for t in numbers), "came back"]
@@ -101,7 +101,7 @@ def _matrix(experiment: Experiment, record: RequestsRecord, s: SequenceRecord, m
     return table
 
 
-def _costs(experiment: Experiment, shown: list[SequenceRecord]) -> Table:
+def _costs(experiment: Findings, shown: list[SequenceRecord]) -> Table:
     heads = ["method", "seed", "request", "gradients", "seconds of training", "seconds of measuring"]
     table = Table(f"{experiment.name}-costs", f"{experiment.title}: cost of each request", heads, [], folded=True)
     for s in shown:

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ofmu_pl.report.attacks import HEAD, worst
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, words
-from ofmu_pl.report.statistics import LEVEL, Comparison, distance, least_p, merit, overall, ranks, spread
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, Run, number, words
+from ofmu_pl.report.statistics import (
+    LEVEL,
+    Comparison,
+    distance,
+    front,
+    least_p,
+    merit,
+    overall,
+    ranks,
+    spread,
+    spread_of,
+    trade_off,
+)
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 
-def head(experiment: Experiment, metric: str) -> str:
+def head(experiment: Findings, metric: str) -> str:
     """A metric's name with its direction and unit."""
     declared, target = experiment.declared(metric), experiment.entry(metric).get("target")
     arrow = "→" if target is not None else "↑" if declared.higher_is_better else "↓"
     return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 
-def runs_of(experiment: Experiment, scenarios: list[str], method: str) -> str:
+def runs_of(experiment: Findings, scenarios: list[str], method: str) -> str:
     """How many runs finished, and what became of the others."""
     cells = [r for r in experiment.runs if r.method == method and r.scenario in scenarios]
     done = [r for r in cells if r.results is not None]
@@ -34,15 +47,15 @@ def _became(run: Run) -> str:
 _LAST = ("gradients", "seconds")
 
 
-def results(experiment: Experiment, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
+def results(experiment: Findings, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
     columns = experiment.columns(scenarios)
     scores = {m: spread(list(v.values())) for m, v in overall(experiment, scenarios).items()}
     placed = ranks(experiment, scenarios, columns).mean
     rows = [m for m in (BEFORE, RETRAINED) if any(experiment.values(scenarios, m, c) for c in columns)]
     rows += [m for m in experiment.methods if any(r.method == m and r.scenario in scenarios for r in experiment.runs)]
-    choices = {m: experiment.methods[m].searched.get(name, {}).get("choice") for m in rows[2:]}
-    searched = any(c is not None for c in choices.values())
+    choices = {m: _setting(experiment.methods[m].searched.get(name, {})) for m in rows if m in experiment.methods}
+    searched = any(choices.values())
     gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
     over = "draws" if len(scenarios) > 1 else "seeds"
     title = f"{experiment.title}, {name}"
@@ -63,9 +76,9 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
         known = method in experiment.methods
         line = [Entry(method), Entry(runs_of(experiment, scenarios, method) if known else "")]
         if searched:
-            line.append(Entry("" if choices.get(method) is None else _setting(choices[method])))
+            line.append(Entry(choices.get(method, "")))
         for metric in columns:
-            e = measured(spread(list(experiment.values(scenarios, method, metric).values())))
+            e = measured(spread_of(experiment.entries(scenarios, method, metric).values()))
             e.best = method in best[metric]
             e.mark = next(
                 ("*" if c.verdict > 0 else "†" for c in comparisons[metric] if c.other == method and c.verdict), ""
@@ -100,11 +113,14 @@ def results(experiment: Experiment, name: str, scenarios: list[str], comparisons
     return table
 
 
-def _setting(choice: object) -> str:
-    return f"{choice:g}" if isinstance(choice, int | float) else str(choice)
+def _setting(search: dict[str, Any]) -> str:
+    """What a search chose, and of how many candidates."""
+    choice, candidates = search.get("choice"), len(search.get("scores") or ())
+    text = f"{choice:g}" if isinstance(choice, int | float) else str(choice or "")
+    return f"{text} (of {candidates})" if text and candidates else text
 
 
-def _best(experiment: Experiment, scenarios: list[str], metric: str) -> set[str]:
+def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
     """Methods of the highest mean merit; none where all are alike."""
     means = {}
     for method in experiment.methods:
@@ -115,7 +131,7 @@ def _best(experiment: Experiment, scenarios: list[str], metric: str) -> set[str]
     return top if len(top) < len(means) or len(means) == 1 else set()
 
 
-def _foreign_rows(experiment: Experiment, columns: list[str], table: Table, extra: int) -> None:
+def _foreign_rows(experiment: Findings, columns: list[str], table: Table, extra: int) -> None:
     for name, (definition, values) in experiment.foreign.items():
         table.lines.add(len(table.rows) - 1)
         own = next(iter({r.definition for r in experiment.finished}), "")
@@ -128,7 +144,7 @@ def _foreign_rows(experiment: Experiment, columns: list[str], table: Table, extr
 
 
 def _notes(
-    experiment: Experiment,
+    experiment: Findings,
     scenarios: list[str],
     columns: list[str],
     extra: list[str],
@@ -148,6 +164,10 @@ def _notes(
         differ = [target for target, goal in targets if target is not None and target != goal]
         if differ:
             own.append(f"{words(metric)} {figure(differ[0])}")
+    pair = trade_off(experiment, scenarios)
+    if rivals and pair:
+        best = ", ".join(front(experiment, scenarios, pair))
+        notes.append(f"No method is better in both {words(pair[0])} and {words(pair[1])} than {best}.")
     goal_is = "The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else ".")
     if any(experiment.entry(m).get("target") is not None for m in columns):
         notes.append(goal_is)

@@ -78,7 +78,7 @@ class Run(CellRecord):
 
 
 @dataclass(kw_only=True)
-class Experiment(ExperimentRecord):
+class Findings(ExperimentRecord):
     """Methods in scenarios with seeds, as ``benchmark.json`` describes them, with their runs.
 
     Attributes:
@@ -87,7 +87,7 @@ class Experiment(ExperimentRecord):
         apart: Runs under another definition, which compare with nothing.
         foreign: Totals of other programs' evaluations: definition and values by name.
         analysis: ``analysis.json``; empty where there is none that can be read.
-        across: ``across.json`` by scenario and method, where attacks were compared over a method's runs.
+        across: ``across.json`` by ``SCENARIO/METHOD``, where attacks were compared over a method's runs.
         requests: ``requests.json``, where the scenarios are requests one after another.
     """
 
@@ -96,7 +96,7 @@ class Experiment(ExperimentRecord):
     apart: list[Run] = field(default_factory=list)
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
-    across: dict[tuple[str, str], AcrossRecord] = field(default_factory=dict)
+    across: dict[str, AcrossRecord] = field(default_factory=dict)
     requests: RequestsRecord | None = None
 
     @property
@@ -125,10 +125,14 @@ class Experiment(ExperimentRecord):
                 found.setdefault((run.scenario, run.seed), run)
         return found
 
-    def values(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
-        """A metric of a method (or ``retrained``, ``before``) by replicate; without those that are missing."""
+    def entries(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, dict[str, Any]]:
+        """A metric of a method (or ``retrained``, ``before``) by replicate, as results have it."""
         side = method if method in (RETRAINED, BEFORE) else "metrics"
-        found = {key: run.value(metric, side) for key, run in self.of(scenarios, method).items()}
+        return {key: run.metric(metric, side) for key, run in self.of(scenarios, method).items()}
+
+    def values(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+        """The values of a metric by replicate; without those that are missing."""
+        found = {key: number(entry.get("value")) for key, entry in self.entries(scenarios, method, metric).items()}
         return {key: value for key, value in found.items() if value is not None}
 
     def entry(self, metric: str) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
 from ofmu_pl.metrics.vision import MAIN_METRICS
-from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number
+from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number
 
 LEVEL = 0.05
 EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
@@ -51,7 +52,53 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(len(x), float(x.mean()), float(x.std(ddof=1)), *interval([x]))
 
 
-def merit(experiment: Experiment, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
+    """The spread of metrics' values over replicates; of a single one the interval is that over its rows.
+
+    Args:
+        entries: Entries with ``value`` and ``interval``; those without a finite value are left out.
+        unit: What all numbers are multiplied by.
+    """
+    known = [(unit * value, e) for e in entries if (value := number(e.get("value"))) is not None]
+    ends = known[0][1].get("interval") if len(known) == 1 else None
+    low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    if low is None or high is None:
+        return spread([value for value, _ in known])
+    return Spread(1, known[0][0], low=unit * low, high=unit * high)
+
+
+TRADE_OFFS = (
+    ("UA", "TA"),
+    ("forget_quality_D", "model_utility"),
+    ("forget_Q_A_Prob", "model_utility"),
+    ("forget_truth_ratio", "model_utility"),
+    ("forget_Q_A_Prob", "retain_Q_A_Prob"),
+    ("wmdp_bio_efficacy", "mmlu_accuracy"),
+    ("wmdp_cyber_efficacy", "mmlu_accuracy"),
+)
+"""What is forgotten against what is kept: the first pair that a group's results hold."""
+
+
+def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | None:
+    """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
+    has = {
+        metric: any(experiment.values(scenarios, method, metric) for method in experiment.methods)
+        for metric in {metric for pair in TRADE_OFFS for metric in pair}
+    }
+    return next((pair for pair in TRADE_OFFS if all(has[metric] for metric in pair)), None)
+
+
+def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
+    """Methods that no other one is better than in the mean merit of every metric."""
+    means = {}
+    for method in experiment.methods:
+        merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
+        if all(merits):
+            means[method] = np.array([np.mean(values) for values in merits])
+    return [m for m, own in means.items() if not any((other > own).all() for other in means.values())]
+
+
+def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
     """How good a value is, the higher the better: ``-|value - target|``, or the value with the sign of its direction.
 
     Target and direction are those of ``results.json``, the target that of the same replicate.
@@ -148,7 +195,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected
 
 
-def compare(experiment: Experiment, scenarios: list[str], metric: str) -> list[Comparison]:
+def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Comparison]:
     """Ours against every other method that shares a replicate with it; empty where there is no ``ours``."""
     if experiment.ours is None:
         return []
@@ -186,7 +233,7 @@ class Ranks:
     replicates: int
 
 
-def ranks(experiment: Experiment, scenarios: list[str], metrics: list[str]) -> Ranks:
+def ranks(experiment: Findings, scenarios: list[str], metrics: list[str]) -> Ranks:
     """Ranks of the methods that have every metric in every replicate that any method has; the others have none.
 
     ``avg_gap`` has no part in it: it is made of the others.
@@ -209,7 +256,7 @@ def ranks(experiment: Experiment, scenarios: list[str], metrics: list[str]) -> R
     return Ranks(by_metric, dict(zip(whole, blocks.mean(axis=0).tolist(), strict=True)), p, len(keys))
 
 
-def distance(experiment: Experiment, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
+def distance(experiment: Findings, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
     """Mean over metrics of ``|value - retrained model's| / range`` by replicate: 0 is retrained, 1 the far end.
 
     The range is 100 for metrics in per cent and 1 for the others, so it does not depend on which methods are compared.
@@ -225,7 +272,7 @@ def distance(experiment: Experiment, scenarios: list[str], method: str, metrics:
     return {key: float(np.mean(found)) for key, found in parts.items() if len(found) == len(chosen)}
 
 
-def overall(experiment: Experiment, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
+def overall(experiment: Findings, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
     """The paper's overall score by method and replicate (``metrics.overall_score``).
 
     Empty where its metrics are not all among the experiment's columns.

@@ -11,14 +11,13 @@ from ofmu_pl.benchmark.command import Fit, alone
 from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
-from ofmu_pl.benchmark.specs import Value
 from ofmu_pl.report import report
 from ofmu_pl.requests.changes import refuse_changes
 from ofmu_pl.requests.specs import Asked, Method, Retrained, check
 from ofmu_pl.requests.state import State
 from ofmu_pl.requests.table import show
 from ofmu_pl.support.files import below
-from ofmu_pl.support.records import REQUESTS, RESULTS
+from ofmu_pl.support.records import REQUESTS, RESULTS, Value
 
 
 def in_turn(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ofmu_pl.benchmark.specs import Value, files
+from ofmu_pl.benchmark.specs import files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
+from ofmu_pl.support.records import Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"

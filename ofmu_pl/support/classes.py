@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib import import_module
 from inspect import isfunction
 from pkgutil import resolve_name
 from typing import Any
@@ -13,6 +15,17 @@ from ofmu_pl.support.errors import UserError
 LIBRARIES = ("ofmu_pl", "torch", "torchvision", "lightning", "transformers", "peft", "bitsandbytes")
 """Packages of whose functions an option takes only those in ``FUNCTIONS``; other modules are the user's own."""
 FUNCTIONS = ("torch.optim", "torch.nn", "torchvision.models", "torchvision.transforms", "torchvision.datasets.folder")
+
+
+def import_all(packages: Iterable[str]) -> None:
+    """Import every public name of packages: a parser knows the short names of the classes that have been imported.
+
+    Args:
+        packages: Names of the packages.
+    """
+    for package in map(import_module, packages):
+        for name in package.__all__:
+            getattr(package, name)
 
 
 def check_classes(values: Any) -> None:

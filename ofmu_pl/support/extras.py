@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from typing import Any
 
 from ofmu_pl.support.errors import UserError
 
-EXTRAS = {"torchvision": "images", "bitsandbytes": "8bit", "tensorboard": "tensorboard", "shtab": "completion"}
-"""The extra that each package comes with."""
+
+@cache
+def extras() -> dict[str, str]:
+    """The extra that each package comes with, as the metadata of this one say; empty where it is not installed."""
+    try:
+        lines = requires("ofmu_pl") or []
+    except PackageNotFoundError:
+        return {}
+    found = (re.match(r"""([\w-]+)[^;[]*; extra == ['"]([\w-]+)""", line) for line in lines)
+    return {line[1].replace("-", "_"): line[2] for line in found if line}
 
 
 def installed(package: str) -> bool:
@@ -31,9 +42,9 @@ def missing(name: str) -> str | None:
         True
     """
     package = name.partition(".")[0]
-    if package not in EXTRAS or installed(package):
+    if package not in extras() or installed(package):
         return None
-    return f"{package}, which is not installed: pip install 'ofmu_pl[{EXTRAS[package]}]'"
+    return f"{package}, which is not installed: pip install 'ofmu_pl[{extras()[package]}]'"
 
 
 def extra(module: str, what: str) -> Any:

@@ -13,7 +13,7 @@ from ofmu_pl.benchmark.command import Run
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.manifest import Manifest
 from ofmu_pl.benchmark.progress import Live
-from ofmu_pl.benchmark.specs import Experiment, Method, check
+from ofmu_pl.benchmark.specs import Method, Planned, check
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
@@ -21,10 +21,10 @@ from ofmu_pl.support.records import FINISHED, BenchmarkRecord, JobRecord
 from tests.helpers import folders
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
-EXPERIMENT = Experiment(
-    "Text",
-    str(CONFIGS / "authors.yaml"),
-    {"ofmu": Method(), "npo": Method(str(CONFIGS / "methods/npo.yaml"))},
+EXPERIMENT = Planned(
+    title="Text",
+    base=str(CONFIGS / "authors.yaml"),
+    methods={"ofmu": Method(), "npo": Method(str(CONFIGS / "methods/npo.yaml"))},
     attacks=[str(CONFIGS / "attacks.yaml")],
     options={"export.folder": "hf"},
     seeds=[0, 1],

@@ -271,7 +271,7 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
                 weights.write_bytes(b"weights")
                 write_sums(weights.parent)
                 write_json(job.place / "latest/results.json", {})
-                write_json(job.place / "cell.json", {"key": job.key, "seconds": 1.0})
+                write_json(job.place / "cell.json", {"key": job.key, "words": [], "seconds": 1.0})
                 made.append(job.place)
 
     def start():

@@ -13,7 +13,7 @@ from jsonargparse import auto_cli
 from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Grid
-from ofmu_pl.benchmark.specs import Experiment, check
+from ofmu_pl.benchmark.specs import Planned, check
 from ofmu_pl.cli import main
 from tests.helpers.printed import blocks
 
@@ -25,7 +25,7 @@ PAPER = (
 ).split()
 
 
-def read(name: str, experiments: dict[str, Experiment], workers: int = 2, pieces: Any = None):
+def read(name: str, experiments: dict[str, Planned], workers: int = 2, pieces: Any = None):
     return experiments
 
 

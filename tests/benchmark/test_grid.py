@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.benchmark.grid import Grid
-from ofmu_pl.benchmark.specs import Experiment, Method, Prepare, check
+from ofmu_pl.benchmark.specs import Method, Planned, Prepare, check
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.variables import expanded
 
@@ -18,7 +18,7 @@ CONFIGS = ROOT / "configs"
 
 
 def experiment(**changes):
-    return Experiment(
+    return Planned(
         **{
             "title": "Text",
             "base": str(CONFIGS / "authors.yaml"),

@@ -3,7 +3,7 @@
 import pytest
 
 from ofmu_pl.benchmark.manifest import Manifest
-from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
+from ofmu_pl.benchmark.specs import Method, Planned, Prepare
 from ofmu_pl.support.records import BenchmarkRecord
 
 PLACE = ("e", "all", "npo", 0)
@@ -11,7 +11,7 @@ PLACE = ("e", "all", "npo", 0)
 
 def experiment(**options):
     wanted = {"base": "a.yaml", "gradients": 4, "options": {"x": [1, 2.5]}, "seeds": [0], **options}
-    return {"e": Experiment(title="E", methods={"npo": Method(overlay="npo.yaml")}, **wanted)}
+    return {"e": Planned(title="E", methods={"npo": Method(overlay="npo.yaml")}, **wanted)}
 
 
 def finished(folder, **options):

@@ -10,7 +10,7 @@ import pytest
 
 from ofmu_pl.benchmark.analysis import difficulty_and_drop
 from ofmu_pl.benchmark.command import benchmark
-from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
+from ofmu_pl.benchmark.specs import Method, Planned, Prepare
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.errors import UserError
 from tests.helpers.process import start_server
@@ -64,9 +64,9 @@ GRID = {
     "gradients": 4,
 }
 EXPERIMENTS = {
-    "udi": Experiment("Draws", kind="udi", scenarios=DRAWS, settings_of="udi/draw_0", **GRID),
-    "alignment": Experiment(
-        "Embeddings", kind="alignment", scenarios={"small": DRAWS["draw_1"]}, settings_of="udi/draw_0", **GRID
+    "udi": Planned(title="Draws", kind="udi", scenarios=DRAWS, settings_of="udi/draw_0", **GRID),
+    "alignment": Planned(
+        title="Embeddings", kind="alignment", scenarios={"small": DRAWS["draw_1"]}, settings_of="udi/draw_0", **GRID
     ),
 }
 
@@ -167,9 +167,9 @@ def test_comparisons_and_attacks_are_made_once(folder, experiments):
 def test_what_cannot_be_compared_is_refused(tmp_path):
     grid = {**GRID, "options": {k: v for k, v in GRID["options"].items() if k != "export.folder"}}
     with pytest.raises(UserError, match="export.folder: hf"):
-        benchmark("b", {"udi": Experiment("Draws", kind="udi", **grid)}, logs=tmp_path, fit=fit)
+        benchmark("b", {"udi": Planned(title="Draws", kind="udi", **grid)}, logs=tmp_path, fit=fit)
     with pytest.raises(UserError, match="give model.network.path and evaluation.reference"):
-        benchmark("b", {"udi": Experiment("Draws", kind="udi", **{**GRID, "prepare": {}})}, logs=tmp_path, fit=fit)
+        benchmark("b", {"udi": Planned(title="Draws", kind="udi", **{**GRID, "prepare": {}})}, logs=tmp_path, fit=fit)
 
 
 def test_a_correlation_needs_three_draws_and_drops_that_exist():

@@ -19,7 +19,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from ofmu_pl import Authors, CausalLM, Confidence, Subject
 from ofmu_pl.benchmark.command import benchmark
-from ofmu_pl.benchmark.specs import Experiment, Method, Prepare
+from ofmu_pl.benchmark.specs import Method, Planned, Prepare
 from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.cli.trust import restrict_imports, without_trust
@@ -200,7 +200,7 @@ def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
         ("b", "e", {"prepare": {"../x": Prepare(str(base), "model.network.path")}}),
     ):
         with pytest.raises(UserError, match="leads out of"):
-            benchmark(name, {experiment: Experiment(**{**grid, **changes})}, logs=tmp_path / "logs", fit=fit)
+            benchmark(name, {experiment: Planned(**{**grid, **changes})}, logs=tmp_path / "logs", fit=fit)
     assert not (tmp_path / "logs").exists()
 
 

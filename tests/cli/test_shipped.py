@@ -1,7 +1,6 @@
 """Configurations by name, in a checkout and in a wheel, and the commands that go with them."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -43,12 +42,6 @@ def test_another_name_is_one_sentence(name, message, capsys):
         main(["fit", "--config", name])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_every_package_is_named():
-    named = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "ofmu_pl").rglob("__init__.py")}
-    assert named == there | {"ofmu_pl.configs"}
 
 
 def test_where_they_lie_when_installed(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ def run(path, seed=0, **more):
 
 
 def test_a_benchmark_is_read_as_it_is_described(bench):
-    bench.experiment("authors", "table", table(), title="TOFU", note="tiny", paper="tab:variance")
+    bench.experiment("authors", "table", table(), title="TOFU", note="tiny", paper=["tab:variance"])
     found = collect(bench.folder)
     (e,) = found.experiments
     assert (e.name, e.title, e.kind, e.note, e.paper, e.ours) == (

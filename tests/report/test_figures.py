@@ -36,7 +36,7 @@ def _every(experiments):
             if e.kind in STUDIES:
                 yield e.kind, STUDIES[e.kind][1](e, LOOK)
         for name in ("authors", "digits", "ablation"):
-            for draw in (comparison.overall_scores, comparison.trade_off):
+            for draw in (comparison.overall_scores, comparison.trade_offs):
                 yield f"{name} {draw.__name__}", draw(experiments[name], LOOK)
             for scenario, figure in comparison.metrics(experiments[name], LOOK).items():
                 yield f"{name} {scenario}", figure
@@ -68,7 +68,7 @@ def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
 
 
 @pytest.mark.parametrize(
-    "name", ["authors trade_off", "digits trade_off", "sweep", "convergence", "alignment", "probes"]
+    "name", ["authors trade_offs", "digits trade_offs", "sweep", "convergence", "alignment", "probes"]
 )
 def test_what_is_told_apart_by_colour_has_a_legend(every, name):
     figure = every[name]
@@ -212,7 +212,7 @@ def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
     bench.experiment("wmdp", "table", runs, metrics=list(goal))
     (experiment,) = collect(bench.folder).experiments
     with styled():
-        figure = comparison.trade_off(experiment, LOOK)
+        figure = comparison.trade_offs(experiment, LOOK)
     assert [a.get_xlabel() for a in figure.axes] == ["wmdp bio efficacy (0 to 1)", "wmdp cyber efficacy (0 to 1)"]
     assert all({c.get_label() for c in a.containers} == {"ofmu", "before", "retrained"} for a in figure.axes)
 

@@ -10,7 +10,20 @@ from scipy import stats
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import costs
-from ofmu_pl.report.statistics import compare, distance, holm, least_p, merit, overall, paired, ranks, spread
+from ofmu_pl.report.statistics import (
+    compare,
+    distance,
+    front,
+    holm,
+    least_p,
+    merit,
+    overall,
+    paired,
+    ranks,
+    spread,
+    spread_of,
+    trade_off,
+)
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 
@@ -32,6 +45,22 @@ def test_spread():
     assert spread([1.0, 2.0, 6.0]) == s
     assert math.isnan(spread([4.0]).std)
     assert spread([]).n == 0
+
+
+def test_the_interval_of_one_entry_is_that_over_its_rows():
+    one = spread_of([{"value": 0.5, "interval": [0.4, 0.7]}, {"value": None}], unit=100)
+    assert (one.n, one.mean, one.low, one.high) == (1, 50.0, 40.0, 70.0)
+    assert spread_of([{"value": 1.0, "interval": [0, 2]}, {"value": 3.0}]) == spread([1.0, 3.0])
+    assert math.isnan(spread_of([{"value": 1.0, "interval": 3}]).low)
+
+
+def test_the_front_holds_whom_no_other_beats_in_both(bench):
+    points = {"ofmu": (0.3, 0.9), "npo": (0.1, 0.7), "rmu": (0.4, 0.8), "wga": (0.1, 0.6)}
+    values = {m: [{"forget_quality_D": d, "model_utility": u}] * 2 for m, (d, u) in points.items()}
+    found = experiment(bench, values)
+    pair = trade_off(found, ["a"])
+    assert pair == ("forget_quality_D", "model_utility")
+    assert front(found, ["a"], pair) == ["ofmu", "npo", "wga"]
 
 
 @pytest.mark.parametrize(("n", "least"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125), (14, 2**-13), (15, 0.0002)])

@@ -68,7 +68,7 @@ EXPERIMENT = ExperimentRecord(
         )
     },
 )
-BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", {"tofu": EXPERIMENT})
+BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", experiments={"tofu": EXPERIMENT})
 
 
 FACTS = {"streams": ["retain"], "benchmark": "tofu", "hashes": {"retain": "aa"}, "template_hash": "bb"}
@@ -107,8 +107,8 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
     }
     assert list(benchmark) == ["schema", "name", "version", "results_version", "date", "experiments"]
     experiment = benchmark["experiments"]["tofu"]
-    names = "title kind paper note metrics ours gradients base options scenarios methods seeds cells attacks"
-    assert list(experiment) == [*names.split(), "attack_errors", "prepare"]
+    names = "title kind paper note metrics ours gradients base options scenarios seeds attacks"
+    assert list(experiment) == [*names.split(), "methods", "cells", "attack_errors", "prepare"]
     assert experiment["methods"]["npo"] == {
         "overlay": "configs/methods/npo.yaml",
         "options": {"a": 1},
@@ -138,7 +138,7 @@ def test_what_older_results_lack_is_filled_in(tmp_path):
 
 def test_what_older_manifests_lack_is_filled_in_and_a_broken_experiment_leaves_the_others(tmp_path):
     cell = {"scenario": "s", "method": "m", "seed": 0, "folder": "e/s/m/seed_0", "status": "unfinished"}
-    entry = {"scenarios": {"s": None}, "methods": {"m": None}, "cells": [cell], "paper": "tab:one"}
+    entry = {"scenarios": {"s": None}, "methods": {"m": None}, "cells": [cell], "paper": ["tab:one"]}
     (tmp_path / MANIFEST).write_text(json.dumps({"experiments": {"e": entry, "bad": {"cells": 3}}}))
     found = BenchmarkRecord.read(tmp_path / MANIFEST)
     (e,) = found.experiments.values()

@@ -10,8 +10,9 @@ from ofmu_pl.report.figures import comparison, details, requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.runs import Experiment, words
+from ofmu_pl.report.runs import Findings, words
 
+TRADE_OFF = "What is forgotten against what is kept; a line joins the methods that no other beats in both."
 ASTERISK = "Diamonds are the paper's numbers, not comparable where the note above says so."
 
 
@@ -61,11 +62,11 @@ IN_TURN = {
 """Figures of requests one after another."""
 
 
-def _caption(text: str, experiment: Experiment) -> str:
+def _caption(text: str, experiment: Findings) -> str:
     return text if experiment.paper else text.replace(ASTERISK, "").strip()
 
 
-def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
+def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """All figures of an experiment, those of its kind first."""
     with styled():
         if experiment.requests is not None:
@@ -83,7 +84,7 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
             return
         for name, title, draw, caption in (
             ("course", "The way of each run", comparison.course, "Each point is an interim measurement."),
-            ("trade-off", "Trade-off", comparison.trade_off, "What is forgotten against what is kept."),
+            ("trade-off", "Trade-off", comparison.trade_offs, TRADE_OFF),
             ("overall", "Overall score", comparison.overall_scores, "Each metric over the best method's. " + ASTERISK),
             ("alignment", *STUDIES["alignment"]),
             (
@@ -103,7 +104,7 @@ def pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
             yield Picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", caption, png(figure))
 
 
-def attack_pictures(experiment: Experiment, look: Look) -> Iterator[Picture]:
+def attack_pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """A figure for each attack."""
     with styled():
         for attack in attacks_of(experiment, list(experiment.scenarios)):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
 from ofmu_pl.report.figures.comparison import bars, methods_of
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Experiment, number, words
+from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.support.records import AttackRecord
 
 Curve = dict[Any, float]
@@ -30,7 +30,7 @@ CONTROLS: dict[str, dict[str, Any]] = {
 """The two controls."""
 
 
-def curves(experiment: Experiment, scenarios: list[str], attack: str) -> dict[str, Curve]:
+def curves(experiment: Findings, scenarios: list[str], attack: str) -> dict[str, Curve]:
     """Means over replicates at each place, by method, and of the two controls.
 
     A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
@@ -48,7 +48,7 @@ def curves(experiment: Experiment, scenarios: list[str], attack: str) -> dict[st
     return {name: curve for name, curve in means.items() if curve}
 
 
-def attack_figure(experiment: Experiment, attack: str, look: Look) -> Figure | None:
+def attack_figure(experiment: Findings, attack: str, look: Look) -> Figure | None:
     """Curves of an attack, a panel a group of scenarios; bars of what it found where it has no curve.
 
     Args:
@@ -140,7 +140,7 @@ def by_factors(places: list[Any]) -> bool:
     return bool(len(x) > 2 and x[0] >= 1 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
 
 
-def _bars(axis: Any, experiment: Experiment, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
+def _bars(axis: Any, experiment: Findings, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
     """What an attack without a curve found."""
     records = {m: list(made(experiment, scenarios, m, attack).values()) for m in methods_of(experiment, scenarios)}
     values = {m: _values(theirs, UNLEARNED, metric) for m, theirs in records.items()}

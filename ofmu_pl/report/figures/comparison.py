@@ -10,30 +10,21 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report import published
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, number, words
-from ofmu_pl.report.statistics import Spread, overall, spread
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, number, words
+from ofmu_pl.report.statistics import Spread, front, overall, spread, trade_off
 
-TRADE_OFFS = (
-    ("UA", "TA"),
-    ("forget_quality_D", "model_utility"),
-    ("forget_Q_A_Prob", "model_utility"),
-    ("forget_truth_ratio", "model_utility"),
-    ("wmdp_bio_efficacy", "mmlu_accuracy"),
-    ("wmdp_cyber_efficacy", "mmlu_accuracy"),
-)
-"""What is forgotten against what is kept: the first pair that a group's results hold."""
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LOGARITHMIC = ("avg_gap",)
 LETTERS_ACROSS = 110
 """Letters of labels that stand side by side in a figure's width."""
 
 
-def label(experiment: Experiment, metric: str) -> str:
+def label(experiment: Findings, metric: str) -> str:
     """An axis's label: name and unit of a metric."""
     return f"{words(metric)} ({experiment.declared(metric).unit})"
 
 
-def methods_of(experiment: Experiment, scenarios: list[str]) -> list[str]:
+def methods_of(experiment: Findings, scenarios: list[str]) -> list[str]:
     """Methods with a finished run."""
     return [m for m in experiment.methods if experiment.of(scenarios, m)]
 
@@ -58,7 +49,7 @@ def bars(axis: Any, look: Look, values: dict[str, list[float]], unit: str = "0 t
     axis.grid(visible=False, axis="y")
 
 
-def overall_scores(experiment: Experiment, look: Look) -> Figure | None:
+def overall_scores(experiment: Findings, look: Look) -> Figure | None:
     """The paper's overall score, a panel a group of scenarios, published scores as diamonds."""
     found = {name: overall(experiment, scenarios) for name, scenarios in experiment.groups.items()}
     found = {name: scores for name, scores in found.items() if len(scores) > 1}  # one alone always has 1
@@ -76,7 +67,7 @@ def overall_scores(experiment: Experiment, look: Look) -> Figure | None:
     return figure
 
 
-def _diamonds(axis: Any, experiment: Experiment, group: str, metric: str, methods: list[str]) -> None:
+def _diamonds(axis: Any, experiment: Findings, group: str, metric: str, methods: list[str]) -> None:
     """The paper's values of a metric on a panel of horizontal bars, for each setting that names its scenario."""
     by_setting: dict[str, list[tuple[float, int]]] = {}
     for p in published.cells(experiment.paper, metric):
@@ -90,7 +81,7 @@ def _diamonds(axis: Any, experiment: Experiment, group: str, metric: str, method
                   clip_on=False)  # fmt: skip
 
 
-def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
+def metrics(experiment: Findings, look: Look) -> dict[str, Figure]:
     """Every metric by method, a figure a group of scenarios; the retrained model as a line."""
     found = {}
     for name, scenarios in experiment.groups.items():
@@ -117,7 +108,7 @@ def metrics(experiment: Experiment, look: Look) -> dict[str, Figure]:
     return found
 
 
-def _lines(axis: Any, experiment: Experiment, scenarios: list[str], metric: str) -> None:
+def _lines(axis: Any, experiment: Findings, scenarios: list[str], metric: str) -> None:
     for side, line in ((RETRAINED, "-"), (BEFORE, ":")):
         goal = list(experiment.values(scenarios, side, metric).values())
         if goal:
@@ -142,9 +133,9 @@ def _scale(axis: Any, metric: str, unit: str, values: dict[str, list[float]]) ->
         axis.set_xlim(left=min(0.0, *every) if every else 0.0)
 
 
-def trade_off(experiment: Experiment, look: Look) -> Figure | None:
+def trade_offs(experiment: Findings, look: Look) -> Figure | None:
     """What is forgotten against what is kept, with deviations; the star is where to go."""
-    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := _pair(experiment, s))}
+    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
     if not groups:
         return None
     across = min(3, len(groups))
@@ -154,6 +145,9 @@ def trade_off(experiment: Experiment, look: Look) -> Figure | None:
         axis.set_visible(False)
     for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
+        best = [[spread(list(experiment.values(scenarios, m, x).values())).mean for x in pair] for m in
+                front(experiment, scenarios, pair)]  # fmt: skip
+        axis.plot(*zip(*sorted(best), strict=True), color="0.6", linewidth=1, zorder=1)
         for method in (*methods_of(experiment, scenarios), BEFORE, RETRAINED):
             x, y = (spread(list(experiment.values(scenarios, method, m).values())) for m in pair)
             if not (x.n and y.n):
@@ -183,14 +177,7 @@ def _widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
     return limits[0] - more, limits[1] + more
 
 
-def _pair(experiment: Experiment, scenarios: list[str]) -> tuple[str, str] | None:
-    """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
-    methods = methods_of(experiment, scenarios)
-    has = {m: any(experiment.values(scenarios, method, m) for method in methods) for p in TRADE_OFFS for m in p}
-    return next((p for p in TRADE_OFFS if all(has[m] for m in p)), None)
-
-
-def course(experiment: Experiment, look: Look) -> Figure | None:
+def course(experiment: Findings, look: Look) -> Figure | None:
     """How probabilities of forget and retain answers moved along the runs."""
     runs = [r for r in experiment.finished if r.history and r.value(COURSE[0]) is not None]
     if not runs:

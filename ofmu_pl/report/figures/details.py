@@ -10,11 +10,11 @@ from ofmu_pl.report.declared import declaration
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, costs
 from ofmu_pl.report.figures.comparison import SIDES, bars, deviation, label, methods_of
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Experiment, words
+from ofmu_pl.report.runs import RETRAINED, Findings, words
 from ofmu_pl.report.statistics import spread
 
 
-def cost(experiment: Experiment, look: Look) -> Figure | None:
+def cost(experiment: Findings, look: Look) -> Figure | None:
     """Time and memory as multiples of the gradient-ascent run, the paper's ratios as diamonds."""
     scenarios = list(experiment.scenarios)
     found = {m: costs(experiment, scenarios, m) for m in experiment.methods}
@@ -45,7 +45,7 @@ def cost(experiment: Experiment, look: Look) -> Figure | None:
     return figure
 
 
-def _published_costs(experiment: Experiment, name: str) -> list[tuple[str, str, float]]:
+def _published_costs(experiment: Findings, name: str) -> list[tuple[str, str, float]]:
     """Setting, method and ratio; memory of the paper is over a forward pass, so it is divided by that of ascent."""
     if name == "time_over_GA_step":
         return [(p.setting, p.method, float(p.value)) for p in published.cells(experiment.paper, name)]
@@ -54,7 +54,7 @@ def _published_costs(experiment: Experiment, name: str) -> list[tuple[str, str, 
     return [(p.setting, p.method, float(p.value) / unit[p.setting]) for p in rows if p.setting in unit]
 
 
-def draws(experiment: Experiment, look: Look) -> Figure | None:
+def draws(experiment: Findings, look: Look) -> Figure | None:
     """Boxes over draws of the forget set, a dot a draw."""
     scenarios, columns = list(experiment.scenarios), experiment.columns()[:4]
     methods = methods_of(experiment, scenarios)
@@ -81,7 +81,7 @@ def draws(experiment: Experiment, look: Look) -> Figure | None:
     return figure
 
 
-def probes(experiment: Experiment, look: Look) -> Figure | None:
+def probes(experiment: Findings, look: Look) -> Figure | None:
     """The same facts asked for otherwise: forget side by method and probe."""
     entries = {name: entry for r in experiment.finished for name, entry in r.side("metrics").items()}
     declared = [declaration(name, entry) for name, entry in entries.items()]

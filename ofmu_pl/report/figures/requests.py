@@ -7,14 +7,14 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.figures.style import Look, legend_below, panels
 from ofmu_pl.report.requests import kept_columns, main_metric
-from ofmu_pl.report.runs import RETRAINED, Experiment, words
+from ofmu_pl.report.runs import RETRAINED, Findings, words
 from ofmu_pl.support.records import RequestsRecord, SequenceRecord
 
 LARGEST = 12
 """Requests up to which a heat map has numbers in it."""
 
 
-def heat_maps(experiment: Experiment, record: RequestsRecord, look: Look) -> Figure | None:
+def heat_maps(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | None:
     """A panel a method, the mean over seeds: a row a request, a column the time after each."""
     metric = main_metric(record)
     shown = {m: matrix for m in record.methods if (matrix := _matrix(record, m, metric)) is not None}
@@ -43,7 +43,7 @@ def heat_maps(experiment: Experiment, record: RequestsRecord, look: Look) -> Fig
     return figure
 
 
-def drift(experiment: Experiment, record: RequestsRecord, look: Look) -> Figure | None:
+def drift(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | None:
     """A panel a metric of what must stay, a line a method: its mean over seeds after each request."""
     names = kept_columns(experiment, record)[:2]
     if not names:

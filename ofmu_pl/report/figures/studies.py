@@ -14,7 +14,7 @@ from ofmu_pl.report import published
 from ofmu_pl.report.derived import alignment, difficulty, grid
 from ofmu_pl.report.figures.comparison import label
 from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Experiment, Run, number
+from ofmu_pl.report.runs import RETRAINED, Findings, Run, number
 from ofmu_pl.report.statistics import spread
 
 TAIL = 0.1
@@ -23,7 +23,7 @@ LONGEST = 100_000
 """Iterations of a curve that are read; runs write a thousand."""
 
 
-def sweep_panels(experiment: Experiment) -> list[str]:
+def sweep_panels(experiment: Findings) -> list[str]:
     """Forgetting, utility, forget quality: the three that the paper's figure has, or what stands for them on images."""
     wanted = (
         ("UA", "forget_Q_A_Prob"),
@@ -34,7 +34,7 @@ def sweep_panels(experiment: Experiment) -> list[str]:
     return [m for m in found if m] if all(found) else experiment.columns()[:3]
 
 
-def sweep(experiment: Experiment, look: Look) -> Figure | None:
+def sweep(experiment: Findings, look: Look) -> Figure | None:
     """Three panels against T, a line for each rho."""
     points = grid(experiment)
     shown = sweep_panels(experiment)
@@ -84,7 +84,7 @@ def curve(run: Run, name: str) -> np.ndarray:
     return found
 
 
-def norms(experiment: Experiment) -> dict[float, dict[tuple[str, int, int], np.ndarray]]:
+def norms(experiment: Findings) -> dict[float, dict[tuple[str, int, int], np.ndarray]]:
     """Courses of |grad F|, NaN for no value, by T and what runs of several T share: scenario or method, seed, place."""
     found: dict[float, dict[tuple[str, int, int], np.ndarray]] = {}
     points = grid(experiment)
@@ -104,7 +104,7 @@ def final(values: np.ndarray) -> float:
     return float(np.nanmean(values[-max(1, int(TAIL * len(values))) :]))
 
 
-def convergence(experiment: Experiment, look: Look) -> Figure | None:
+def convergence(experiment: Findings, look: Look) -> Figure | None:
     """|grad F| against outer iterations for each T, and what is left at the end against T."""
     found = norms(experiment)
     if not found:
@@ -143,7 +143,7 @@ def convergence(experiment: Experiment, look: Look) -> Figure | None:
     return figure
 
 
-def udi(experiment: Experiment, look: Look) -> Figure | None:
+def udi(experiment: Findings, look: Look) -> Figure | None:
     """Difficulty of a group of forget samples against the utility that forgetting it costs, a panel a method."""
     points, correlations = difficulty(experiment)
     if not points:
@@ -175,7 +175,7 @@ def udi(experiment: Experiment, look: Look) -> Figure | None:
     return figure
 
 
-def thirds(experiment: Experiment, look: Look) -> Figure | None:
+def thirds(experiment: Findings, look: Look) -> Figure | None:
     """Cosine with the retrained model's embeddings, easiest and hardest third."""
     found = alignment(experiment)
     models = list(dict.fromkeys([*found["easiest"], *found["hardest"]]))

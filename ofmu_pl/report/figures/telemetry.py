@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import NARROW, Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import Experiment, Run
+from ofmu_pl.report.runs import Findings, Run
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
@@ -43,7 +43,7 @@ def courses(run: Run) -> dict[str, np.ndarray]:
     return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
-def telemetry(experiment: Experiment, look: Look) -> Figure | None:
+def telemetry(experiment: Findings, look: Look) -> Figure | None:
     """A panel for each kind of number that some run has, below one another, against the outer iteration.
 
     A colour is a method: its means over seeds and scenarios. Markers stand where less than half of the iterations have

@@ -10,11 +10,13 @@ from ofmu_pl.support.records.manifest import (
     MANIFEST,
     BenchmarkRecord,
     CellRecord,
+    Experiment,
     ExperimentRecord,
     Kind,
     MadeRecord,
     MethodRecord,
     PreparedRecord,
+    Value,
 )
 from ofmu_pl.support.records.models import PROVENANCE, REFERENCE, ModelRecord, ScoresRecord
 from ofmu_pl.support.records.reading import SCHEMA, Entries, NewerError
@@ -49,6 +51,7 @@ __all__ = [
     "ControlRecord",
     "Cost",
     "Entries",
+    "Experiment",
     "ExperimentRecord",
     "FailureRecord",
     "Interim",
@@ -65,4 +68,5 @@ __all__ = [
     "Results",
     "ScoresRecord",
     "SequenceRecord",
+    "Value",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
-from ofmu_pl.support.records.reading import Entries, Record, entries, items, section
+from ofmu_pl.support.records.reading import Entries, Record
 
 ATTACKS = "attacks.json"
 """File of a run's folder."""
@@ -46,23 +46,6 @@ class AttackRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> AttackRecord:
-        return cls(
-            section(x, "settings"),
-            [int(seed) for seed in items(x, "seeds")],
-            str(x["x_label"]),
-            str(x["y_label"]),
-            str(x["found"]),
-            {model: entries(section(x, "metrics"), model) for model in section(x, "metrics")},
-            items(x, "x"),
-            section(x, "curves"),
-            section(x, "returns"),
-            section(x, "gradients"),
-            section(x, "seconds"),
-            section(x, "broken"),
-        )
-
 
 @dataclass
 class AttacksRecord(Record):
@@ -80,14 +63,6 @@ class AttacksRecord(Record):
     remarks: list[str] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
 
-    def _content(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        found = {name: AttackRecord._of(x) for name, x in entries(content, "attacks").items()}
-        return cls(found, section(content, "models"), items(content, "remarks"), section(content, "provenance"))
-
 
 @dataclass
 class AcrossRecord(Record):
@@ -100,10 +75,3 @@ class AcrossRecord(Record):
 
     attacks: dict[str, dict[str, Any]]
     runs: list[str] = field(default_factory=list)
-
-    def _content(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        return cls(entries(content, "attacks"), items(content, "runs"))

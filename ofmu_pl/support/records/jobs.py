@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
-from ofmu_pl.support.records.reading import Record, items, section
+from ofmu_pl.support.records.reading import Record
 
 FINISHED, FAILED, ANALYSIS = "cell.json", "failed.json", "analysis.json"
 
@@ -25,11 +25,6 @@ class JobRecord(Record):
     words: list[str]
     seconds: float
     cpu_seconds: float | None = None
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        words = [str(word) for word in items(content, "words")]
-        return cls(str(content["key"]), words, float(content["seconds"]), content.get("cpu_seconds"))
 
 
 @dataclass
@@ -52,12 +47,6 @@ class FailureRecord(Record):
     seconds: float | None = None
     cpu_seconds: float | None = None
 
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        words, error = [str(word) for word in items(content, "words")], str(content["error"])
-        seconds = (content.get(name) for name in ("seconds", "cpu_seconds"))
-        return cls(str(content["key"]), words, error, bool(content["final"]), *seconds)
-
 
 @dataclass
 class AnalysisRecord(Record):
@@ -72,7 +61,3 @@ class AnalysisRecord(Record):
     seeds: dict[str, Any] = field(default_factory=dict)
     draws: list[Any] = field(default_factory=list)
     spearman: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        return cls(section(content, "seeds"), items(content, "draws"), section(content, "spearman"))

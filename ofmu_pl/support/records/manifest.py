@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
-from ofmu_pl.support.records.reading import Entries, Record, entries, items, section, why
+from ofmu_pl.support.records.reading import Entries, Record, declared, why
 
 MANIFEST = "benchmark.json"
 Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
 """Kinds of experiments, which are shown differently; ``udi``, ``alignment``, ``ablation`` compare exported models."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Value = str | bool | int | float | list | dict | None  # type: ignore[type-arg]
+"""Value of an option, as it is written. (Of a ``class_path`` below ``Any`` the parser would make a namespace with all
+defaults of the class, which neither a key nor a command line can hold.)"""
 
 
 @dataclass
@@ -34,16 +37,6 @@ class CellRecord:
     status: str = "unfinished"
     error: str | None = None
     attack_error: str | None = None
-
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> CellRecord:
-        errors = (x.get(name) for name in ("error", "attack_error"))
-        scenario, method, folder, status = (str(x[name]) for name in ("scenario", "method", "folder", "status"))
-        return cls(scenario, method, int(x["seed"]), folder, status, *(_line(error) for error in errors))
-
-
-def _line(text: Any) -> str | None:
-    return None if text is None else " ".join(str(text).split())
 
 
 @dataclass
@@ -96,78 +89,56 @@ class PreparedRecord:
     each: list[str] = field(default_factory=list)
     made: list[MadeRecord] = field(default_factory=list)
 
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> PreparedRecord:
-        made = [MadeRecord(str(m["folder"]), str(m["status"]), _line(m["error"]), m["seconds"]) for m in x["made"]]
-        return cls(x["base"], str(x["gives"]), section(x, "options"), items(x, "each"), made)
 
-
-@dataclass
-class ExperimentRecord:
-    """One experiment: what was asked for, and where its runs are. ``benchmark.specs.Experiment`` has the same names.
+@dataclass(kw_only=True)
+class Experiment:
+    """One table or figure: a grid of runs that share a configuration and a budget.
 
     Attributes:
-        title: A line for people.
-        kind: One of ``KINDS``.
+        title: What it shows, for a reader.
+        kind: How it is shown, one of ``KINDS``; ``udi``, ``alignment`` and ``ablation`` compare exported models.
         paper: Labels in the paper of the tables and figures that it stands for.
-        note: How it differs from the paper.
+        note: What differs from the paper, in a sentence.
         metrics: Columns of the table.
         ours: The method that the others are compared with.
-        gradients: Budget of a run.
+        gradients: Budget of a run, in gradients of one batch's loss.
         base: Configuration that all runs share, or a list of files, each put over those before.
         options: Options of every run, by key.
-        scenarios: Options by name.
-        methods: Methods by name.
+        scenarios: Options by name, for example what is forgotten.
         seeds: Seeds of the runs.
+        attacks: Configurations of the command ``attack``, each put over those before, which is made on every finished
+            run; empty: none.
+    """
+
+    title: str
+    kind: str = "table"
+    paper: list[str] = field(default_factory=list)
+    note: str = ""
+    metrics: list[str] = field(default_factory=list)
+    ours: str | None
+    gradients: float | None
+    base: str | list[str] | None
+    options: dict[str, Value] = field(default_factory=dict)
+    scenarios: dict[str, dict[str, Value]]
+    seeds: list[int] = field(default_factory=list)
+    attacks: str | list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class ExperimentRecord(Experiment):
+    """An experiment with where its runs are.
+
+    Attributes:
+        methods: Methods by name.
         cells: All runs.
-        attacks: Configurations of the attacks on every finished run; empty: none.
         attack_errors: Why attacks on the runs of a method together failed, in one sentence, by ``SCENARIO/METHOD``.
         prepare: What makes models for the runs, by name.
     """
 
-    title: str
-    kind: str
-    paper: list[str]
-    note: str
-    metrics: list[str]
-    ours: str | None
-    gradients: float | None
-    base: str | list[str] | None
-    options: dict[str, Any]
-    scenarios: dict[str, dict[str, Any]]
     methods: dict[str, MethodRecord]
-    seeds: list[int]
     cells: list[CellRecord]
-    attacks: list[str] = field(default_factory=list)
     attack_errors: dict[str, str] = field(default_factory=dict)
     prepare: dict[str, PreparedRecord] = field(default_factory=dict)
-
-    @classmethod
-    def _of(cls, name: str, entry: dict[str, Any]) -> ExperimentRecord:
-        paper, ours = entry.get("paper") or [], entry.get("ours")
-        return cls(
-            title=str(entry.get("title") or name),
-            kind=str(entry.get("kind", "table")),
-            paper=[str(label) for label in ([paper] if isinstance(paper, str) else paper)],
-            note=str(entry.get("note") or ""),
-            metrics=[str(m) for m in entry.get("metrics") or []],
-            ours=None if ours is None else str(ours),
-            gradients=entry.get("gradients"),
-            base=entry.get("base"),
-            options=section(entry, "options"),
-            scenarios={k: dict(v or {}) for k, v in entry["scenarios"].items()},
-            methods={
-                k: MethodRecord(m.get("overlay"), section(m, "options"), entries(m, "searched"))
-                for k, m in ((k, v or {}) for k, v in entry["methods"].items())
-            },
-            seeds=items(entry, "seeds"),
-            cells=[CellRecord._of(cell) for cell in entry["cells"]],
-            attacks=[str(path) for path in items(entry, "attacks")],
-            attack_errors={
-                method: " ".join(str(why).split()) for method, why in section(entry, "attack_errors").items()
-            },
-            prepare={k: PreparedRecord._of(x) for k, x in entries(entry, "prepare").items()},
-        )
 
 
 @dataclass
@@ -183,12 +154,12 @@ class BenchmarkRecord(Record):
         broken: Why an experiment of the file cannot be read, by name; the others are kept. It is never written.
     """
 
-    name: str
-    version: str | None
-    results_version: int | None
-    date: str
-    experiments: dict[str, ExperimentRecord]
-    broken: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    version: str | None = None
+    results_version: int | None = None
+    date: str = ""
+    experiments: dict[str, ExperimentRecord] = field(kw_only=True)
+    broken: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def _content(self) -> dict[str, Any]:
         content = super()._content()
@@ -197,11 +168,10 @@ class BenchmarkRecord(Record):
 
     @classmethod
     def _of(cls, content: dict[str, Any]) -> Self:
-        name, date = str(content.get("name") or ""), str(content.get("date") or "")
-        found = cls(name, content.get("version"), content.get("results_version"), date, {})
-        for experiment, entry in content["experiments"].items():
+        found: Self = declared(cls, content | {"experiments": {}}, MANIFEST)
+        for name, entry in content["experiments"].items():
             try:
-                found.experiments[experiment] = ExperimentRecord._of(experiment, entry)
+                found.experiments[name] = declared(ExperimentRecord, {"title": name} | entry, name)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                found.broken[experiment] = why(error)
+                found.broken[name] = why(error)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ofmu_pl.support.records.reading import Entries, Record, entries, section
+from ofmu_pl.support.records.reading import Entries, Record
 
 PROVENANCE, REFERENCE = "provenance.json", "reference.json"
 
@@ -56,12 +56,3 @@ class ScoresRecord(Record):
     evaluation: dict[str, Any] | None
     scores: Entries
     values: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        model, evaluation = (
-            None if content[name] is None else section(content, name) for name in ("model", "evaluation")
-        )
-        if "scores" not in content:
-            raise KeyError("scores")
-        return cls(str(content["source"]), model, evaluation, entries(content, "scores"), section(content, "values"))

@@ -1,15 +1,16 @@
 """Reads records: checks their schema and the shapes of their parts.
 
-A reader finds a dictionary where it expects one. The numbers inside are not checked: metrics are entries as
-``MetricResult.as_dict`` gives them, and a report names those that are missing or not finite.
+A reader finds what a record's fields declare. Metrics are not checked: they are entries as ``MetricResult.as_dict``
+gives them, and a report names those that are missing or not finite.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from types import NoneType, UnionType
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
@@ -25,7 +26,7 @@ class NewerError(UserError):
 
 
 @dataclass
-class Record(ABC):
+class Record:
     """A file of this package: its fields, and the number of its schema."""
 
     def write(self, path: Path) -> None:
@@ -65,9 +66,10 @@ class Record(ABC):
         return asdict(self)
 
     @classmethod
-    @abstractmethod
     def _of(cls, content: dict[str, Any]) -> Self:
         """The record of a file's content; raises what indexing and converting raise if it is of another shape."""
+        found: Self = declared(cls, content, "the file")
+        return found
 
 
 def why(error: Exception) -> str:
@@ -75,37 +77,66 @@ def why(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def section(x: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object of the file; empty where it is missing or ``null``.
+def declared(kind: Any, x: Any, name: str) -> Any:
+    """What a file holds, as the type that a field declares.
+
+    An entry that a dataclass lacks has its default, or is ``None`` where its type allows that; others are ignored.
+
+    Args:
+        kind: A dataclass, or the type of a field of one.
+        x: What the file has; ``None`` stands for an empty list, dictionary or dataclass, too.
+        name: The entry's name, for the error.
 
     Raises:
+        KeyError: A dataclass lacks an entry.
         TypeError: The entry is something else.
+        ValueError: The entry is no number.
+
+    Example:
+        >>> declared(dict[str, list[int]], {"a": [1], "b": None}, "rows")
+        {'a': [1], 'b': []}
     """
-    part = x.get(name) or {}
-    if not isinstance(part, dict):
-        raise TypeError(f"{name} is no object")
-    return part
+    outer, inner = get_origin(kind) or kind, get_args(kind)
+    if outer in (Union, UnionType):
+        return _one_of(inner, x, name)
+    if is_dataclass(outer):
+        return _filled(outer, _as(dict, x, name))
+    if outer is dict:
+        return {key: declared(inner[1], part, key) for key, part in _as(dict, x, name).items()}
+    if outer is list:
+        return [declared(inner[0], part, name) for part in _as(list, x, name)]
+    return outer(x) if outer in (str, int, bool) else x
 
 
-def items(x: dict[str, Any], name: str) -> list[Any]:
-    """A list of the file; empty where it is missing or ``null``.
-
-    Raises:
-        TypeError: The entry is something else.
-    """
-    part = x.get(name) or []
-    if not isinstance(part, list):
-        raise TypeError(f"{name} is no list")
-    return part
+def _as(kind: type, x: Any, name: str) -> Any:
+    x = kind() if x is None else x
+    if not isinstance(x, kind):
+        raise TypeError(f"{name} is no {'object' if kind is dict else 'list'}")
+    return x
 
 
-def entries(x: dict[str, Any], name: str) -> Entries:
-    """An object of objects, such as metrics by name; empty where it is missing or ``null``.
+def _one_of(kinds: tuple[Any, ...], x: Any, name: str) -> Any:
+    """A value of one of several types; a record that may be missing and is empty is missing."""
+    known = [kind for kind in kinds if kind is not NoneType]
+    if NoneType in kinds and (x is None or (x == {} and is_dataclass(known[0]))):
+        return None
+    return declared(known[0], x, name) if len(known) == 1 else x
 
-    Raises:
-        TypeError: The entry is something else.
-    """
-    part = section(x, name)
-    if not all(isinstance(entry, dict) for entry in part.values()):
-        raise TypeError(f"{name} holds what is no object")
-    return part
+
+def _filled(kind: Any, x: dict[str, Any]) -> Any:
+    found = {}
+    for field in fields(kind):
+        expected = _types(kind)[field.name]
+        optional = NoneType in get_args(expected)
+        if x.get(field.name) is not None or (field.name in x and optional):
+            found[field.name] = declared(expected, x[field.name], field.name)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            if not optional:
+                raise KeyError(field.name)
+            found[field.name] = None
+    return kind(**found)
+
+
+@cache
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

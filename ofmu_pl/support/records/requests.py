@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 from ofmu_pl.support.records.manifest import MethodRecord
-from ofmu_pl.support.records.reading import Record, entries, items, section
+from ofmu_pl.support.records.reading import Record
 from ofmu_pl.support.records.results import Cost
 
 REQUESTS = "requests.json"
@@ -36,19 +36,6 @@ class RequestRecord:
     error: str | None = None
     cost: Cost = field(default_factory=Cost)
 
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> RequestRecord:
-        cost = section(x, "cost")
-        return cls(
-            number=int(x["number"]),
-            folder=str(x["folder"]),
-            key=str(x["key"]),
-            options=section(x, "options"),
-            status=str(x["status"]),
-            error=None if x.get("error") is None else " ".join(str(x["error"]).split()),
-            cost=Cost(**{f.name: cost.get(f.name) for f in fields(Cost)}),
-        )
-
 
 @dataclass
 class SequenceRecord:
@@ -72,14 +59,6 @@ class SequenceRecord:
     returned: dict[str, Row] = field(default_factory=dict)
     kept: dict[str, Row] = field(default_factory=dict)
 
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> SequenceRecord:
-        forgotten = {name: [list(row) for row in items(section(x, "forgotten"), name)] for name in x["forgotten"]}
-        rows = {part: {name: items(section(x, part), name) for name in x[part]} for part in ("before", "returned")}
-        kept = {name: items(section(x, "kept"), name) for name in x["kept"]}
-        requests = [RequestRecord._of(r) for r in items(x, "requests")]
-        return cls(str(x["method"]), int(x["seed"]), requests, forgotten, rows["before"], rows["returned"], kept)
-
 
 @dataclass
 class ControlRecord:
@@ -102,13 +81,6 @@ class ControlRecord:
     error: str | None = None
     forgotten: dict[str, Row] = field(default_factory=dict)
     kept: dict[str, float | None] = field(default_factory=dict)
-
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> ControlRecord:
-        forgotten = {name: items(section(x, "forgotten"), name) for name in x["forgotten"]}
-        found = cls(int(x["seed"]), int(x["after"]), str(x["folder"]), str(x["status"]), x.get("error"))
-        found.forgotten, found.kept = forgotten, section(x, "kept")
-        return found
 
 
 @dataclass
@@ -140,22 +112,3 @@ class RequestsRecord(Record):
     methods: dict[str, MethodRecord]
     sequences: list[SequenceRecord] = field(default_factory=list)
     controls: list[ControlRecord] = field(default_factory=list)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        return cls(
-            name=str(content["name"]),
-            version=content.get("version"),
-            results_version=content.get("results_version"),
-            date=str(content.get("date") or ""),
-            base=[str(path) for path in items(content, "base")],
-            options=section(content, "options"),
-            requests=[dict(request) for request in items(content, "requests")],
-            retain_later=bool(content["retain_later"]),
-            methods={
-                name: MethodRecord(m.get("overlay"), section(m, "options"))
-                for name, m in entries(content, "methods").items()
-            },
-            sequences=[SequenceRecord._of(x) for x in items(content, "sequences")],
-            controls=[ControlRecord._of(x) for x in items(content, "controls")],
-        )

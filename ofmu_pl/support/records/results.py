@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
-from ofmu_pl.support.records.reading import Entries, Record, entries, items, section
+from ofmu_pl.support.records.reading import Entries, Record
 
 RESULTS = "results.json"
 """The last file that a run writes: a run that has it has finished."""
@@ -26,10 +26,6 @@ class ReferenceRecord:
     model: dict[str, Any] | None = None
     evaluation: dict[str, Any] | None = None
     metrics: Entries = field(default_factory=dict)
-
-    @classmethod
-    def _of(cls, x: dict[str, Any]) -> ReferenceRecord:
-        return cls(str(x.get("source", "")), x.get("model"), x.get("evaluation"), entries(x, "metrics"))
 
 
 @dataclass
@@ -90,22 +86,7 @@ class Results(Record):
     provenance: dict[str, Any] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
 
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        if "metrics" not in content:
-            raise KeyError("metrics")
-        metrics = entries(content, "metrics")
-        first: dict[str, Any] = next(iter(metrics.values()), {})
-        theirs, cost = section(content, "reference"), section(content, "cost")
-        return cls(
-            definition=str(content.get("definition") or first.get("definition") or cls.definition),
-            metrics=metrics,
-            before=entries(content, "before"),
-            reference=ReferenceRecord._of(theirs) if theirs else None,
-            history=[Interim(h["step"], entries(h, "metrics")) for h in items(content, "history")],
-            curves=section(content, "curves"),
-            data=section(content, "data"),
-            remark=content.get("remark"),
-            provenance=section(content, "provenance"),
-            cost=Cost(**{f.name: cost.get(f.name) for f in fields(Cost)}),
-        )
+    def __post_init__(self) -> None:
+        """Take the definition that older files gave with each metric."""
+        if self.definition == Results.definition and self.metrics:
+            self.definition = str(next(iter(self.metrics.values())).get("definition") or self.definition)

@@ -1,0 +1,12 @@
+from .base import Attack as Attack
+from .base import Finding as Finding
+from .confidence import Confidence as Confidence
+from .depth_score import DepthScore as DepthScore
+from .linear_probe import LinearProbe as LinearProbe
+from .logit_lens import LogitLens as LogitLens
+from .prompts import Prompts as Prompts
+from .quantise import Quantise as Quantise
+from .relearn import Relearn as Relearn
+from .rtt import RTT as RTT
+from .sample import Sample as Sample
+from .subject import Subject as Subject
