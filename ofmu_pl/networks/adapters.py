@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
 
 from ofmu_pl.support.errors import UserError
@@ -36,6 +37,12 @@ def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
             "target_modules that the network has (or 'all-linear')."
         ) from error
     require_separate(adapted)
+    experts = [name for name, p in adapted.named_parameters() if p.dim() == 3 and "lora_" not in name]
+    if experts and not own.get("target_parameters"):
+        rank_zero_warn(
+            f"{len(experts)} tensors of experts get no adapters and stay as they are (such as {experts[0]}): name them "
+            "by target_parameters in model.network.lora if what must go may live there."
+        )
     return adapted
 
 

@@ -198,9 +198,15 @@ class CausalLM(Network):
         model: Any = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
         model.config.update(self._dropout)
+        whole = merged(model)
+        tied = whole.config.tie_word_embeddings
+        outputs = whole.get_output_embeddings()
+        shared = getattr(outputs, "weight", None) is whole.get_input_embeddings().weight
+        whole.config.tie_word_embeddings = bool(tied and shared)  # or a reader would drop one of two matrices
         try:
-            merged(model).save_pretrained(folder)
+            whole.save_pretrained(folder)
         finally:
+            whole.config.tie_word_embeddings = tied
             model.config.use_cache = use_cache
             model.config.update(dict.fromkeys(self._dropout, 0.0))
         datamodule.tokenizer.save_pretrained(folder)

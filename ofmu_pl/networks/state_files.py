@@ -18,8 +18,10 @@ from ofmu_pl.support.errors import UserError
 
 KEYS = ("state_dict", "model_state_dict")
 """Where checkpoints keep the state dict, beside optimizers and epochs."""
-WRAPPED = "module."
-"""What ``DataParallel`` and ``DistributedDataParallel`` put in front of every name."""
+WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "network.")
+"""What ``DataParallel``, ``torch.compile`` and Lightning modules put in front of every name."""
+COUNTER = ".num_batches_tracked"
+"""What BatchNorm counts since torch 0.4.1; torch takes its absence from older files for 0, and eval mode has no use."""
 _CODE = re.compile(r"GLOBAL ([\w.]+)")
 """How torch says that a pickle names something other than tensors and plain values."""
 
@@ -27,11 +29,12 @@ _CODE = re.compile(r"GLOBAL ([\w.]+)")
 def read_state(path: Path, wanted: Collection[str]) -> dict[str, Tensor]:
     """Read a state dict from safetensors or from what ``torch.save`` wrote.
 
-    A checkpoint may hold it as ``state_dict`` or ``model_state_dict``, and its names may begin with ``module.``.
+    A checkpoint may hold it as ``state_dict`` or ``model_state_dict``, and all its names may begin with some of
+    ``WRAPPERS``.
 
     Args:
         path: File of the weights.
-        wanted: Names of the network's tensors, by which it is seen whether ``module.`` is a wrapper's.
+        wanted: Names of the network's tensors, by which it is seen what is a wrapper's.
 
     Raises:
         UserError: The file is unreadable, holds pickled code, or no state dict.
@@ -46,9 +49,13 @@ def read_state(path: Path, wanted: Collection[str]) -> dict[str, Tensor]:
             f"as {' or '.join(KEYS)}."
         )
     state = {str(name): x for name, x in content.items()}
-    if all(name.startswith(WRAPPED) for name in state) and not any(name.startswith(WRAPPED) for name in wanted):
-        state = {name.removeprefix(WRAPPED): x for name, x in state.items()}
+    while wrapper := next((w for w in WRAPPERS if _wraps(w, state, wanted)), None):
+        state = {name.removeprefix(wrapper): x for name, x in state.items()}
     return state
+
+
+def _wraps(wrapper: str, state: Collection[str], wanted: Collection[str]) -> bool:
+    return all(name.startswith(wrapper) for name in state) and not any(name.startswith(wrapper) for name in wanted)
 
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, described: str) -> None:
@@ -64,6 +71,8 @@ def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, des
         UserError: A tensor is missing, unexpected or of another shape; the error names it.
     """
     wanted = module.state_dict()
+    counters = {name: x for name, x in wanted.items() if name.endswith(COUNTER) and name not in state}
+    state = {**state, **counters}
     shapes = [(name, state[name].shape, wanted[name].shape) for name in state.keys() & wanted.keys()]
     misshapen = [(name, found, shape) for name, found, shape in shapes if found != shape]
     check_tensors(source, wanted.keys() - state.keys(), state.keys() - wanted.keys(), misshapen, described)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from types import SimpleNamespace
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.networks import CausalLM
@@ -39,6 +40,28 @@ def test_an_adapter_beside_tied_embeddings_is_merged_into_its_own_layer_alone(ta
         torch.testing.assert_close(exported(ids).logits, before, rtol=1e-4, atol=1e-4)
         assert torch.equal(model(ids).logits, before), "the model itself stays as it is"
     assert exported.config.tie_word_embeddings == tied
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`", "ignore:Input and output embeddings")
+@pytest.mark.parametrize("untied", [True, False])
+def test_the_export_says_whether_embeddings_are_tied(untied, tmp_path):
+    data = SimpleNamespace(tokenizer=Authors(authors=2, forget_authors=1).make_tokenizer(), lengths={}, streams=())
+    recipe = CausalLM(config={**TINY, "tie_word_embeddings": True})
+    model = recipe.build(data, exact=False)
+    if untied:  # as merged adapters leave it, with a flag that nobody has changed
+        model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach() + 0.1)
+    recipe.save(model, tmp_path, data)
+    assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is not untied
+    assert model.config.tie_word_embeddings
+    ids = torch.tensor([[1, 5, 7]])
+    with torch.no_grad():
+        torch.testing.assert_close(AutoModelForCausalLM.from_pretrained(tmp_path)(ids).logits, model(ids).logits)
+
+
+def test_experts_without_adapters_are_named():
+    config = MixtralConfig(**SHAPE, num_key_value_heads=1, num_local_experts=2, num_experts_per_tok=1)
+    with pytest.warns(UserWarning, match="tensors of experts get no adapters"):
+        add_adapters(MixtralForCausalLM(config), {"r": 2})
 
 
 SHAPE = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 16}

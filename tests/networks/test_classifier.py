@@ -72,6 +72,9 @@ FORMS = {
     "checkpoint": (lambda state: {"state_dict": state, "epoch": 3, "optimizer": {"lr": 0.1}}, ".pth"),
     "both": (lambda state: {"model_state_dict": {f"module.{k}": x for k, x in state.items()}}, ".pt"),
     "half": (lambda state: {name: x.half() if x.is_floating_point() else x for name, x in state.items()}, ".pt"),
+    "Lightning": (lambda state: {"state_dict": {f"model.{k}": x for k, x in state.items()}, "epoch": 1}, ".ckpt"),
+    "compiled": (lambda state: {f"module._orig_mod.{k}": x for k, x in state.items()}, ".pt"),
+    "before counters": (lambda state: {k: x for k, x in state.items() if "num_batches" not in k}, ".pth"),
     "safetensors": (lambda state: {f"module.{name}": x for name, x in state.items()}, ".safetensors"),
 }
 
