@@ -23,14 +23,6 @@ def logger_of(folder: Path, version: int | None = None) -> TensorBoardLogger | C
     return CSVLogger(folder.parent, name=folder.name, version=version)
 
 
-def has_more(logger: Logger) -> bool:
-    """Whether another process wrote to the folder of a logger before."""
-    if isinstance(logger, TensorBoardLogger):
-        assert logger.experiment is not None  # has now made its own file
-        return len(list(Path(logger.log_dir).glob("events.out.tfevents.*"))) > 1
-    return isinstance(logger, CSVLogger) and Path(logger.experiment.metrics_file_path).exists()
-
-
 @rank_zero_only
 def void(logger: Logger) -> bool:
     """Take back all that a logger was told.

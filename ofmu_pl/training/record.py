@@ -11,7 +11,7 @@ import torch
 from lightning.fabric.loggers import Logger
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from ofmu_pl.training.loggers import has_more, void
+from ofmu_pl.training.loggers import void
 
 CURVES = (
     *("L_f", "inner/L_f", "L_r", "Sim", "grad_L_f", "grad_L_r", "grad_Phi"),
@@ -62,7 +62,7 @@ class Record:
         loggers = list(loggers)
         if not self._in_files:
             self._in_files = True
-            if self.logged or any(map(has_more, loggers)):  # of a process that was killed before its first checkpoint
+            if self.logged:
                 self._rewrite(loggers)
         _extend(self.logged, step, values)
         for logger in loggers:

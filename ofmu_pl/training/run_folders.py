@@ -144,7 +144,7 @@ def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
         return start
     known = versions(method_folder)
     if words == LAST:
-        vacant = [p for p in known if _is_vacant(p) and _holder(p) is None]
+        vacant = [p for p in known if (p / LOCK).exists() and _is_vacant(p) and _holder(p) is None]
         if vacant:
             return replace(start, folder=vacant[0])
     first = 1 + max((number(p) or 0 for p in known), default=-1)
