@@ -20,7 +20,7 @@ import ofmu_pl.evaluation.images
 import ofmu_pl.evaluation.validation
 import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
-from ofmu_pl.cli.options import check_devices, check_keeper, check_schedule, check_trainer
+from ofmu_pl.cli.options import check_devices, check_keepers, check_schedule, check_trainer
 from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.ranks import watched
 from ofmu_pl.cli.words import DRY_RUN
@@ -78,7 +78,7 @@ class UnlearningCLI(LightningCLI):
             raise UserError(f"{DRY_RUN} is a word of the command line alone: take dry_run out of the configuration.")
         check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
-        check_keeper(config["checkpoint"])
+        check_keepers(config)
         check_schedule(config)
         path = config["ckpt_path"]
         if path not in (None, LAST):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -71,21 +72,35 @@ def check_schedule(config: Any) -> None:
         )
 
 
-def check_keeper(checkpoint: Any) -> None:
-    """Refuse options of Lightning's ModelCheckpoint by which no run could go on.
+def check_keepers(config: Any) -> None:
+    """Refuse options of what writes checkpoints by which no run could go on, or ``purge`` would leave them.
 
     Args:
-        checkpoint: Its configuration.
+        config: The command's configuration; callbacks of the trainer's that write checkpoints are among it.
 
     Raises:
         UserError: The first such option, and what takes its place.
     """
+    callbacks = [callback.get("init_args") or {} for callback in config["trainer"]["callbacks"] or []]
+    for keeper in [config["checkpoint"], *(given for given in callbacks if "dirpath" in given)]:
+        _check_keeper(keeper)
+
+
+def _check_keeper(checkpoint: Any) -> None:
     if checkpoint["dirpath"] is not None:
         raise UserError(
             "--checkpoint.dirpath takes checkpoints to where neither --ckpt_path last nor purge looks for them: leave "
             "it out, and say with --logs where runs and their checkpoints go."
         )
-    if checkpoint["save_weights_only"]:
+    name = checkpoint.get("filename") or ""
+    if not checkpoint.get("auto_insert_metric_name", True):
+        name = re.sub(r"\{[^{}]*\}", "", name)  # a '/' in a metric's name stays out of the file's
+    if "/" in name:
+        raise UserError(
+            f"--checkpoint.filename '{name}' has a '/', which takes checkpoints to where --ckpt_path last does not "
+            "look for them: give a name without one."
+        )
+    if checkpoint.get("save_weights_only"):
         raise UserError(
             "--checkpoint.save_weights_only leaves checkpoints that no run can go on from: leave it out; weights alone "
             "are in the exported model (--export.folder)."

@@ -166,6 +166,11 @@ def test_a_class_of_a_file_that_is_not_found_says_where_to_run(says):
         (["--trainer.limit_train_batches", "0"], "leaves a run that does nothing: set --trainer.max_steps 0, with"),
         (["--trainer.limit_val_batches", "5"], "--evaluation.interim_items (of text also --evaluation.rows) for how"),
         (["--checkpoint.dirpath", "elsewhere"], "say with --logs where runs and their checkpoints go."),
+        (["--checkpoint.filename", "../../../up"], "has a '/', which takes checkpoints to where --ckpt_path last"),
+        (["--checkpoint.filename", "/any/where/up"], "has a '/'"),
+        (["--checkpoint.filename", "{step}/{inner/L_r}", "--checkpoint.auto_insert_metric_name", "false"], "has a '/'"),
+        (["--trainer.callbacks+=ModelCheckpoint", "--trainer.callbacks.dirpath", "elsewhere"], "say with --logs where"),
+        (["--trainer.callbacks+=OnExceptionCheckpoint", "--trainer.callbacks.dirpath", "x"], "say with --logs where"),
         (["--checkpoint.save_weights_only", "true"], "leaves checkpoints that no run can go on from: leave it out"),
         (
             ["--model.optimizer", "torch.optim.LBFGS"],
