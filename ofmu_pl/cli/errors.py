@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 from jsonargparse import ArgumentError
 from torch.optim import Optimizer
@@ -166,20 +167,22 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
         "Expected a dot import path string: (.*)|Import path (.*) does not correspond|but (.*) is abstract", text
     ):
         return no_choice(key, found[1] or found[2] or found[3])
-    if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
-        module = found[1].rpartition(".")[0]
+    denied = re.search(r"Importing '([\w.]+)' is not allowed", text)
+    if denied and find_spec(denied[1].partition(".")[0]):
+        module = denied[1].rpartition(".")[0]
         return (
-            f"'{found[1]}' is of no package that options may name: take it out; only if you know it to be safe, add "
+            f"'{denied[1]}' is of no package that options may name: take it out; only if you know it to be safe, add "
             f"--trust {module}"
         )
     if found := re.match("Expected a (.*?)[.] Got value: (.*)", text, re.DOTALL):
         return f"--{key} takes {_kinds(kinds or found[1])}, not '{found[2]:.80}'"
-    if found := re.match(r"No module named '([\w.]+)'", text):
-        if lack := missing(found[1]):
+    if found := denied or re.match(r"No module named '([\w.]+)'", text):
+        module = found[1].rpartition(".")[0] if denied else found[1]
+        if lack := missing(module):
             return f"--{key} needs {lack}"
-        file = found[1].replace(".", "/") + ".py"
+        file = module.replace(".", "/") + ".py"
         return (
-            f"--{key} names a class of the module '{found[1]}', which is not there: run `python -m ofmu_pl` in the "
+            f"--{key} names a class of the module '{module}', which is not there: run `python -m ofmu_pl` in the "
             f"folder that holds {file}, or put that folder on PYTHONPATH"
         )
     text = " ".join(text.split())

@@ -39,8 +39,8 @@ def load_pretrained(
 
     Raises:
         OwnCodeError: The model needs code of its own that is not trusted.
-        UserError: The path is neither a readable model nor a reachable hub id, its files do not match their sums, or its weights lack a tensor of
-            the network, hold one that the network lacks, or one of another shape.
+        UserError: The path is neither a readable model nor a reachable hub id, its files do not match their sums, or
+            its weights lack a tensor of the network, hold one that the network lacks, or one of another shape.
     """
     folder = model_folder(path, "path") or Path(path)
     require_undamaged(folder)

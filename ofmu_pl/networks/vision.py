@@ -79,8 +79,8 @@ class ImageNetwork(Network):
         """Make the network in eval mode.
 
         Raises:
-            UserError: The folder or file is missing, unreadable or damaged, or holds another architecture, other tensors than
-                the network's, or a model that was trained on other images than this run's.
+            UserError: The folder or file is missing, unreadable or damaged, or holds another architecture, other
+                tensors than the network's, or a model that was trained on other images than this run's.
         """
         channels, classes = datamodule.channels, len(datamodule.class_names)
         module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
