@@ -55,7 +55,7 @@ def benchmark(
         The benchmark's folder.
 
     Raises:
-        UserError: What ``specs.check`` says; or another process is at work on this benchmark.
+        UserError: What ``specs.check`` says; another process is at work on this benchmark; or, at the end, runs failed.
     """
     folder = below(logs, name, "name")
     check(experiments, folder)
@@ -69,10 +69,10 @@ def benchmark(
             fit,
         )
         run.everything()
-    for place, sentence in run.manifest.failures().items():
-        sys.stdout.write(f"Failed: {place}: {sentence}\n")
+    failures = [f"{place}: {sentence}" for place, sentence in run.manifest.failures().items()]
     sys.stdout.write(f"Runs: {folder}; what each is: {folder / MANIFEST}\n")
     report(folder)
+    require_none(failures)
     return folder
 
 
@@ -237,6 +237,19 @@ def by_seed(places: list[Place]) -> list[Place]:
     """
     groups, seeds = list(dict.fromkeys(p[:2] for p in places)), list(dict.fromkeys(p[3] for p in places))
     return sorted(places, key=lambda p: (groups.index(p[:2]), seeds.index(p[3])))
+
+
+def require_none(failures: list[str]) -> None:
+    """End a command of many runs, some of which failed.
+
+    Raises:
+        UserError: There are failures, each of which is printed.
+    """
+    sys.stdout.writelines(f"Failed: {sentence}\n" for sentence in failures)
+    if failures:
+        raise UserError(
+            f"{len(failures)} of the runs failed, as said above: mend what can be, then start the same line again."
+        )
 
 
 @contextlib.contextmanager

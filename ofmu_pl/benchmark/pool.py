@@ -130,7 +130,13 @@ class Pool:
                 while waiting and free:
                     job, slot = waiting.pop(0), free.pop()
                     process = self._context.Process(target=_work, args=(job, _device(slot)))
-                    process.start()
+                    try:
+                        process.start()
+                    except (EOFError, ConnectionError) as error:
+                        raise UserError(
+                            "The process that starts runs was ended from outside, perhaps for want of memory: start "
+                            "the same line again, with fewer --workers."
+                        ) from error
                     running[process.sentinel] = (process, job, slot)
                 for sentinel in connection.wait(list(running)):
                     process, job, slot = running.pop(sentinel)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
-from ofmu_pl.benchmark.command import Fit, alone
+from ofmu_pl.benchmark.command import Fit, alone, require_none
 from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
@@ -58,8 +58,8 @@ def in_turn(
         The folder.
 
     Raises:
-        UserError: What ``specs.check`` says; a request was run before with other settings; or another process is at
-            work on this list.
+        UserError: What ``specs.check`` says; a request was run before with other settings; another process is at work
+            on this list; or, at the end, runs failed.
     """
     folder = below(logs, name, "name")
     asked = Asked(base, methods, requests, options or {}, [0] if seeds is None else seeds, retain_later, retrained)
@@ -73,11 +73,10 @@ def in_turn(
         run.everything()
     record = state.write()
     show(record)
-    for sentence in state.failures():
-        sys.stdout.write(f"Failed: {sentence}\n")
     sys.stdout.write(f"Runs: {folder}; what became of each request: {folder / REQUESTS}\n")
     if any(request.status == "finished" for sequence in record.sequences for request in sequence.requests):
         report(folder)
+    require_none(state.failures())
     return folder
 
 

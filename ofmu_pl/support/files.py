@@ -22,6 +22,9 @@ from ofmu_pl.support.errors import UserError
 _NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
 """Messages by which torch and safetensors say that a file could not be written to its end."""
 
+_LACKING = (errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of a disk that lacks what it is asked for."""
+
 LARGEST_JSON = 2**28
 """Largest size in bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of
 it."""
@@ -130,7 +133,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[IO[str]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            if error.errno not in (*_LACKING, errno.ENOLCK):
                 raise
             warnings.warn(
                 f"'{path.parent}' lies on a disk without file locks, so nothing keeps two processes out of one folder: "
@@ -141,10 +144,16 @@ def locked(path: Path, wait: bool = False) -> Iterator[IO[str]]:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file's content, or the names in a folder, are on the disk."""
+    """Wait until a file's content, or the names in a folder, are on the disk, where it can say so."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (*_LACKING, errno.EINVAL):
+            raise
+        warnings.warn(
+            "The disk cannot say when files are written (fsync): a power cut may leave them half-written.", stacklevel=2
+        )
     finally:
         os.close(handle)
 

@@ -117,11 +117,14 @@ def require_undamaged(folder: Path) -> None:
         )
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Path, rest: float = HOUR) -> None:
     """Remove what killed processes left half-written in a folder.
 
-    A process on another machine may share the folder, so what was touched within the last hour stays, and what a living
-    process of that number may be writing stays for a day.
+    What a living process of that number may be writing stays for a day.
+
+    Args:
+        folder: The folder.
+        rest: Seconds for which all else stays untouched: a process on another machine may share the folder.
     """
     for path in folder.glob(".*.partial"):
         named = _HALF.fullmatch(path.name)
@@ -129,7 +132,7 @@ def sweep(folder: Path) -> None:
             continue
         try:
             idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
-            if idle > (DAY if _alive(int(named[1])) else HOUR):
+            if idle > (DAY if _alive(int(named[1])) else rest):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         except OSError:
             continue  # it has just been moved into place, or is another user's

@@ -104,7 +104,8 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: dict[s
                 assert start.folder is not None
                 require_idle(start.folder, ANOTHER)
                 _write_holder(held.enter_context(locked(start.folder / LOCK)), command)
-                for rest in list(start.folder.rglob(".*.partial")):  # of a process that was killed
+                # Of a process that was killed; whatever the clock said then, the record writes its points anew.
+                for rest in [*start.folder.rglob(".*.partial"), *start.folder.glob("events.out.tfevents.*")]:
                     shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
         yield start
 
@@ -144,7 +145,8 @@ def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
         return start
     known = versions(method_folder)
     if words == LAST:
-        vacant = [p for p in known if (p / LOCK).exists() and _is_vacant(p) and _holder(p) is None]
+        held = [p for p in known if (p / LOCK).exists() or not any(p.iterdir())]  # or killed before it held its own
+        vacant = [p for p in held if _is_vacant(p) and _holder(p) is None]
         if vacant:
             return replace(start, folder=vacant[0])
     first = 1 + max((number(p) or 0 for p in known), default=-1)

@@ -104,7 +104,9 @@ def logs(tmp_path_factory):
     time.sleep(1.5)
     assert marks(logs / "small") == before, "a run has outlived its benchmark"
     with (logs / "output.txt").open("a") as log, contextlib.redirect_stderr(log), contextlib.redirect_stdout(log):
-        main(words)
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 1, "some runs failed"
     after = marks(logs / "small")
     assert before.items() <= after.items(), "what had finished was run again"
     assert len(after) > len(before)
@@ -192,7 +194,9 @@ def test_a_start_without_work_runs_only_what_failed_and_may_be_mended(logs, capf
     before = marks(folder)
     diverged = {p: p.stat().st_mtime_ns for p in folder.rglob("failed.json") if "poor" not in str(p)}
     (folder / "table/classwise/grad_diff/seed_1/cell.json").unlink()
-    main(["benchmark", "--config", str(logs / "small.yaml"), "--logs", str(logs)])
+    with pytest.raises(SystemExit) as stop:
+        main(["benchmark", "--config", str(logs / "small.yaml"), "--logs", str(logs)])
+    assert stop.value.code == 1
     after = marks(folder)
     assert [p.name for p in before if before[p] != after[p]] == ["seed_1"]
     assert {p: p.stat().st_mtime_ns for p in diverged} == diverged, "a divergence would only come again"
@@ -268,7 +272,7 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
                 weights.write_bytes(b"weights")
                 write_sums(weights.parent)
                 write_json(job.place / "latest/results.json", {})
-                write_json(job.place / "cell.json", {"key": job.key, "seconds": 1.0})
+                write_json(job.place / "cell.json", {"key": job.key, "words": [], "seconds": 1.0})
                 made.append(job.place)
 
     def start():

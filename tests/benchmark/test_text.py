@@ -93,7 +93,9 @@ def experiments(logs):
 @pytest.fixture(scope="module")
 def folder(logs, experiments):
     start_server()
-    return benchmark("text", experiments, workers=2, logs=logs, fit=fit)
+    with pytest.raises(UserError, match="3 of the runs failed"):
+        benchmark("text", experiments, workers=2, logs=logs, fit=fit)
+    return logs / "text"
 
 
 def read(path):
@@ -160,7 +162,8 @@ def test_each_finished_run_is_attacked(folder):
 def test_comparisons_and_attacks_are_made_once(folder, experiments):
     before = {p: p.stat().st_mtime_ns for place in ("analysis", "attacks") for p in (folder / place).rglob("cell.json")}
     assert len(before) == 5
-    benchmark("text", experiments, workers=2, logs=folder.parent, fit=fit)
+    with pytest.raises(UserError, match="of the runs failed"):
+        benchmark("text", experiments, workers=2, logs=folder.parent, fit=fit)
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 

@@ -17,6 +17,8 @@ from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.networks.pretrained import load_pretrained
 from tests.helpers.tofu_files import tofu_files
 
+NO_SUMS = shutil.ignore_patterns("SHA256SUMS")
+
 
 @pytest.fixture
 def fails(fit, capsys):
@@ -200,7 +202,7 @@ def test_all_nan_model(fails, models, tmp_path):
     network = load_pretrained(str(models / "target/latest/hf"), "sdpa")
     with torch.no_grad():
         network.model.norm.weight.fill_(float("nan"))
-    broken = shutil.copytree((models / "target/latest/hf").resolve(), tmp_path / "broken")
+    broken = shutil.copytree((models / "target/latest/hf").resolve(), tmp_path / "broken", ignore=NO_SUMS)
     network.save_pretrained(broken)
     code, text = fails("--model.network.path", str(broken), command="validate")
     assert code == 1
@@ -227,7 +229,7 @@ def test_model_folder_without_tokenizer(fails, models, tmp_path):
     ],
 )
 def test_a_model_that_lacks_a_tensor_is_not_used(fails, models, tmp_path, command, option):
-    folder = shutil.copytree((models / "retrained/latest/hf").resolve(), tmp_path / "lacking")
+    folder = shutil.copytree((models / "retrained/latest/hf").resolve(), tmp_path / "lacking", ignore=NO_SUMS)
     tensors = load_file(folder / "model.safetensors")
     tensors.pop("model.layers.0.mlp.up_proj.weight")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

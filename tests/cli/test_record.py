@@ -71,8 +71,7 @@ def test_what_an_iteration_did_not_measure_is_not_logged(whole):
         assert [step for step, _ in whole["points"][name]] == iterations, name
         assert whole["curves"][name]["step"] == iterations
         assert whole["curves"][name]["value"] == pytest.approx([value for _, value in whole["points"][name]], rel=1e-6)
-    assert [step for step, _ in whole["points"]["interim/forget_Q_A_Prob"]] == [2, 4, 6]
-    assert [step for step, _ in whole["points"]["metrics/forget_Q_A_Prob"]] == [0, 7]
+    assert [step for step, _ in whole["points"]["metrics/forget_Q_A_Prob"]] == [0, 2, 4, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +91,21 @@ def test_the_record_of_a_run_that_was_asked_to_stop(whole, fit, at, number, aske
     assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
 
 
-@pytest.mark.parametrize("number", [pytest.param(4, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize("number", [pytest.param(4, marks=pytest.mark.slow), 5, 2])
 def test_the_record_of_a_run_that_was_killed(whole, fit, at, number):
     at(number, kill)
     with pytest.raises(Killed):
         fit(*OPTIONS)
+    assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
+
+
+def test_a_clock_that_went_back_shows_no_point_twice(whole, fit, at):
+    at(5, kill)
+    with pytest.raises(Killed):
+        fit(*OPTIONS)
+    for events in fit.logs.rglob("events.out.tfevents.*"):
+        first, _, rest = events.name.removeprefix("events.out.tfevents.").partition(".")
+        events.rename(events.with_name(f"events.out.tfevents.{int(first) + 86400}.{rest}"))
     assert record(fit(*OPTIONS, "--ckpt_path", "last")) == whole
 
 
@@ -114,4 +123,4 @@ def test_without_tensorboard_the_record_is_a_table(fit, at, monkeypatch):
         if name in rows[0]:
             assert points == dict(zip(curve["step"], curve["value"], strict=True)), name
     assert [row["step"] for row in rows if row["rho"]] == [str(step) for step in range(1, 8)]
-    assert [row["step"] for row in rows if row["metrics/forget_Q_A_Prob"]] == ["0", "7"]
+    assert [row["step"] for row in rows if row["metrics/forget_Q_A_Prob"]] == ["0", "2", "4", "6", "7"]

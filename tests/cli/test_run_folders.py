@@ -222,6 +222,16 @@ def test_what_was_killed_before_its_first_checkpoint_is_begun_again_in_its_folde
     assert [p.name for p in places] == ["version_0", "version_0", "version_1"]
 
 
+def test_a_folder_that_was_never_held_is_taken_and_one_of_another_program_is_not(folder):
+    (folder / "version_0").mkdir(parents=True)  # killed between making and holding it
+    with begun(folder, "fit", "last", RESOLVED) as start:
+        assert start.folder.name == "version_0"
+    (folder / "version_0/.lock").unlink()
+    (folder / "version_0/hparams.yaml").write_text("{}")
+    with begun(folder, "fit", "last", RESOLVED) as start:
+        assert start.folder.name == "version_1"
+
+
 def test_folders_are_never_shared(folder):
     def one(_):
         with begun(folder, "fit", None, RESOLVED) as start:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import os
 import re
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -94,6 +96,16 @@ def test_the_same_runs_give_the_same_files(bench):
         files.append({p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
     assert files[0] == files[1]
     assert not list(bench.folder.glob(".*"))
+
+
+def test_what_a_killed_report_left_is_removed(bench):
+    bench.experiment("authors", "table", table(scenarios=("forget05",), seeds=(0, 1)), metrics=["model_utility"])
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for process in (dead.pid, os.getppid()):
+        (bench.folder / f".report.{process}.partial/tables").mkdir(parents=True)
+    report(bench.folder)
+    assert [p.name for p in bench.folder.glob(".*.partial")] == [f".report.{os.getppid()}.partial"], "it may be at work"
 
 
 def test_names_of_others_are_text(bench):

@@ -1,5 +1,6 @@
 """What takes the place of a folder: the old content stays until the new one stands."""
 
+import errno
 import os
 import shutil
 
@@ -65,3 +66,18 @@ def test_a_block_that_fails_leaves_the_old_folder(model, tmp_path):
         write(tmp_path / "file/new", "new")
     assert (model / "weights").read_text() == "old"
     assert list(tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_disk_that_lacks_fsync_costs_a_warning(model, tmp_path, monkeypatch, code):
+    def lacking(_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files.os, "fsync", lacking)
+    with pytest.warns(UserWarning, match="fsync"), replacing(model) as temporary:
+        write(temporary, "new")
+    assert (model / "weights").read_text() == "new"
+    code = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"), replacing(model) as temporary:
+        write(temporary, "newer")
+    assert (model / "weights").read_text() == "new"
