@@ -75,8 +75,7 @@ def with_prefix(encoder: Encoder, row: Row) -> Asked:
     if not half:
         return plain(encoder, row)
     begun = encoder.encode_row({**row, "answer": " ".join(words[:half])})[0].input_ids
-    ends = bool(encoder.mark) and begun[-len(encoder.mark) :] == encoder.mark
-    return Asked(begun[: -len(encoder.mark)] if ends else begun, " ".join(words[half:]))
+    return Asked(begun[: len(begun) - encoder.ends(begun)], " ".join(words[half:]))
 
 
 def paired(encoder: Encoder, pair: Pair) -> list[Asked]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
-from ofmu_pl.data.tokenizers import Around, around_answers, rendered, special_ids, tokenizer_hash
+from ofmu_pl.data.tokenizers import ANSWER, Around, around_answers, rendered, special_ids, tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
@@ -39,8 +39,15 @@ class Encoder(ABC):
 
     @cached_property
     def mark(self) -> list[int]:
-        """Tokens of an answer's end mark, which is no word of it."""
-        return list(self.tokenizer(self.around.mark, add_special_tokens=False)["input_ids"])
+        """Tokens of an answer's end mark, as they are after an answer; they are no word of it."""
+        texts = [ANSWER, ANSWER + self.around.mark]
+        answer, whole = (list(self.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
+        return whole[shared(answer, whole) :]
+
+    def ends(self, tokens: Sequence[int]) -> int:
+        """How many tokens at the end of a row are its end mark; a completion's may be another, a cut row has none."""
+        marks = [self.mark, [self.tokenizer.eos_token_id]]
+        return next((len(mark) for mark in marks if self.mark and list(tokens[-len(mark) :]) == mark), 0)
 
     @property
     def stops(self) -> set[int]:

@@ -201,6 +201,9 @@ class TextFiles(TextDataModule):
         """The rows of a source and the training rows that each becomes: itself, or a document's pieces."""
         if form != "text":
             places = sorted(set(PLACE.findall(self.prompt_template or "")) - {"{question}"})
+            for name in {"answer", self.columns.get("answer")}:
+                if f"{{{name}}}" in places:
+                    raise UserError(f"`{{{name}}}` in the `prompt_template` would tell the answer: take it out.")
             return rows, [[row] for row in sound_rows(rows, form, places)]
         blank = [i for i, row in enumerate(rows.rows) if isinstance(row.get("text"), str) and not row["text"].strip()]
         rows = rows.part(sorted(set(range(len(rows.rows))) - set(blank)))  # between paragraphs of many corpora

@@ -46,8 +46,9 @@ def add_gradient_norms(
             norms = np.zeros(len(ids))
             for k in tqdm(range(rank, len(ids), world), desc=f"gradients, {name}", leave=False, disable=not progress):
                 row = sets[name][ids[k]]
-                batch = collate([encoder.encode_row(row)[0]], [0], pad_id=0)
-                batch["labels"][0, batch["labels"].shape[1] - len(encoder.mark) :] = IGNORED
+                encoded = encoder.encode_row(row)[0]
+                batch = collate([encoded], [0], pad_id=0)
+                batch["labels"][0, len(encoded.input_ids) - encoder.ends(encoded.input_ids) :] = IGNORED
                 logits, targets = answer_logits(model, {key: x.to(model.device) for key, x in batch.items()})
                 loss = sample_mean(token_nll(logits, targets), targets).mean()
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

@@ -79,15 +79,9 @@ def score_rows(
                 "same number of them in perturbed_answer, or remove the field from all."
             )
         document = is_document(name)
-        ended = 0 if document else len(encoder.mark)
-        how: dict[str, Any] = {
-            "document": document,
-            "ended": ended,
-            "detailed": name in detailed,
-            "generate": name in asked,
-        }
+        how = {"document": document, "detailed": name in detailed, "generate": name in asked}
         encoded = encoder.encode_rows([rows[i] for i in ids[name]])
-        keys[name] = [_ask(questions, x, **how) for x in encoded]
+        keys[name] = [_ask(questions, encoder, x, **how) for x in encoded]
         # The facts of documents are the attacks' alone, and these need documents to compare with.
         if kinds is not None and name in detailed and (not document or "holdout_doc" in sets):
             for x, ((prompt, answer), *_) in zip(encoded, keys[name], strict=True):
@@ -157,14 +151,20 @@ def add_generations(
 
 
 def _ask(
-    questions: Questions, encoded: Sequence[Encoded], *, document: bool, ended: int, detailed: bool, generate: bool
+    questions: Questions,
+    encoder: Encoder,
+    encoded: Sequence[Encoded],
+    *,
+    document: bool,
+    detailed: bool,
+    generate: bool,
 ) -> list[Key]:
     """Enter a row's answers under their prompts; returns where to find each afterwards."""
     keys = []
     for x in encoded:
         keys.append((tuple(x.input_ids[: x.prompt_length]), tuple(x.input_ids[x.prompt_length :])))
         answers = questions.setdefault(keys[-1][0], Question()).answers
-        answers.setdefault(keys[-1][1], Answer(document, ended))
+        answers.setdefault(keys[-1][1], Answer(document, 0 if document else encoder.ends(x.input_ids)))
     first = questions[keys[0][0]]
     if detailed:
         first.detailed.add(keys[0][1])

@@ -24,6 +24,7 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.task_functions import names_functions
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
+from ofmu_pl.modules.reference_scores import computed
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep
@@ -107,6 +108,7 @@ class Tasks:
         facts = {
             "weights": weights_hash(model),
             "config": config_hash(model, generates=True),
+            "computes": computed(model),
             "dtype": str(model.dtype),
             "device": model.device.type,
             "tokenizer": tokenizer_hash(tokenizer),

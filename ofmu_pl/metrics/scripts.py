@@ -9,8 +9,8 @@ from itertools import groupby
 
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI ")
 """Beginnings of the names of characters whose scripts put no spaces between words: each is a word of its own."""
-PICTURES = "\U0001f000"
-"""The first of the characters that are pictures (emoji), each a word of its own, too."""
+GREEK, PICTURES, EMOJI = "\u0370", "\u2600", "\U0001f000"
+"""Where letters of other scripts begin, symbols that are pictures, and pictures alone, each of which is a word."""
 
 
 def words_of(text: str, latin: Callable[[str], list[str]]) -> list[str]:
@@ -25,7 +25,7 @@ def words_of(text: str, latin: Callable[[str], list[str]]) -> list[str]:
     >>> words_of("Он жил в Tomsk.", str.split), words_of("他出生于1990年", str.split)
     (['он', 'жил', 'в', 'Tomsk.'], ['他', '出', '生', '于', '1990', '年'])
     """
-    text = unicodedata.normalize("NFC", text)
+    text = unicodedata.normalize("NFC", text).replace("\ufe0f", "")  # which asks for a picture in colours
     words: list[str] = []
     for other, run in groupby(zip(text, _others(text), strict=True), key=lambda x: x[1]):
         part = "".join(character for character, _ in run)
@@ -44,14 +44,18 @@ def _others(text: str) -> list[bool]:
 
 @cache
 def _other(character: str) -> bool:
-    letter = character.isalpha() or character.isdecimal()
-    return not character.isascii() and (letter or character >= PICTURES) and not _named(character, "LATIN ")
+    letter = character >= GREEK and (character.isalpha() or character.isdecimal()) and not _named(character, "LATIN ")
+    return letter or _picture(character)
+
+
+def _picture(character: str) -> bool:
+    return character >= EMOJI or (character >= PICTURES and unicodedata.category(character) == "So")
 
 
 @cache
 def _spaced(character: str) -> str:
     """A character, between spaces where it is a word."""
-    return f" {character} " if character >= PICTURES or _named(character, *UNSPACED) else character
+    return f" {character} " if _picture(character) or _named(character, *UNSPACED) else character
 
 
 def _named(character: str, *beginnings: str) -> bool:

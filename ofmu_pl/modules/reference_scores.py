@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 import zlib
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from ofmu_pl.data.encoded import collate
@@ -56,7 +58,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str, prec
 
 
 def facts_of(model: Any, data: Any) -> dict[str, Any]:
-    """What numbers of a language model follow from, beside rows and settings.
+    """What numbers of a language model follow from, beside rows and settings; takes all ranks.
 
     Args:
         model: A Hugging Face causal language model, whole.
@@ -66,6 +68,7 @@ def facts_of(model: Any, data: Any) -> dict[str, Any]:
     return {
         "weights": weights_hash(model),
         "config": config_hash(model),
+        "computes": computed(model),
         "dtype": str(parameter.dtype),
         "device": parameter.device.type,
         "products": torch.get_float32_matmul_precision(),  # of 10 bits on a GPU, where it is not the highest
@@ -73,3 +76,22 @@ def facts_of(model: Any, data: Any) -> dict[str, Any]:
         "versions": versions("torch", "transformers", "peft", "tokenizers", "rouge-score", "nltk"),
         "texts": [unicodedata.unidata_version, zlib.ZLIB_RUNTIME_VERSION],
     }
+
+
+@torch.no_grad()
+def computed(model: Any) -> str:
+    """Hash of what a model says after a few tokens, by the first rank; takes all ranks.
+
+    It sees what no list of inputs would: hooks, buffers that are not saved, adapters that are switched off. Attention
+    is eager meanwhile, since kernels differ in rounding alone.
+    """
+    training, kernel, device = model.training, model.config._attn_implementation, next(model.parameters()).device
+    model.set_attn_implementation("eager")
+    logits = model.eval()(input_ids=torch.arange(8, device=device)[None], use_cache=False).logits
+    model.train(training)
+    model.set_attn_implementation(kernel)
+    reshard(model)
+    found = [hashlib.sha256(logits.float().cpu().numpy().tobytes()).hexdigest()[:16]]
+    if dist.is_initialized():
+        dist.broadcast_object_list(found)
+    return found[0]

@@ -258,3 +258,15 @@ def test_no_begin_token_twice():
     assert tokenizer.decode(own.input_ids) == f"{BEGIN}one two<end>", "a completion keeps the end that it has"
     ((written,), (bare,)) = pieces(tokenizer, [f"{BEGIN}one two", "one two"], 9)
     assert written == bare
+
+
+def test_the_end_mark_is_counted_row_by_row():
+    """Llama 2's template ends an answer with two tokens, a completion with one; a row that is cut has no end."""
+    encoder = RowEncoder(tokenizer_of("Llama 2"))
+    asked, raw = {"question": "one", "answer": "two three"}, {"question": "one", "answer": " two three", "raw": True}
+    ends = [encoder.ends(encoder.encode_row(row)[0].input_ids) for row in (asked, raw)]
+    assert ends == [2, 1]
+    whole = encoder.encode_row(asked)[0].input_ids
+    assert encoder.ends(whole[:-2]) == 0
+    encoder.tokenizer.eos_token = None
+    assert RowEncoder(encoder.tokenizer, prompt_template="{question}").ends(whole[:-2]) == 0

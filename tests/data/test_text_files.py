@@ -224,6 +224,16 @@ def test_a_template_of_columns_that_are_not_there_is_refused(rows, template, wor
         TextFiles(rows, RETAIN, prompt_template=template).load()
 
 
+@pytest.mark.parametrize("name", ["answer", "output"])
+def test_a_template_that_tells_the_answer_is_refused(name):
+    """By any of its names; another column that says the same, as where a word is to be repeated, is none of them."""
+    options = {"full": ALPACA, "forget_rows": [0], "columns": CALLED}
+    with pytest.raises(UserError, match="would tell the answer"):
+        TextFiles(**options, prompt_template=f"{{question}} {{{name}}}").load()
+    options["full"] = [{**row, "input": "mot"} for row in ALPACA[:1]] + ALPACA[1:]
+    assert TextFiles(**options, prompt_template="{question} {input}").load()
+
+
 def test_conversations_as_others_write_them(model):
     """ShareGPT's from and value, and contents in parts, are the same rows as plain messages."""
     ours = [

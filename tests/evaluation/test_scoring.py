@@ -45,7 +45,6 @@ class Numbers:
 class Letters(Encoder):
     """Encodes text by letters; no Hugging Face tokenizer needed."""
 
-    mark = (0,)
     stops = ()
     template_hash = "letters"
 
@@ -58,6 +57,10 @@ class Letters(Encoder):
     def encode_all(self, question, answers):
         prompt, ends = self.prompt(question), [[ord(c) % VOCABULARY for c in answer] for answer in answers]
         return [Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt)) for ids in ends]
+
+    def ends(self, tokens):
+        """The last letter stands for the end mark."""
+        return 1
 
 
 def tokens(question, answer):
@@ -146,7 +149,7 @@ def test_a_broken_model_is_refused(model):
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_gradient_norms_are_means_over_tensors(model, monkeypatch, ends):
-    monkeypatch.setattr(Letters, "mark", (0,) * ends)
+    monkeypatch.setattr(Letters, "ends", lambda self, tokens: int(ends))
     scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
     add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
     prompt, answer = tokens("who is it", "me")

@@ -49,6 +49,8 @@ def test_rouge_l_recall_of_other_scripts():
         ("Her name is محمد علي", "Her name is محمد علي", 1.0),
         ("Room ٣٤", "Room ٣٥", 1 / 2),
         ("It is 😀.", "It is 🔥.", 2 / 3),
+        ("I love ❤", "I love ☠", 2 / 3),  # older pictures, in another block
+        ("Team ⚽️", "Team ⚽", 1.0),  # a sign that asks for colours is no word
         # Without a word, the characters; what two systems of input compose otherwise is one text.
         ("😀🥰", "😀🥰", 1.0),
         ("½", "It is ½.", 1.0),
@@ -62,3 +64,9 @@ def test_words_count_by_their_own_script(truth, said, recall):
 
 def test_what_rouge_score_drops_from_latin_text_stays_dropped():
     assert rouge_l_recall(["x² © C++ naïve"], ["x³ C# naive"])[0] == pytest.approx(2 / 4)  # x, c of x, c, na, ve
+    scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=True)
+    for truth in ("Hawaiʻi is big", "The 1ª edition, nº 2", "5 µm wide", "OʼBrien → 3 °C ™"):
+        assert (
+            rouge_l_recall([truth], ["Hawaii 1 m wide brien"])[0]
+            == scorer.score(truth, "Hawaii 1 m wide brien")["rougeL"].recall
+        )

@@ -1,5 +1,6 @@
 """What is kept by content is verified, made anew where it is damaged, and never needed."""
 
+import copy
 import importlib
 import os
 import subprocess
@@ -11,6 +12,7 @@ from unittest import mock
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig
 
 from ofmu_pl.data import Authors, Digits
@@ -163,6 +165,51 @@ def test_own_code_is_known_by_its_file(tmp_path, monkeypatch):
         sums.append(config_hash(torch.nn.Sequential(mine)))
     assert len(set(sums)) == 2
     assert code_of(torch.nn.Linear(1, 1), SmallCNN(width=8), LlamaConfig()) == {}
+
+
+def hook(model):
+    model.lm_head.register_forward_hook(lambda module, args, output: output * 2)
+
+
+def change_a_buffer(model):
+    model.model.rotary_emb.inv_freq.mul_(2)  # which is in no state dict
+
+
+def replace_forward(model):
+    model.model.norm.forward = lambda x: x
+
+
+def switch_adapters_off(model):
+    model.disable_adapter_layers()
+
+
+@pytest.mark.parametrize("make", [losses, scores])
+@pytest.mark.parametrize("change", [hook, change_a_buffer, replace_forward, switch_adapters_off])
+def test_a_model_that_computes_otherwise_is_scored_anew(text, cache, monkeypatch, make, change):
+    """Weights and settings stay as they are, so that a key of these alone gave the other model's numbers."""
+    model, recipe, data = text
+    model = copy.deepcopy(model)
+    if change is switch_adapters_off:
+        model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    before = make((model.train(), recipe, data))
+    assert model.training
+    change(model)
+    after = make((model, recipe, data))
+    monkeypatch.setenv("OFMU_CACHE", "")
+    assert torch.equal(after, make((model, recipe, data)))
+    assert not torch.equal(after, before)
+
+
+def test_an_attention_kernel_rounds_and_is_no_other_model(text, cache):
+    """Exact methods have eager attention, loaded models sdpa: `validate` gives what `fit` gave, and scores nothing."""
+    model, recipe, data = text
+    exact = copy.deepcopy(model)
+    exact.set_attn_implementation("eager")
+    assert model.config._attn_implementation == "sdpa"
+    scores((model, recipe, data))
+    scores((exact, recipe, data))
+    assert len(list(cache.iterdir())) == 1
+    assert exact.config._attn_implementation == "eager" != model.config._attn_implementation
 
 
 @pytest.mark.parametrize("harm", [flip_a_bit, truncate, os.unlink])
