@@ -371,6 +371,7 @@ def test_a_method_of_ones_own_whose_network_has_no_type_is_said(fails, tmp_path,
     name = f"own_{abs(hash(written))}"
     (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OFMU_PL_TRUST", name)
     code, said = fails("--model", f"{name}.Own")
     assert code == 1
     assert "network: ofmu_pl.Network" in said
@@ -382,6 +383,7 @@ def test_a_method_of_ones_own_has_options_of_its_own(fit, tmp_path, monkeypatch)
     code += "        super().__init__(network, **kwargs)\n        assert margin == 2.0\n"
     (tmp_path / "own_with_margin.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OFMU_PL_TRUST", "own_with_margin")
     words = ["--model", "own_with_margin.Own", "--model.margin", "2", "--method", "ofmu"]
     assert (fit(*words, "--trainer.max_steps", "1") / "results.json").is_file()
 

@@ -29,6 +29,7 @@ class NoMetric:
 def module(tmp_path, monkeypatch):
     (tmp_path / "my_metrics.py").write_text(MY_METRICS)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OFMU_PL_TRUST", "my_metrics")
 
 
 def test_it_is_in_results_and_table_and_the_retrained_models_value_is_its_goal(fit, models, capsys):

@@ -79,7 +79,7 @@ def test_another_encoding_is_named(tmp_path):
     for encoding, words in (
         ("utf-16", "is in UTF-16 or UTF-32"),
         ("utf-16-le", "is in UTF-16 or UTF-32"),
-        ("latin-1", r"Line 1 of '.*' is not in UTF-8 \(byte 0xf9 at 15; perhaps in Latin-1\)"),
+        ("latin-1", r"Line 1 of '.*' is not in UTF-8 \(byte 0xf9 at 15; perhaps in LATIN1\)"),
     ):
         path.write_bytes(row.encode(encoding))
         with pytest.raises(UserError, match=words):

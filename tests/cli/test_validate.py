@@ -212,6 +212,7 @@ def renumbered(models, tmp_path):
     def make(change):
         shutil.copytree(models / "retrained/latest/hf", tmp_path / "other")
         (tmp_path / "other/provenance.json").unlink()
+        (tmp_path / "other/SHA256SUMS").unlink(missing_ok=True)
         change(tmp_path / "other")
         return str(tmp_path / "other")
 
