@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -167,7 +168,8 @@ def _innermost(key: str, owner: str, text: str, kinds: str, options: list[str]) 
     ):
         return no_choice(key, found[1] or found[2] or found[3])
     denied = re.search(r"Importing '([\w.]+)' is not allowed", text)
-    if denied and find_spec(denied[1].partition(".")[0]):
+    root = denied[1].partition(".")[0] if denied else ""
+    if denied and (root in sys.modules or find_spec(root)):
         module = denied[1].rpartition(".")[0]
         return (
             f"'{denied[1]}' is of no package that options may name: take it out; only if you know it to be safe, add "

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ofmu_pl.cli import commands
+from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.networks.pretrained import load_pretrained
@@ -270,13 +271,17 @@ def test_precision_that_loses_updates(fails):
 
 
 def test_nan_loss_at_step_3(fails, monkeypatch, tmp_path):
-    losses, calls = CausalLM.sample_losses, []
+    losses, iterate, steps = CausalLM.sample_losses, OFMU.iterate, [0]
+
+    def noting(self, batch):
+        steps.append(self.run.step)
+        return iterate(self, batch)
 
     def poisoned(self, module, batch):
-        calls.append(1)
-        return losses(self, module, batch) * (float("nan") if len(calls) == 15 else 1.0)
+        return losses(self, module, batch) * (float("nan") if steps[-1] == 3 else 1.0)
 
-    monkeypatch.setattr(CausalLM, "sample_losses", poisoned)  # 6 losses an outer iteration at T = 2
+    monkeypatch.setattr(OFMU, "iterate", noting)
+    monkeypatch.setattr(CausalLM, "sample_losses", poisoned)
     code, text = fails()
     assert code == 1
     assert "OFMU diverged in outer iteration 3" in text

@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import sys
 import types
 
@@ -37,6 +38,7 @@ def stand_ins():
     nets = types.ModuleType("my_nets")
     nets.SmallCNN = type("SmallCNN", (nn.Module,), {"__module__": "my_nets", "__init__": lambda self: None})
     sys.modules["my_nets"] = nets
+    os.environ["OFMU_PL_TRUST"] = "my_methods my_nets my_metrics"  # a reader has them in the working folder
 
 
 def parsed(words):
