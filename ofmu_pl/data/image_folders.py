@@ -76,7 +76,9 @@ class ImageFolders(OwnImages):
                 raise UserError(
                     f"`{part}` '{folder}' is no folder: point it at one that has a sub-folder of images a class."
                 )
-            for entry in filter(_visible, folder.iterdir()):
+            for entry in folder.iterdir():
+                if hidden(entry, folder):
+                    continue
                 if not entry.is_dir():
                     raise UserError(f"'{entry}' lies in no class's sub-folder: move it into one, or take it out.")
                 names.add(entry.name)
@@ -86,8 +88,10 @@ class ImageFolders(OwnImages):
         folder = self.folders[part]
         numbers = {name: i for i, name in enumerate(names)}
         listed = extra("torchvision.datasets", "Reading folders of images").ImageFolder.make_dataset
-        shown = lambda path: all(map(_visible, Path(path).relative_to(folder).parts))  # noqa: E731
-        files = listed(str(folder), numbers, is_valid_file=shown, allow_empty=True) if names else []
+        files = []
+        if names:
+            shown = lambda path: not hidden(Path(path), folder)  # noqa: E731
+            files = listed(str(folder), numbers, is_valid_file=shown, allow_empty=True)
         if not files:
             raise UserError(f"`{part}` '{folder}' holds no image: put images there, in a sub-folder for each class.")
         for path, number in files:
@@ -108,7 +112,3 @@ def read_image(path: Path) -> Image.Image:
         raise UserError(
             f"'{path}' is no image that PIL can read ({' '.join(str(error).split())}): convert it, or take it out."
         ) from error
-
-
-def _visible(path: Path | str) -> bool:
-    return not hidden(Path(path).name)

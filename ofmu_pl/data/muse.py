@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Literal
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.json_lists import fields, json_list
-from ofmu_pl.data.own_rows import identity
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
@@ -100,11 +98,6 @@ class MUSE(TextDataModule):
     def make_encoder(self) -> Encoder:
         """Pieces, passages and questions stand as they are; only texts are cut."""
         return RowEncoder(self.tokenizer, max_length=None)
-
-    @staticmethod
-    def identity(row: Row) -> Hashable:
-        """A piece's tokens."""
-        return identity(row)
 
     def _texts(self, part: str) -> list[str]:
         """The texts of a part, such as ``raw/forget``."""

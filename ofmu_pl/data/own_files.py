@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -15,6 +16,9 @@ from ofmu_pl.support.files import LARGEST_JSON, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
 
 HUB = "hub:"
+TURNS = {"messages", "conversations"}
+"""Columns that hold a row's turns, which are no rows of their own."""
+_SPACE = re.compile(r"\s*")
 Source = str | list[dict[str, Any]]
 """A file, a folder of texts, ``hub:NAME/CONFIG/SPLIT``, or in Python the rows themselves."""
 
@@ -151,7 +155,7 @@ def _from_path(path: Path, option: str) -> Rows:
 
 
 def _folder(folder: Path, option: str) -> Rows:
-    paths = sorted(path for path in folder.rglob("*.txt") if not any(map(hidden, path.relative_to(folder).parts)))
+    paths = sorted(path for path in folder.rglob("*.txt") if not hidden(path, folder))
     if not paths:
         raise UserError(
             f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
@@ -160,9 +164,14 @@ def _folder(folder: Path, option: str) -> Rows:
     return Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths])
 
 
-def hidden(name: str) -> bool:
-    """Whether a file or a folder of this name is one that programs keep for themselves: drafts, caches, trash."""
-    return name.startswith(".")
+def hidden(path: Path, below: Path) -> bool:
+    """Whether a program keeps this file for itself: drafts, caches, trash have names with a dot in front.
+
+    Args:
+        path: The file or folder.
+        below: Folder from which on names count.
+    """
+    return any(name.startswith(".") for name in path.relative_to(below).parts)
 
 
 Read = tuple[list[Any], list[str]]
@@ -191,7 +200,7 @@ def json_lines(path: Path) -> Read:
 
 def _values(text: str) -> Read | None:
     """JSON values of any number of lines each, one after another; ``None``: there is something else between them."""
-    rows, marks, place = [], [], 0
+    rows, marks, place, line = [], [], 0, 1
     decoder = json.JSONDecoder()
     while place < len(text):
         try:
@@ -199,8 +208,10 @@ def _values(text: str) -> Read | None:
         except (ValueError, RecursionError):
             return None
         rows.append(value)
-        marks.append(f"line {text.count(chr(10), 0, place) + 1}")
-        place = end + len(text[end:]) - len(text[end:].lstrip())
+        marks.append(f"line {line}")
+        begin = _SPACE.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+        line += text.count("\n", place, begin)
+        place = begin
     return rows, marks
 
 
@@ -225,7 +236,7 @@ def _table(value: Any) -> list[Any]:
     if not isinstance(value, dict) or not value:
         return [value]
     lists = [x for x in value.values() if isinstance(x, list) and x and all(isinstance(row, dict) for row in x)]
-    if len(lists) == 1 and "messages" not in value:
+    if len(lists) == 1 and not value.keys() & TURNS:
         return lists[0]
     columns = list(value.values())
     if all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):

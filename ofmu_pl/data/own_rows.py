@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.identity import same
 from ofmu_pl.data.own_files import Rows, Source, read_source, upper
 from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.support.errors import UserError
@@ -175,24 +175,6 @@ def turns_of(row: Row) -> list[Row]:
     return [*answered, row]
 
 
-def same(text: str) -> str:
-    r"""What equal texts have in common: characters composed (NFC), words spaced by one blank, case folded.
-
-    >>> same("Jose\u0301  MUÑOZ ") == same("José Muñoz")
-    True
-    """
-    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
-
-
-def identity(row: Row) -> Hashable:
-    """What makes two rows the same, whatever their form and however their texts are spelt (``same``)."""
-    if "tokens" in row:
-        return tuple(row["tokens"])
-    said = [turn["content"] for turn in row.get("before", [])] + [row["question"], row["answer"]]
-    said += row.get("columns", {}).values()
-    return tuple(map(same, said))
-
-
 def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) -> list[int]:
     """Which rows of one source must be forgotten.
 
@@ -215,9 +197,13 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
     if not equals:
         raise UserError(f"`forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
     rows.require(column, "forget_where")
-    found = [i for i, row in enumerate(rows.rows) if value in _spellings(row.get(column))]
-    near = [i for i, row in enumerate(rows.rows) if same(value) in map(same, _spellings(row.get(column)))]
-    near = sorted(set(near) - set(found))
+    found, near, wanted = [], [], same(value)
+    for i, row in enumerate(rows.rows):
+        spellings = _spellings(row.get(column))
+        if value in spellings:
+            found.append(i)
+        elif wanted in map(same, spellings):
+            near.append(i)
     if near:
         rank_zero_warn(
             f"{len(near)} more row(s) of '{rows.source}' have '{value}' in '{column}' but for spaces, capitals or "

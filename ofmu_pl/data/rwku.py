@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.json_lists import fields, json_list
-from ofmu_pl.data.own_rows import identity
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
@@ -115,11 +114,6 @@ class RWKU(TextDataModule):
         """Questions go through the tokenizer's chat template, or stand as they are where it has none."""
         template = None if self.tokenizer.chat_template else "{question}"
         return RowEncoder(self.tokenizer, self.system_prompt, template, max_length=None)
-
-    @staticmethod
-    def identity(row: Row) -> Hashable:
-        """A piece's tokens, or what is asked and replied."""
-        return identity(row)
 
     def _pieces(self, rows: list[Any]) -> list[Row]:
         """Texts as documents."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
 from ofmu_pl.data.encoded import Encoded, Row, collate
 from ofmu_pl.data.guessable import Guessable
+from ofmu_pl.data.identity import identity
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text import ChatEncoder, Encoder
@@ -131,10 +131,10 @@ class TextDataModule(PairedDataModule):
             theirs, their_sets = other.load()
             asked = {suffix: their_sets.get(f"forget{suffix}", []) for suffix in ("", "_doc")}
             evaluation_sets |= {f"{name}{suffix}": rows for suffix, rows in asked.items() if rows}
-            gone = {self.identity(row) for rows in (theirs["forget"], *asked.values()) for row in rows}
+            gone = {identity(row) for rows in (theirs["forget"], *asked.values()) for row in rows}
             for sets, side in ((splits, "retain"), (evaluation_sets, "retain"), (evaluation_sets, "retain_doc")):
                 if side in sets:
-                    sets[side] = [row for row in sets[side] if self.identity(row) not in gone]
+                    sets[side] = [row for row in sets[side] if identity(row) not in gone]
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
         """Measure the rows that are drawn from or evaluated, to say before any work what will not be seen."""
@@ -192,11 +192,6 @@ class TextDataModule(PairedDataModule):
         """Hash and date of the prompt's template."""
         return {"template_hash": self.encoder.template_hash, "date_string": self.encoder.date_string}
 
-    @staticmethod
-    def identity(row: Row) -> Hashable:
-        """What makes two training rows the same."""
-        return " ".join(row["question"].split()), " ".join(row["answer"].split())
-
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make padded tokens, attention mask and labels, (B, S) each, and ids, (B,)."""
         encoded = self.encoded(stream)
@@ -217,8 +212,8 @@ class TextDataModule(PairedDataModule):
         return Guessable(self.tokenizer, self.encoded("retain"))
 
     def _refuse_overlap(self, forget: list[Row], retain: list[Row]) -> None:
-        kept = {self.identity(row) for row in retain}
-        both = [row for row in forget if self.identity(row) in kept]
+        kept = {identity(row) for row in retain}
+        both = [row for row in forget if identity(row) in kept]
         if both:
             shown = str(next(iter(both[0].values())))[:60]
             raise UserError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.identity import identity
 from ofmu_pl.data.own_files import Rows, Source, upper
 from ofmu_pl.data.own_rows import (
     chosen_rows,
     form_of,
-    identity,
     read_rows,
     refuse_overlap,
     sound_rows,
@@ -149,11 +148,6 @@ class TextFiles(TextDataModule):
     def make_encoder(self) -> RowEncoder:
         """Turns rows of every form into tokens."""
         return RowEncoder(self.tokenizer, self.system_prompt, self.prompt_template, max_length=self.max_length)
-
-    @staticmethod
-    def identity(row: Row) -> Hashable:
-        """What makes two training rows the same, whatever their form."""
-        return identity(row)
 
     @property
     def remark(self) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.corpora import choice_rows, read_rows, texts
@@ -100,11 +99,6 @@ class WMDP(TextDataModule):
     def make_encoder(self) -> Encoder:
         """Questions are asked as plain text: WMDP's published figures use no chat template."""
         return PlainEncoder(self.tokenizer)
-
-    @staticmethod
-    def identity(row: Row) -> Hashable:
-        """A chunk's tokens."""
-        return tuple(row["tokens"])
 
     def _document_sets(self, splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
         """Evenly spaced pieces of both corpora as evaluation sets."""

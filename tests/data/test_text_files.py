@@ -74,7 +74,7 @@ def fit(model, tmp_path):
 
 
 def test_the_command_on_files(fit, files, capsys):
-    """No retrained model: the goal is what never-seen rows have, and attacks that cannot tell them apart."""
+    """No retrained model: the goal is what held-out rows have, and attacks that cannot tell them apart."""
     results = fit(*(word for name, path in files.items() for word in (f"--data.{name}", path)))
     metrics = results["metrics"]
     for side, group in (("forget", "forgotten"), ("holdout", "unseen"), ("retain", "kept")):
@@ -493,12 +493,25 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path, model):
         ("squad.json", json.dumps({"version": "1", "data": RETAIN})),
         ("pandas.json", pandas.DataFrame(RETAIN).to_json()),
         ("split.json", json.dumps({"train": RETAIN})),
+        ("columns.json", json.dumps({name: {str(i): x[name] for i, x in enumerate(RETAIN)} for name in RETAIN[0]})),
         ("lines.json", "\n".join(map(json.dumps, RETAIN))),
     ],
 )
 def test_json_as_jq_pandas_and_benchmarks_write_it(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     assert read_source(str(tmp_path / name), "full").rows == RETAIN
+
+
+@pytest.mark.parametrize("column", ["messages", "conversations"])
+def test_the_turns_of_one_row_are_no_rows(tmp_path, column):
+    row = {"source": "a", column: [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "I."}]}
+    (tmp_path / "one.json").write_text(json.dumps(row, indent=1))
+    assert read_source(str(tmp_path / "one.json"), "full").rows == [row]
+
+
+def test_values_on_several_lines_are_named_by_their_first(tmp_path):
+    (tmp_path / "jq.jsonl").write_text("\n\n".join(json.dumps(row, indent=1) for row in RETAIN[:3]))
+    assert read_source(str(tmp_path / "jq.jsonl"), "full").marks == ["line 1", "line 6", "line 11"]
 
 
 def test_objects_of_python_that_hold_rows():
