@@ -8,12 +8,10 @@ from pathlib import Path
 
 from jsonargparse import set_parsing_settings
 
+from ofmu_pl.support.classes import PACKAGES
 from ofmu_pl.support.errors import UserError
 
 TRUST = "--trust"
-PACKAGES: tuple[str, ...] = ("ofmu_pl", "torch.optim", "torch.nn", "lightning", "transformers", "peft", "bitsandbytes")
-PACKAGES += ("torchvision.datasets", "torchvision.models", "torchvision.transforms")
-"""Whose classes a configuration may name, and those of modules of the working folder; judged where they are defined."""
 NEVER = ("transformers.data", "transformers.dynamic_module_utils", "torchvision.datasets.utils")
 """Parts of these that unpickle, fetch or run what they are given."""
 _TRUSTED = "OFMU_PL_TRUST"

@@ -12,9 +12,11 @@ from jsonargparse import Namespace
 
 from ofmu_pl.support.errors import UserError
 
-LIBRARIES = ("ofmu_pl", "torch", "torchvision", "lightning", "transformers", "peft", "bitsandbytes")
-"""Packages of whose functions an option takes only those in ``FUNCTIONS``; other modules are the user's own."""
+PACKAGES: tuple[str, ...] = ("ofmu_pl", "torch.optim", "torch.nn", "lightning", "transformers", "peft", "bitsandbytes")
+PACKAGES += ("torchvision.datasets", "torchvision.models", "torchvision.transforms")
+"""Whose classes a configuration may name, and those of modules of the working folder; judged where they are defined."""
 FUNCTIONS = ("torch.optim", "torch.nn", "torchvision.models", "torchvision.transforms", "torchvision.datasets.folder")
+"""Whose functions an option takes, of these libraries; other modules are the user's own."""
 
 
 def import_all(packages: Iterable[str]) -> None:
@@ -59,7 +61,8 @@ def check_classes(values: Any) -> None:
 
 
 def _listed(module: str) -> bool:
-    return module.split(".")[0] not in LIBRARIES or f"{module}.".startswith(tuple(f"{name}." for name in FUNCTIONS))
+    libraries = {package.split(".")[0] for package in PACKAGES}
+    return module.split(".")[0] not in libraries or f"{module}.".startswith(tuple(f"{name}." for name in FUNCTIONS))
 
 
 def _is_class(path: Any) -> bool:
