@@ -197,17 +197,16 @@ class CausalLM(Network):
         """Write model (adapters merged) and tokenizer in Hugging Face's format, for transformers from 4.45 on."""
         model: Any = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
+        tied = model.config.tie_word_embeddings
         model.config.update(self._dropout)
-        whole = merged(model)
-        tied = whole.config.tie_word_embeddings
-        outputs = whole.get_output_embeddings()
-        shared = getattr(outputs, "weight", None) is whole.get_input_embeddings().weight
-        whole.config.tie_word_embeddings = bool(tied and shared)  # or a reader would drop one of two matrices
         try:
+            whole = merged(model)
+            outputs = whole.get_output_embeddings()
+            if getattr(outputs, "weight", None) is not whole.get_input_embeddings().weight:
+                whole.config.tie_word_embeddings = False  # or a reader would drop one of two matrices
             whole.save_pretrained(folder)
         finally:
-            whole.config.tie_word_embeddings = tied
-            model.config.use_cache = use_cache
+            model.config.use_cache, model.config.tie_word_embeddings = use_cache, tied
             model.config.update(dict.fromkeys(self._dropout, 0.0))
         datamodule.tokenizer.save_pretrained(folder)
         add_older_keys(folder, datamodule.tokenizer)
