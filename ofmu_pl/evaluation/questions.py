@@ -18,6 +18,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ofmu_pl.data.encoded import shared
+from ofmu_pl.data.guessable import facts_loss
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, read_after, read_common, trunk_of
 from ofmu_pl.evaluation.lengths import like_lengths
@@ -208,7 +209,7 @@ class _Chunk:
             if task.answer in question.detailed:
                 result.details = _details(task.answer[: len(task.answer) - result.ended], **tokens)
                 if (own := result.own) is not None:
-                    result.details["facts_loss"] = tokens["nll"][own if own.any() else ~own].mean()
+                    result.details["facts_loss"] = facts_loss(tokens["nll"], own)
             if task.answer == question.draft and self._drafted and self.sayings is not None:
                 likely = tokens["likely"].astype(int).tolist()
                 if (said := self.sayings.begin(self.prompts[task.row], task.answer, likely)) is not None:

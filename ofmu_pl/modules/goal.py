@@ -36,9 +36,10 @@ import torch.nn.functional as F
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
-from ofmu_pl.data.guessable import OWN
+from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.data.sampler import batch_indices, evenly
 from ofmu_pl.losses import IGNORED, log_odds
+from ofmu_pl.modules.alike import alike, testable
 from ofmu_pl.networks.base import Batch
 
 PATH = 100
@@ -53,9 +54,6 @@ KEPT = 0.03
 """Mean rise of retain losses, in nats, at which they count as kept: 97 % of the probability."""
 LOOKED_AT = 64
 """Rows of each side that a check scores."""
-ALIKE_AUC = 0.1
-"""Largest distance of an AUC from 0.5 at which rows are alike, as far as its standard error of fewer rows lets it come.
-The 95 % interval of a few rows would cover every AUC, and a test that could not reject must not end a run."""
 WIDTH = 0.25
 """Distance in log-odds below which a token's pull fades."""
 CORNER = 0.05
@@ -256,16 +254,16 @@ class Goal:
             held = self._set_levels()
             rows = evenly(range(self._count), LOOKED_AT)
             forgotten = self._score("forget", rows)
-            arrived, told = _alike([row.mean() for row in forgotten], [row.mean() for row in held])
+            arrived, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
             seen |= {f"goal/{name}": value for name, value in told.items()}
             if not testable(len(rows), len(held)):
                 left = self._left(forgotten, rows)
                 arrived = abs(left) <= WIDTH
                 seen["goal/left"] = left
             elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
-                ours = map(facts, forgotten, self.kinds("forget", rows))
-                theirs = map(facts, held, self.kinds(self.data.never_seen, self._shown))
-                arrived, told = _alike([*ours], [*theirs])
+                ours = self._facts(forgotten, "forget", rows)
+                theirs = self._facts(held, self.data.never_seen, self._shown)
+                arrived, told = alike(ours, theirs)
                 seen |= {f"goal/facts_{name}": value for name, value in told.items()}
         return arrived and self.harm <= KEPT, seen
 
@@ -279,6 +277,12 @@ class Goal:
                 ends = torch.stack([levels[pushed].mean(), torch.from_numpy(row)[pushed].mean()])
                 left.append(float(-log_odds(ends).diff()))
         return float(np.mean(left)) if left else 0.0
+
+    def _facts(self, losses: Rows, stream: str, rows: Sequence[int]) -> list[float]:
+        """Mean loss of each row's facts."""
+        assert self.kinds is not None, "tokens of images have no kinds"
+        kinds = self.kinds(stream, rows)
+        return [facts_loss(row, kind == OWN) for row, kind in zip(losses, kinds, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot measure again."""
@@ -331,8 +335,8 @@ class Goal:
                 parts = max(1, len(theirs) // ALIKE)
                 ours = self._by_guess("forget", range(self._count), ours)
                 theirs = self._by_guess(self.data.never_seen, self._shown, theirs)
-            for mine, alike in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
-                groups.append(Group(int(kind), alike, mine, _quantiles(start[mine])))
+            for mine, like in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
+                groups.append(Group(int(kind), like, mine, _quantiles(start[mine])))
         return groups
 
     def _by_guess(self, stream: str, rows: Sequence[int], tokens: np.ndarray) -> np.ndarray:
@@ -365,33 +369,8 @@ class Goal:
         return found
 
 
-def facts(losses: np.ndarray, kinds: np.ndarray) -> float:
-    """Mean loss of a row's tokens that cannot be guessed; of all tokens, where there are none."""
-    own = losses[kinds == OWN]
-    return float((own if len(own) else losses).mean())
-
-
 def _quantiles(values: np.ndarray) -> np.ndarray:
     """The quantile of each value among all, in (0, 1)."""
     ranks = np.empty(len(values))
     ranks[values.argsort(kind="stable")] = np.arange(len(values))
     return (ranks + 0.5) / len(values)
-
-
-def testable(forgotten: int, held: int) -> bool:
-    """Whether an AUC of 1 between so many rows would be significant at 5 %, two-sided: 2 / C(n + m, n) <= 0.05.
-
-    >>> testable(1, 10), testable(1, 39), testable(3, 6), testable(4, 4)
-    (False, True, True, True)
-    """
-    return math.comb(forgotten + held, forgotten) >= 40
-
-
-def _alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
-    """Whether losses of forget rows are as held-out rows'; the means, and ``P(held-out > forget) + P(equal) / 2``."""
-    ours, theirs = np.array(forgotten), np.array(held)
-    difference = theirs[:, None] - ours
-    auc = float((difference > 0).mean() + (difference == 0).mean() / 2)
-    error = math.sqrt((len(ours) + len(theirs) + 1) / 12 / len(ours) / len(theirs))
-    told = {"forget": float(ours.mean()), "held_out": float(theirs.mean()), "auc": auc}
-    return abs(auc - 0.5) <= max(ALIKE_AUC, error), told

@@ -22,20 +22,20 @@ from ofmu_pl.networks.base import Batch
 READ = 10_000
 """Rows of a split that are read at most: a table of all contexts of a large corpus would need its size many times."""
 LOOKED_AT = 32
-"""Never-seen rows that the temperature is found on."""
+"""Held-out rows that the temperature is found on."""
 LOWEST, HALVINGS = 0.05, 12
 """The lowest temperature, and how often the range from it to 1 is halved."""
 
 
 class Guess:
-    """What an n-gram model of a data module's retain answers says to forget questions; never-seen rows fit its weights.
+    """What an n-gram model of a data module's retain answers says to forget questions; held-out rows fit its weights.
 
     A network that was trained for long is sure of what it says also where it only guesses; were it less sure of
     forgotten rows alone, these would stand out. So the guess is sharpened, ``q^(1 / temperature)``, until it is as sure
-    at never-seen rows as the network is.
+    at held-out rows as the network is.
 
     Args:
-        data: A ``PairedDataModule`` of text after ``setup``, whose ``never_seen`` names the split of never-seen rows.
+        data: A ``PairedDataModule`` of text after ``setup``, whose ``never_seen`` names the split of held-out rows.
         vocabulary: Number V of tokens.
 
     Attributes:
@@ -52,7 +52,7 @@ class Guess:
         self._said: dict[tuple[str, int], tuple[Answer, Sparse]] = {}
 
     def sharpen(self, logits: Callable[[Batch], tuple[Tensor, Tensor]]) -> None:
-        """Find the temperature at which the mean entropy at never-seen rows' answers is the network's; at most 1.
+        """Find the temperature at which the mean entropy at held-out rows' answers is the network's; at most 1.
 
         Args:
             logits: Maps a batch to the network's logits, (b, S, V), and the tokens that they predict, (b, S).

@@ -65,7 +65,7 @@ class LowerLevel:
             self.level = uniform
         if self.ngram_weight:
             self._fit_guess()
-        if self.seeks_goal and method.device.type != "meta":  # a plan has no losses
+        if self.seeks_goal:
             self._set_goal(uniform, iterations)
 
     def loss(self, batch: Batch) -> Loss:
@@ -120,7 +120,7 @@ class LowerLevel:
                 goal.begin(range(each - 1, iterations * each, each))
 
     def _fit_guess(self) -> None:
-        """Make the n-gram model, unless the run is only planned.
+        """Make the n-gram model.
 
         Raises:
             UserError: The data are images, or there are no held-out rows.
@@ -129,8 +129,6 @@ class LowerLevel:
         data = method.run.data
         if data.modality != "text":
             raise UserError("Images are not answered word by word: set --model.ngram_weight 0.")
-        if method.device.type == "meta":
-            return
         if data.never_seen is None:
             raise UserError(
                 f"{data.why_no_never_seen}, and ngram_weight fits its guess to such rows: give some, or set "
@@ -157,10 +155,8 @@ class LowerLevel:
             values = ceiling(sample_mean(nll, targets), self.level)
         else:
             values = self.goal.rows(nll, targets, batch["ids"])
-        if self.ngram_weight:
-            # A run that is only planned has no guess.
-            guess = torch.empty_like(logits) if self.guess is None else self.guess.logits(batch["ids"], targets)
-            values = values - self.ngram_weight * kl(logits, targets, guess)
+        if self.guess is not None:
+            values = values - self.ngram_weight * kl(logits, targets, self.guess.logits(batch["ids"], targets))
         return values
 
     def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ class Method(ABC):
 
     @property
     def watches_never_seen(self) -> bool:
-        """Whether the method looks at never-seen rows, which tests then compare with, to say how far to forget."""
+        """Whether the method looks at held-out rows, which tests then compare with, to say how far to forget."""
         return False
 
     @property

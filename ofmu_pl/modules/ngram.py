@@ -6,7 +6,7 @@ s(x, t) is the share of t among the tokens that follow x: in all known answers (
 questions that are most like this one (s_n, k = 0 to 2), and in this question (s_q). x_k are the last k tokens. The
 weights are fitted to other answers by expectation maximisation (Jelinek and Mercer, 1980), separately for each number
 of parts of each kind that a place has. The part that copies from the text at hand is a cache (Kuhn and De Mori, 1990).
-Twenty questions and two tokens were chosen by the likelihood of never-seen rows.
+Twenty questions and two tokens were chosen by the likelihood of held-out rows.
 """
 
 from __future__ import annotations
