@@ -81,7 +81,7 @@ def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
     table = Table(title="Single examples over runs", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     table.caption_justify = "left"
     table.caption = (
-        "epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells forgotten from never-seen rows. "
+        "epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells forgotten from held-out rows. "
         "Scores of different numbers of models are not comparable."
     )
     names = list(dict.fromkeys(n for of in figures.values() for values in of.values() for n in values))

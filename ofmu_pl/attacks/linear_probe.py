@@ -102,7 +102,10 @@ def _features(subject: Subject, model: Any, choices: Choices) -> list[np.ndarray
             ]
             flat |= dict(zip(batch["ids"].tolist(), torch.stack(layers, 1).double().cpu().numpy(), strict=True))
     ends = np.cumsum([len(row) for row in choices])
-    return [np.stack([flat[i] for i in range(end - len(row), end)]) for row, end in zip(choices, ends, strict=True)]
+    found = []
+    for row, end in zip(choices, ends, strict=True):
+        found.append(np.stack([flat[i] for i in range(end - len(row), end)]))
+    return found
 
 
 def _areas(known: list[np.ndarray], unknown: list[np.ndarray], layer: int) -> np.ndarray:

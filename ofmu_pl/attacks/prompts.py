@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +66,10 @@ class Prompts(Attack):
         check_range(1, examples=examples, max_new_tokens=max_new_tokens, rows=rows)
         self.examples, self.pairs, self.max_new_tokens = examples, pairs, max_new_tokens
         self.rows, self.name = rows, name
-        self.metrics = (
-            Metric(f"{name}_rouge", higher_is_better=False, group="attacks"),
-            *(
-                Metric(f"{name}_{way}_{side}", higher_is_better=side == RETAIN, group="attacks")
-                for way in WAYS
-                for side in SIDES
-            ),
-        )
+        metrics = [Metric(f"{name}_rouge", higher_is_better=False, group="attacks")]
+        for way, side in product(WAYS, SIDES):
+            metrics.append(Metric(f"{name}_{way}_{side}", higher_is_better=side == RETAIN, group="attacks"))
+        self.metrics = tuple(metrics)
 
     @property
     def reads(self) -> list[str]:
@@ -90,7 +87,9 @@ class Prompts(Attack):
         model: Any = subject.build()
         positions = positions_of(model.config)
         asked = self._asked(subject, positions - self.max_new_tokens, seed)
-        longest = max(len(x.prompt) for sides in asked.values() for xs in sides.values() for x in xs)
+        longest = 0
+        for way, side in product(asked, SIDES):
+            longest = max(longest, *(len(x.prompt) for x in asked[way][side]))
         if longest >= positions:
             raise UserError(
                 f"A prompt of the attack '{self.name}' has {longest} tokens, and the model has {positions} positions: "
@@ -122,26 +121,22 @@ class Prompts(Attack):
         """Prompts by way and side."""
         data, encoder = subject.data, subject.data.encoder
         rows = {side: question_rows(subject, side, self.rows) for side in SIDES}
-        pool = {side: data.splits[side] for side in SIDES}
-        ways = {"question": {side: [plain(encoder, row) for row in rows[side]] for side in SIDES}}
-        for source in (RETAIN, FORGET):
-            ways[f"{source}_examples"] = {
-                side: [
-                    with_examples(encoder, row, pool[source], self.examples, room, seed + i)
-                    for i, row in enumerate(rows[side])
-                ]
-                for side in SIDES
-            }
-        ways["prefix"] = {side: [with_prefix(encoder, row) for row in rows[side]] for side in SIDES}
-        both = [paired(encoder, pair) for pair in self._pairs(data, rows[FORGET], seed)]
-        ways["paired"] = {side: [two[i] for two in both] for i, side in enumerate(SIDES)}
         probes = {side: data.evaluation_sets.get(f"{PROBE}cross_lingual_{side}", []) for side in SIDES}
-        if all(probes.values()):
-            ways["cross_lingual"] = {
-                side: [plain(encoder, row) for row in evenly(rows, self.rows or len(rows))]
-                for side, rows in probes.items()
-            }
-        return ways
+        both = [paired(encoder, pair) for pair in self._pairs(data, rows[FORGET], seed)]
+        ways: dict[str, dict[str, list[Asked]]] = {way: {} for way in WAYS}
+        for i, side in enumerate(SIDES):
+            ways["question"][side] = [plain(encoder, row) for row in rows[side]]
+            for source in (RETAIN, FORGET):
+                pool, found = data.splits[source], []
+                for n, row in enumerate(rows[side]):
+                    found.append(with_examples(encoder, row, pool, self.examples, room, seed + n))
+                ways[f"{source}_examples"][side] = found
+            ways["prefix"][side] = [with_prefix(encoder, row) for row in rows[side]]
+            ways["paired"][side] = [two[i] for two in both]
+            if all(probes.values()):
+                asked = evenly(probes[side], self.rows or len(probes[side]))
+                ways["cross_lingual"][side] = [plain(encoder, row) for row in asked]
+        return {way: sides for way, sides in ways.items() if sides}
 
     def _pairs(self, data: Any, forget: list[Row], seed: int) -> list[Pair]:
         """Forgotten rows, each with a row to be kept."""
@@ -161,4 +156,7 @@ class Prompts(Attack):
 
 def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
     """Prompts of both sides, each once."""
-    return list(dict.fromkeys(tuple(x.prompt) for xs in sides.values() for x in xs))
+    prompts: dict[tuple[int, ...], None] = {}
+    for asked in sides.values():
+        prompts |= dict.fromkeys(tuple(x.prompt) for x in asked)
+    return list(prompts)

@@ -107,6 +107,7 @@ class Quantise(Attack):
         """The share of what was forgotten that rounding gives back."""
         if TARGET not in found:
             return {}
-        before, whole = (float(np.mean([f.y[0] for f in found[model]])) for model in (UNLEARNED, TARGET))
+        before = float(np.mean([f.y[0] for f in found[UNLEARNED]]))
+        whole = float(np.mean([f.y[0] for f in found[TARGET]]))
         after = float(np.mean([f.figures[self.metrics[0].name] for f in found[UNLEARNED]]))
         return {self.metrics[1].name: (after - before) / (whole - before)} if whole - before > 1e-6 else {}

@@ -134,4 +134,8 @@ class Relearn(Attack):
 def _mean_curve(found: Sequence[Finding]) -> dict[int, float]:
     """Mean over seeds at the places that all have."""
     curves = [dict(zip(f.x, f.y, strict=True)) for f in found]
-    return {x: float(np.mean([c[x] for c in curves])) for x in curves[0] if all(x in c for c in curves)}
+    mean = {}
+    for x in curves[0]:
+        if all(x in curve for curve in curves):
+            mean[x] = float(np.mean([curve[x] for curve in curves]))
+    return mean

@@ -31,8 +31,12 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         control = metrics.get(RETRAINED, {}).get(name)
         if control is not None:
             entry["target"] = control["value"]
-    broken = {model: [f.broken for f in findings if f.broken] for model, findings in found.items()}
-    places = list(dict.fromkeys(x for findings in found.values() for f in findings for x in f.x))
+    broken: dict[str, list[str]] = {}
+    places: dict[object, None] = {}  # in the order of their first appearance
+    for model, findings in found.items():
+        broken[model] = [f.broken for f in findings if f.broken]
+        for finding in findings:
+            places |= dict.fromkeys(finding.x)
     return AttackRecord(
         settings={"class": type(attack).__name__, **attack.settings},
         seeds=seeds,
@@ -40,8 +44,8 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         y_label=attack.y_label,
         found=attack.metrics[0].name,
         metrics=metrics,
-        x=places,
-        curves={model: _curve(findings, places) for model, findings in found.items()},
+        x=list(places),
+        curves={model: _curve(findings, list(places)) for model, findings in found.items()},
         returns=_returns(attack.metrics[0].name, found),
         gradients={model: sum(f.gradients for f in findings) for model, findings in found.items()},
         seconds={model: sum(f.seconds for f in findings) for model, findings in found.items()},
