@@ -34,7 +34,7 @@ rows["forget"][0]
 # ------
 #
 # One call is enough. ``holdout`` holds rows of the same kind that no model has seen: with them OFMU finds its rates
-# and its end by itself, which is when the forgotten rows look like never-seen ones. Without them nobody could tell
+# and its end by itself, which is when the forgotten rows look like held-out ones. Without them nobody could tell
 # whether the rows are gone. The model is changed in place.
 
 result = ofmu_pl.unlearn(

@@ -100,7 +100,7 @@ figure.show()
 # The honest number
 # -----------------
 #
-# A label is little to go by. ``forget_test_AUC`` asks an attacker to tell forgotten images from never-seen ones by
+# A label is little to go by. ``forget_test_AUC`` asks an attacker to tell forgotten images from held-out ones by
 # their loss: 0.5 is a coin, above it the images are still known, below it they stand out as unknown.
 
 auc = result.metrics["forget_test_AUC"]

@@ -1,4 +1,4 @@
-"""``plan`` and ``fit --dry_run``: the words of ``fit``, and one rehearsal in the place of the run."""
+"""``plan`` and ``fit --dry_run``: the words of ``fit``, and one rehearsal instead of the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ofmu_pl.support.errors import UserError
 
 
 class PlanCLI(UnlearningCLI):
-    """``fit`` with a rehearsal in the trainer's place, so that no device is asked for and nothing is written."""
+    """``fit`` with a rehearsal instead of a trainer, so that no device is asked for and nothing is written."""
 
     trainer: Any
 

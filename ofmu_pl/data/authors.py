@@ -105,7 +105,7 @@ class Authors(TextDataModule):
     @property
     def why_no_never_seen(self) -> str:
         """Which option makes some."""
-        return "There are no never-seen rows (--data.holdout_authors 5 makes some)"
+        return "There are no held-out rows (--data.holdout_authors 5 makes some)"
 
     def _drawn(self) -> set[int]:
         """Numbers of the authors to forget.

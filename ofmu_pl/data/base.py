@@ -119,7 +119,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     @property
     def why_no_never_seen(self) -> str:
         """Why there is none, as the beginning of a sentence."""
-        return "There are no never-seen rows (give some as `holdout` if there are any)"
+        return "There are no held-out rows (give some as `holdout` if there are any)"
 
     @abstractmethod
     def blank(self) -> None:

@@ -30,7 +30,7 @@ class RowEncoder(Encoder):
     Args:
         tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.
         system_prompt: Content of a system turn before questions and conversations without one; ``None``: none.
-        prompt_template: A text with ``{question}`` in it, in the place of the chat template, and places for what rows
+        prompt_template: A text with ``{question}`` in it instead of the chat template, and places for what rows
             have in ``columns`` (``{"{input}": "a text"}``); ``None``: the tokenizer's chat template, or
             ``"Question: {question}\nAnswer:"`` where it has none.
         date_string: What the chat template prints as the date, if it prints one.

@@ -128,7 +128,7 @@ class TOFU(TextDataModule):
         return f"'{self.data}' has no {self._holdout}"
 
     def blank(self) -> None:
-        """Stand in for ``setup`` with never-seen rows, too: TOFU has some of its own."""
+        """Stand in for ``setup`` with held-out rows, too: TOFU has some of its own."""
         super().blank()
         self.splits[HOLDOUT], self._encoded[HOLDOUT] = self.splits["forget"], self._encoded["forget"]
 

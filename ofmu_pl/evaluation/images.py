@@ -97,7 +97,7 @@ class ImageEvaluation(Evaluation):
         told = "No retrained model, so nothing says how far UA, RA, TA and MIA should go: only what they were before."
         if FORGET_TEST_AUC.name in metrics:
             told += (
-                f" {FORGET_TEST_AUC.name} has a goal, 0.5: no attacker tells forgotten images from never-seen ones by "
+                f" {FORGET_TEST_AUC.name} has a goal, 0.5: no attacker tells forgotten images from held-out ones by "
                 "their loss."
             )
         return f"{told} Give one as the reference, or train one on the command line (--evaluation.reference {RETRAIN})."

@@ -62,7 +62,7 @@ class Statement:
 def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str, list[Statement]]:
     """Say what the tests found, by the question that they answer.
 
-    Never-seen rows stand among the goals alone, and metrics whose declaration has no sentence in the table of numbers.
+    Held-out rows stand among the goals alone, and metrics whose declaration has no sentence in the table of numbers.
 
     Args:
         after: Metrics of the model after the run.
@@ -190,7 +190,7 @@ def _goal(name: str, r: MetricResult, after: Metrics, retrained: Metrics) -> str
     elif r.target == 0.5 and (r.group == "attacks" or name.endswith("AUC")):
         whose = " (chance)"
     elif any(x.group == "unseen" and _alike(x.value, r.target) for x in after.values()):
-        whose = " (never-seen rows)"
+        whose = " (held-out rows)"
     return f"{shown(r.target, r)}{whose}"
 
 

@@ -45,13 +45,13 @@ def untested(
         after: Metrics of the model after the run.
         compared: Whether a retrained model was at hand.
         limit: Most rows of a set that were scored; ``None``: all.
-        watched: Whether the method looked at never-seen rows to say how far to forget.
+        watched: Whether the method looked at held-out rows to say how far to forget.
     """
     found = []
     if watched:
         things = "rows" if data.modality == "text" else "images"
         found.append(
-            f"How the tests end on never-seen {things} that the run did not look at: it said how far to forget by some "
+            f"How the tests end on held-out {things} that the run did not look at: it said how far to forget by some "
             "of those that the tests compare with."
         )
     if not compared:

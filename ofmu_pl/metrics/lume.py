@@ -31,7 +31,7 @@ def lume_metrics(
 
     ``TASK_SIDE_regurgitation`` is the mean ROUGE-L recall of greedy completions, ``TASK_SIDE_knowledge`` the share of
     greedy answers that equal the true one but for case and surrounding spaces. ``lume_aggregate`` is the harmonic mean
-    of these, of the forget side's as ``1 - x``, and, where there are never-seen rows, of ``1 - |2 AUC - 1|`` of the
+    of these, of the forget side's as ``1 - x``, and, where there are held-out rows, of ``1 - |2 AUC - 1|`` of the
     loss attack. ``lume_aggregate_released`` has the AUC itself in that place, as the released script has, by which a
     model that gives its forgotten rows away scores higher. Both leave out MMLU, the organisers' last part
     (lm-eval measures it: docs/own-data.md).

@@ -14,7 +14,7 @@ from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.support.sets import PROBE
 
 STORED_AUC = {"news": 0.4772, "books": 0.5393}
-"""Share of pairs in which MUSE's attack took the never-seen text for the known one, on MUSE's own retrained models."""
+"""Share of pairs in which MUSE's attack took the held-out text for the known one, on MUSE's own retrained models."""
 VERBATIM = Metric(
     "verbmem_forget",
     higher_is_better=False,

@@ -65,7 +65,7 @@ UTILITY_PARTS = {
 """Metrics whose harmonic mean is model utility, by evaluation set."""
 PRIVACY_ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 _PICKS = (
-    "Shown a forgotten row and a never-seen one, an attacker who goes by {clue} picks the forgotten one in {{value}} "
+    "Shown a forgotten row and a held-out one, an attacker who goes by {clue} picks the forgotten one in {{value}} "
     "of cases; 50 % is chance."
 )
 CLUES = {

@@ -38,12 +38,12 @@ FORGET_TEST_AUC = Metric(
     higher_is_better=False,
     group="forgotten",
     column=6,
-    says="Shown a forgotten image and a never-seen one, an attacker who goes by how little an image surprises the "
+    says="Shown a forgotten image and a held-out one, an attacker who goes by how little an image surprises the "
     "model picks the forgotten one in {value} of cases; 50 % is chance.",
 )
 _RIGHT = "The model names the right class of {{value}} of {images}.".format
 RA = _better("RA", group="kept", column=3, says=_RIGHT(images="the images that must stay"))
-TA = _better("TA", group="kept", column=4, says=_RIGHT(images="never-seen images of the classes that must stay"))
+TA = _better("TA", group="kept", column=4, says=_RIGHT(images="held-out images of the classes that must stay"))
 VA = _better("VA", group="kept", says=_RIGHT(images="the validation images of the classes that must stay"))
 # Mostly above the retrained model's, as forget_accuracy is: something of the forgotten classes is left.
 TA_ALL = _worse("TA_all", group="kept")
@@ -52,7 +52,7 @@ MIA = _better(
     "MIA",
     group="attacks",
     column=5,
-    says="An attacker who has learnt to tell trained from never-seen images by the model's confidence takes {value} of "
+    says="An attacker who has learnt to tell trained from held-out images by the model's confidence takes {value} of "
     "the forgotten ones for never seen.",
 )
 """Efficacy of the confidence attack, the one that papers report."""

@@ -72,7 +72,7 @@ class Needs:
                 table.add_row(label, _bytes(self.memory[kind]))
         table.add_row("[bold]peak of each GPU[/bold]", f"[bold]{_bytes(self.total)}[/bold]")
         if self.evaluation:
-            table.add_row("with a copy to evaluate", _bytes(self.evaluation))
+            table.add_row("while a copy is evaluated", _bytes(self.evaluation))
         table.add_section()
         table.add_row(f"fits {' / '.join(map(str, GPUS))} GB", " / ".join(map(self.fits, GPUS)))
         console.print(table)

@@ -48,7 +48,7 @@ def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
         table.rows.append(line + [plain(number(values.get(n))) for n in figures])
     table.notes = [
         "Each row's confidences under the N unlearned models are compared with those under their retrained models. "
-        "Nobody tells forgotten from never-seen rows: epsilon 0, forgetting score 1, AUC and accuracy 0.5, true "
+        "Nobody tells forgotten from held-out rows: epsilon 0, forgetting score 1, AUC and accuracy 0.5, true "
         "positives (tpr) 0.01.",
         "Figures of different N are not comparable: an epsilon is 50 where a decision makes no mistake on N models and "
         "else about ln N at most, and the worst row of few models looks bad by chance. The NeurIPS 2023 competition, "

@@ -125,13 +125,13 @@ def _ranks(experiment: Findings, name: str, scenarios: list[str]) -> Table | Non
 
 
 def _others(experiment: Findings, name: str, scenarios: list[str]) -> Table:
-    """Every metric that is no column, a line each."""
+    """Every metric that is no column and no attack's (``_membership``), a line each."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
     models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(scenarios, m)]
     title = f"{experiment.title}, {name}: all other metrics"
     table = Table(f"{experiment.name}-{name}-others", title, ["metric", *models], [], folded=True)
     for metric in dict.fromkeys(metric for r in runs for metric in r.side("metrics")):
-        if metric not in experiment.columns(scenarios):
+        if metric not in experiment.columns(scenarios) and experiment.declared(metric).group != "attacks":
             cells = [measured(spread_of(experiment.entries(scenarios, m, metric).values())) for m in models]
             table.rows.append([Entry(head(experiment, metric)), *cells])
     return table

@@ -91,7 +91,7 @@ def test_what_can_be_said_follows_from_the_rows(fit, own):
 
 def test_a_run_that_aimed_at_never_seen_rows_says_so(fit, own):
     card, page = told(fit(*own("forget", "retain", "holdout"), "--model.stop_at", "holdout"))
-    sentence = "How the tests end on never-seen rows that the run did not look at"
+    sentence = "How the tests end on held-out rows that the run did not look at"
     assert sentence in page
     assert sentence in card
     card, page = told(fit(*own("forget", "retain"), "--model.stop_at", "holdout"))

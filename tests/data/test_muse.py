@@ -117,7 +117,7 @@ def test_metrics_by_hand():
 def test_the_released_number_knows_one_retrained_model(corpus, stored):
     data = MUSE("anywhere", corpus=corpus, tokenizer="gpt2")
     found = SUITES[data.suite](SCORES, RETRAINED)
-    # MUSE's AUC is the share of pairs in which the never-seen text is the likelier.
+    # MUSE's AUC is the share of pairs in which the held-out text is the likelier.
     assert found["privleak_released"].value == pytest.approx(100 * (0.25 - stored) / stored)
     assert found["privleak"].value == pytest.approx(100 * (0.25 - 0.75) / 0.75)
 

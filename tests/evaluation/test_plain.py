@@ -95,7 +95,7 @@ def test_each_test_says_number_interval_goal_and_whose(told):
     assert probability.text.startswith(
         "On the forgotten rows, the model gives a word of the right answer a probability"
     )
-    assert probability.goal == "31 % (never-seen rows)"
+    assert probability.goal == "31 % (held-out rows)"
     (kept,) = found["What did it cost?"]
     assert kept.text.startswith("On rows that must stay,")
     assert (kept.goal, kept.meaning) == (None, "It is worse than before.")

@@ -164,7 +164,7 @@ def test_a_guess_is_as_sure_as_the_network(data, temperature):
 
 
 def test_of_each_row_the_model_is_asked_once(data, monkeypatch):
-    """Like questions are sought among all answers known: of never-seen rows for the temperature and for the levels."""
+    """Like questions are sought among all answers known: of held-out rows for the temperature and for the levels."""
     guess, asked = Guess(data, len(data.tokenizer)), []
     sparse = guess.model.sparse
     monkeypatch.setattr(guess.model, "sparse", lambda answer: asked.append(answer) or sparse(answer))

@@ -62,7 +62,8 @@ def overall_scores(experiment: Findings, look: Look) -> Figure | None:
         bars(axis, look, dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
         axis.set(title=name, xlabel="overall score (0 to 1)", xlim=(0, 1.05))
         _diamonds(axis, experiment, name, "overall", [label.get_text() for label in axis.get_yticklabels()])
-    figure.suptitle("Overall score, higher is better: bars are means, whiskers ± 1 std, dots seeds", x=0.01, ha="left")
+    told = ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
+    figure.suptitle(f"Overall score, higher is better{told}", x=0.01, ha="left")
     legend_below(figure, axes)
     return figure
 
