@@ -1,5 +1,6 @@
 """What a run and the cache hold of the rows that a model was made to forget, and what takes it away."""
 
+import html
 import json
 import os
 import shutil
@@ -190,6 +191,27 @@ def test_purge_takes_rows_out_of_a_configuration_that_names_them_themselves(tmp_
     found = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert found["data"]["init_args"] | {"forget": 0, "other_requests": 0} == given | {"forget": 0, "other_requests": 0}
     assert list(found) == ["seed_everything", "model", "data"]
+
+
+@pytest.mark.parametrize("name", ["Jane Roe", "Zoé O'Roe", '<J> & "R"'])
+def test_purge_takes_names_that_chose_rows_out_of_the_run_and_its_list(tmp_path, name):
+    run, where = tmp_path / "npo/seed_0/request_01/version_0", f"author={name}"
+    run.mkdir(parents=True)
+    given = {"full": "rows.csv", "forget_where": where, "other_requests": {"2": {"forget_where": "author=Bo"}}}
+    config = {"model": {"class_path": "NPO"}, "data": {"class_path": "TextFiles", "init_args": given}}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    words = ["--data.forget_where", where, "--data.other_requests", json.dumps({"2": {"forget_where": where}})]
+    (run.parent / "cell.json").write_text(json.dumps({"words": words}))
+    requests = [{"forget_where": where}, {"forget_where": "author=Bob"}]
+    (tmp_path / "requests.json").write_text(json.dumps({"requests": requests}))
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/index.html").write_text(f"<td>{html.escape(where)}</td>")
+    main(["purge", str(run)])
+    kept = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
+    assert not [text for text in kept for form in (name, json.dumps(name)[1:-1], html.escape(name)) if form in text]
+    assert json.loads((run.parent / "cell.json").read_text())["words"][:2] == [*words[:1], "author=PURGED"]
+    found = json.loads((tmp_path / "requests.json").read_text())["requests"]
+    assert found == [{"forget_where": "author=PURGED"}, requests[1]]
 
 
 def test_purge_refuses_a_run_of_a_newer_version(quiet, tmp_path, capsys):
