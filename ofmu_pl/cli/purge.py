@@ -22,6 +22,7 @@ from ofmu_pl.training.run_folders import require_idle
 
 HOLDERS = {
     "samples.jsonl": "questions and answers, or their hashes",
+    "samples.key": "the key of those hashes",
     "TOFU_EVAL.json": "questions and answers, or their hashes",
     "forgotten.png": "pictures of what was forgotten",
     "checkpoints": "the model on its way, from before it forgot",

@@ -1,5 +1,6 @@
 """What a run and the cache hold of the rows that a model was made to forget, and what takes it away."""
 
+import hashlib
 import html
 import json
 import os
@@ -11,7 +12,7 @@ import yaml
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.outputs import hashed
+from ofmu_pl.evaluation.outputs import KEY, hashed
 from ofmu_pl.support.files import locked
 from tests.cli.conftest import TINY
 
@@ -96,10 +97,13 @@ def test_hashes_find_the_rows_again(full, quiet):
     shown, found = samples(full), samples(quiet)
     assert len(shown) == len(found) > 8
     for a, b in zip(shown, found, strict=True):
-        assert (b["question"], b["truth"]) == (hashed(a["question"]), hashed(a["truth"]))
+        assert (b["question"], b["truth"]) == (hashed(a["question"], quiet), hashed(a["truth"], quiet))
         assert set(a) - set(b) == {"before", "after"}
         assert 0 < b["probability_after"] < 1
         assert b["rouge_before"] == a["rouge_before"]
+        assert hashlib.sha256(a["truth"].encode()).hexdigest() not in str(b), "whoever guesses it would know"
+    assert (quiet / KEY).stat().st_mode & 0o077 == 0
+    assert not (full / KEY).exists()
 
 
 def test_what_was_said_before_is_shown_whether_it_was_scored_now_or_resumed(run, full):
@@ -113,16 +117,21 @@ def test_what_was_said_before_is_shown_whether_it_was_scored_now_or_resumed(run,
 
 def test_a_log_of_hashes_is_known_by_its_rows(run, quiet, tmp_path, capsys):
     log = json.loads((quiet / "TOFU_EVAL.json").read_text())
-    assert log["forget_Q_A_ROUGE"]["value_by_index"]["0"]["ground_truth"].startswith("sha256:")
+    assert log["forget_Q_A_ROUGE"]["value_by_index"]["0"]["ground_truth"].startswith("hmac-sha256:")
     path = tmp_path / "log.json"
+    shutil.copy(quiet / KEY, tmp_path)
     options = ["--evaluation.reference", str(path), *OPEN_UNLEARNING]
     path.write_text(json.dumps(log))
     assert run(*options, command="validate").is_dir()
-    log["forget_Q_A_ROUGE"]["value_by_index"]["3"]["ground_truth"] = "sha256:0"
+    log["forget_Q_A_ROUGE"]["value_by_index"]["3"]["ground_truth"] = "hmac-sha256:0"
     path.write_text(json.dumps(log))
     with pytest.raises(SystemExit):
         run(*options, command="validate")
     assert "belongs to another forget_eval split" in capsys.readouterr().err
+    (tmp_path / KEY).unlink()
+    with pytest.raises(SystemExit):
+        run(*options, command="validate")
+    assert f"{KEY}, is not beside it" in capsys.readouterr().err
 
 
 def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full, models, cache, tmp_path, capsys):
