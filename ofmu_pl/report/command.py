@@ -18,8 +18,7 @@ from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.page import Section, page
 from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing
-from ofmu_pl.support.kept import sweep
+from ofmu_pl.support.files import replacing, sweep
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.terminal import console, print_whole
 
