@@ -147,3 +147,19 @@ def test_evaluation_rows_are_encoded_once(authors, monkeypatch):
     monkeypatch.setattr("ofmu_pl.data.text.ROWS_KEPT", 5)
     assert encoder.encode_rows([{**other, "question": "Who else?"}, *rows])[1:] == first
     assert len(encoder._kept) == 5
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1 / 0 }}",
+        "{{ messages[0].content + 3 }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% include 'x' %}",
+    ],
+)
+def test_a_template_that_fails_is_one_sentence(authors, template):
+    tokenizer = copy.deepcopy(authors.tokenizer)
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match="refuses the roles user"):
+        ChatEncoder(tokenizer).encode("Who?", "I.")
