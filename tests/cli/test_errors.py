@@ -182,6 +182,7 @@ def test_open_unlearning_log_of_other_rows_or_prompts(fails, fit, models, tmp_pa
     folder = fit("--model.network.path", str(models / "retrained/latest/hf"), *compatible, command="validate")
     log = json.loads((folder / "TOFU_EVAL.json").read_text())
     changed = tmp_path / "TOFU_EVAL.json"
+    shutil.copy(folder / "samples.key", tmp_path)
     item = log["forget_Q_A_ROUGE"]["value_by_index"]["0"]
     for field, message in (("input", "another prompt template"), ("ground_truth", "another forget_eval split")):
         item[field], kept = "Something else", item[field]
