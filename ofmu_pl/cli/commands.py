@@ -60,6 +60,10 @@ def main(args: list[str] | None = None) -> None:
             _run(words)
     except (UserError, DivergedError) as error:
         fail(as_options(str(error)))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):  # torch's, on a CPU
+            raise
+        fail("This machine's memory is full: take a smaller network or batch, or end what else runs here.")
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             place = f"of '{error.filename}' " if error.filename else ""
@@ -70,6 +74,8 @@ def main(args: list[str] | None = None) -> None:
         if error.errno == errno.EPIPE:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it ends
             fail(f"Nobody reads the output any more, so the command ended{ADVICE.get(words[0], '')}.")
+        if error.errno == errno.ENAMETOOLONG:
+            fail(f"The name '{str(error.filename)[:60]}...' is too long for the disk: give a shorter one.")
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
         if error.filename and os.path.exists(error.filename) and not os.access(error.filename, os.R_OK):

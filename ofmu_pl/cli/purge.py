@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,13 @@ from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, replacing
 from ofmu_pl.support.kept import cache_folder
-from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.records import REFERENCE, RESULTS, NewerError, Results
+from ofmu_pl.support.pages import AUDIT, REPORT
+from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
 
 HOLDERS = {
     "samples.jsonl": "questions and answers, or their hashes",
+    "samples.key": "the key of those hashes",
     "TOFU_EVAL.json": "questions and answers, or their hashes",
     "forgotten.png": "pictures of what was forgotten",
     "checkpoints": "the model on its way, from before it forgot",
@@ -42,7 +46,9 @@ def purge(runs: list[Path]) -> None:
     configs = [_config(folder) for folder in runs]
     for folder, config in zip(runs, configs, strict=True):
         _clean(folder / AUDIT)
-        _clean_config(folder / "config.yaml", config)
+        chosen = _clean_config(folder / "config.yaml", config)
+        for path in _lists(folder) if chosen else []:
+            _replace(path, chosen)
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
@@ -93,23 +99,58 @@ def _clean(path: Path) -> None:
         print(f"Removed from {path}: questions and answers.")
 
 
-def _clean_config(path: Path, config: dict[str, Any]) -> None:
-    """Take rows out of a configuration that names them themselves, not a file of them; never through a link."""
+def _clean_config(path: Path, config: dict[str, Any]) -> list[str]:
+    """Take rows, and names by which rows were chosen, out of a configuration; never through a link.
+
+    Returns:
+        What chose rows by a column, such as ``author=NAME``.
+    """
     given = config["data"].get("init_args")
     others = given.get("other_requests") if isinstance(given, dict) else None
     parts = [given, *(others.values() if isinstance(others, dict) else [])]
-    sides = [(part, name) for part in parts if isinstance(part, dict) for name in ("forget", "full")]
-    found = [(part, name) for part, name in sides if isinstance(part.get(name), list)]
-    chosen = [part for part in parts if isinstance(part, dict) and part.get("forget_where")]
-    if not found + chosen or path.is_symlink():
-        return
+    named = (("forget", list), ("full", list), ("forget_where", str))  # rows themselves, not a file of them
+    sides = [(part, name, kind) for part in parts if isinstance(part, dict) for name, kind in named]
+    found = [(part, name) for part, name, kind in sides if isinstance(part.get(name), kind)]
+    if not found or path.is_symlink():
+        return []
+    chosen = []
     for part, name in found:
-        part[name] = None
-    for part in chosen:
-        part["forget_where"] = f"{str(part['forget_where']).partition('=')[0]}=PURGED"
+        if name == "forget_where":
+            chosen.append(part[name])
+            part[name] = _unnamed(part[name])
+        else:
+            part[name] = None
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    print(f"Removed from {path}: rows, and whom `forget_where` names, which stood there themselves.")
+    print(f"Removed from {path}: rows that stood there, and names that chose rows.")
+    return chosen
+
+
+def _unnamed(chosen: str) -> str:
+    return f"{chosen.partition('=')[0]}=PURGED"
+
+
+def _lists(folder: Path) -> Iterator[Path]:
+    """Files of the list of requests or the benchmark that a run belongs to, which repeat its options."""
+    yield from (folder.parent / name for name in (FINISHED, FAILED, "log.txt"))
+    for place in list(folder.parents)[:6]:
+        if (place / REQUESTS).is_file() or (place / MANIFEST).is_file():
+            yield from (place / REQUESTS, place / MANIFEST, *(place / REPORT).rglob("*.*"))
+
+
+def _replace(path: Path, chosen: list[str]) -> None:
+    """Take names that chose rows out of a text, as they are or as JSON and HTML write them; never through a link."""
+    if not path.is_file() or path.is_symlink() or path.suffix == ".png":
+        return
+    text = cleaned = path.read_text(encoding="utf-8", errors="replace")
+    for words in chosen:
+        quoted = json.dumps(words)[1:-1]
+        for form in {words, quoted, json.dumps(quoted)[1:-1], escape(words)}:
+            cleaned = re.sub(rf"{re.escape(form)}(?!\w)", _unnamed(words), cleaned)
+    if cleaned != text:
+        with replacing(path) as temporary:
+            temporary.write_text(cleaned, encoding="utf-8")
+        print(f"Removed from {path}: names that chose rows.")
 
 
 def _is_there(path: Path) -> bool:

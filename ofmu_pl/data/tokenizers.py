@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jinja2 import TemplateError
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer
 
@@ -56,7 +55,7 @@ def _read(source: str) -> Any:
     folder = model_folder(source, "path", "tokenizer")
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+    except Exception as error:  # so many does transformers raise at files that it does not expect
         why = "" if folder else ", for it is neither a local folder nor a reachable hub id"
         raise (UserError if folder else NotAtHand)(
             f"'{source}' has no tokenizer that can be read{why}: give a model's folder with tokenizer.json and "
@@ -82,7 +81,7 @@ def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, dat
         return str(
             tokenizer.apply_chat_template(list(turns), add_generation_prompt=answers, tokenize=False, date_string=date)
         )
-    except (TemplateError, ValueError) as error:
+    except Exception as error:  # a template is a program of others, which fails as it likes
         roles = ", ".join(turn["role"] for turn in turns)
         raise UserError(
             f"The chat template of '{tokenizer.name_or_path}' refuses the roles {roles} ({error}): {remedy}."

@@ -20,7 +20,8 @@ from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.kept import cache_folder, content_path, damage, sweep, warn_damaged, warn_not_kept
+from ofmu_pl.support.files import sweep
+from ofmu_pl.support.kept import cache_folder, content_path, damage, warn_damaged, warn_not_kept
 from ofmu_pl.training.export import save_model
 from ofmu_pl.training.progress import IterationProgressBar
 

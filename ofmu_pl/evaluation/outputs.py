@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
+import secrets
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +22,26 @@ SamplesName = Literal["none", "hashes", "full"]
 """How much a run's files show of the rows' texts and of what models say."""
 
 
-def hashed(text: str) -> str:
-    """The SHA-256 of a text, by which whoever has the text finds it again."""
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+KEY = "samples.key"
+"""File of a run with the key of its hashes: without it a text that can be guessed is not found by its hash."""
+
+
+def hashed(text: str, folder: Path) -> str:
+    """The HMAC-SHA-256 of a text, by which whoever has the text and the key in the run's folder finds it again.
+
+    Raises:
+        OSError: The folder has no key.
+    """
+    key = bytes.fromhex((folder / KEY).read_text())
+    return f"hmac-sha256:{hmac.digest(key, text.encode(), 'sha256').hex()}"
+
+
+def make_key(folder: Path) -> None:
+    """Write the key of a folder's hashes, which the user alone may read, unless it is there."""
+    if not (folder / KEY).exists():
+        with replacing(folder / KEY) as temporary:
+            temporary.touch(0o600)
+            temporary.write_text(secrets.token_hex(32))
 
 
 def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
@@ -33,9 +52,11 @@ def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after:
         sets: Rows by evaluation set.
         before: Scores before the run; may be empty.
         after: Scores after the run.
-        full: Show the question, the true answer and what the model said; otherwise hashes of the first two.
+        full: Show the question, the true answer and what the model said; otherwise keyed hashes of the first two.
     """
-    shown = str if full else hashed
+    if not full:
+        make_key(path.parent)
+    shown = str if full else partial(hashed, folder=path.parent)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for name, s in after.items():
             if s.rouge is None:
@@ -76,9 +97,10 @@ def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics:
         truths[name] = [row["answer"].strip() for row in rows]
     log, summary = write_eval(scores, metrics, inputs, truths)
     if samples == "hashes":
+        make_key(folder)
         for metric in (log[name] for name in log if name.endswith("_Q_A_ROUGE")):
             for item in metric["value_by_index"].values():
-                item |= {field: hashed(item[field]) for field in ("input", "ground_truth", "generation")}
+                item |= {field: hashed(item[field], folder) for field in ("input", "ground_truth", "generation")}
     if samples != "none":
         write_json(folder / "TOFU_EVAL.json", log)
     write_json(folder / "TOFU_SUMMARY.json", summary)

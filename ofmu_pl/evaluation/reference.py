@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from ofmu_pl.data.tokenizers import refuse_other_tokens
-from ofmu_pl.evaluation.outputs import hashed
+from ofmu_pl.evaluation.outputs import KEY, hashed
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
@@ -212,22 +212,34 @@ def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
     """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
     theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
-    if len(theirs) != len(rows) or not all(map(_same, theirs, (row["answer"].strip() for row in rows))):
+    ours = [row["answer"].strip() for row in rows]
+    if len(theirs) != len(rows) or not all(_same(path, *pair) for pair in zip(theirs, ours, strict=True)):
         raise UserError(
             f"The reference '{path}' belongs to another forget_eval split ({len(entries)} items, here {len(rows)}): "
             "give the log of the model that was retrained for this run's forget split."
         )
     prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
-    if not _same(entries["0"]["input"], prompt):
+    if not _same(path, entries["0"]["input"], prompt):
         raise UserError(
             f"The reference '{path}' was made with another prompt template ('{_squeezed(entries['0']['input'])[:60]}', "
             f"here '{_squeezed(prompt)[:60]}'): use the same tokenizer, system prompt and date for both."
         )
 
 
-def _same(theirs: str, ours: str) -> bool:
-    """Whether a log's text, or its hash, is the same as ours."""
-    return theirs == hashed(ours) or _squeezed(theirs) == _squeezed(ours)
+def _same(path: Path, theirs: str, ours: str) -> bool:
+    """Whether a log's text, or its hash by the key beside the log, is the same as ours.
+
+    Raises:
+        UserError: The log has hashes, and the key is not there.
+    """
+    if theirs.startswith("hmac-sha256:"):
+        try:
+            return theirs == hashed(ours, path.parent)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"The reference '{path}' has hashes, and their key, {KEY}, is not beside it: put it there."
+            ) from error
+    return _squeezed(theirs) == _squeezed(ours)
 
 
 def _squeezed(text: str) -> str:

@@ -144,7 +144,7 @@ class CausalLM(Network):
                 check_readable(config, datamodule)
             except UserError:
                 raise
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except Exception as error:  # so many does transformers raise at a config.json
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise UserError(
                     f"'{self.path}' has no config.json of a language model that can be read ({reason}): point `path` "

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ofmu_pl.networks.tensors import check_tensors
@@ -66,14 +65,14 @@ def load_pretrained(
             output_loading_info=True,
             **quantized,
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # so many does transformers raise at files that it does not expect
         if "trust_remote_code" in str(error):
             raise OwnCodeError(
                 f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
                 "`trust_remote_code=true`, or take a model that transformers knows."
             ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
             f"'{path}' {what} ({reason}): point `path` at a folder with config.json, "
             "model.safetensors and the tokenizer's files."

@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.state_files import fill, read_state
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
@@ -181,6 +181,7 @@ class ResNet18(ImageNetwork):
 
     def __init__(self, width: int = 64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_range(1, width=width)
         self.width = width
 
     @property
@@ -213,6 +214,7 @@ class SmallCNN(ImageNetwork):
 
     def __init__(self, width: int = 32, norm: Literal["group", "batch"] = "group", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_range(1, width=width)
         if width % 8:
             raise UserError(f"SmallCNN has groups of 8 channels, width {width} has none: set a multiple of 8.")
         self.width, self.norm = width, norm

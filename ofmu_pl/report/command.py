@@ -18,7 +18,7 @@ from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.page import Section, page
 from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing
+from ofmu_pl.support.files import replacing, sweep
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.terminal import console, print_whole
 
@@ -45,8 +45,6 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
     target = folder / REPORT
     if target.is_dir() and any(target.iterdir()) and not (target / "index.html").is_file():
         raise UserError(f"'{target}' is no report, which would take its place: move it, or give it another name.")
-    from ofmu_pl.support.kept import sweep  # slow to import, as nothing above is
-
     sweep(folder, 0)
     with replacing(target) as temporary:
         for place in ("tables", "figures"):

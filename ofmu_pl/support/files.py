@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+import time
 import warnings
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from ofmu_pl.support.errors import UserError
 _NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
 """Messages by which torch and safetensors say that a file could not be written to its end."""
 
+HOUR, DAY = 3600, 86400
+_HALF = re.compile(r"\..+\.(\d+)\.partial")
 _LACKING = (errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of a disk that lacks what it is asked for."""
 
@@ -108,6 +111,37 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, rest: float = HOUR) -> None:
+    """Remove what killed processes left half-written in a folder.
+
+    What a living process of that number may be writing stays for a day.
+
+    Args:
+        folder: The folder.
+        rest: Seconds for which all else stays untouched: a process on another machine may share the folder.
+    """
+    for path in folder.glob(".*.partial"):
+        named = _HALF.fullmatch(path.name)
+        if named is None:
+            continue
+        try:
+            idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
+            if idle > (DAY if _alive(int(named[1])) else rest):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        except OSError:
+            continue  # it has just been moved into place, or is another user's
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def no_room(error: BaseException) -> bool:

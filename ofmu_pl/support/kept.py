@@ -5,22 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import file_hash, finite, read_json, replacing
+from ofmu_pl.support.files import file_hash, finite, read_json, replacing, sweep
 from ofmu_pl.support.version import key_of
 
 SUMS = "SHA256SUMS"
 """File of a folder with the sums of all others, as ``sha256sum --check`` reads it."""
-HOUR, DAY = 3600, 86400
-_HALF = re.compile(r"\..+\.(\d+)\.partial")
 
 
 def cache_folder() -> Path | None:
@@ -115,37 +110,6 @@ def require_undamaged(folder: Path) -> None:
             f"The model in '{folder}' {problem}: export it again or take a copy; if you changed it yourself, remove "
             f"{SUMS} there."
         )
-
-
-def sweep(folder: Path, rest: float = HOUR) -> None:
-    """Remove what killed processes left half-written in a folder.
-
-    What a living process of that number may be writing stays for a day.
-
-    Args:
-        folder: The folder.
-        rest: Seconds for which all else stays untouched: a process on another machine may share the folder.
-    """
-    for path in folder.glob(".*.partial"):
-        named = _HALF.fullmatch(path.name)
-        if named is None:
-            continue
-        try:
-            idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
-            if idle > (DAY if _alive(int(named[1])) else rest):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:
-            continue  # it has just been moved into place, or is another user's
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _sum_of(content: Any) -> str:

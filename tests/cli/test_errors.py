@@ -63,6 +63,40 @@ def test_what_the_system_refuses_is_said_of_what_was_tried(monkeypatch, tmp_path
     assert capsys.readouterr().err.rstrip().endswith(said)
 
 
+def full():
+    torch.empty(2**60)
+
+
+def short():
+    raise MemoryError
+
+
+@pytest.mark.parametrize("command", [full, short])
+def test_a_machine_without_memory_is_one_sentence(monkeypatch, capsys, command):
+    monkeypatch.setitem(commands.OTHERS, "configs", lambda _: command())
+    with pytest.raises(SystemExit) as stop:
+        commands.main(["configs"])
+    assert stop.value.code == 1
+    assert "This machine's memory is full" in capsys.readouterr().err
+
+
+def test_other_errors_of_ours_keep_their_traceback(monkeypatch):
+    def command(_):
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setitem(commands.OTHERS, "configs", command)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        commands.main(["configs"])
+
+
+@pytest.mark.parametrize("words", [["report", "m" * 300], ["purge", "m" * 300], ["report", "a/" * 2200]])
+def test_names_that_are_too_long(capsys, words):
+    with pytest.raises(SystemExit) as stop:
+        commands.main(words)
+    assert stop.value.code == 1
+    assert "is too long for the disk" in capsys.readouterr().err
+
+
 def test_a_terminal_that_lacks_an_arrow_costs_no_run(monkeypatch):
     out = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="latin-1", write_through=True))
@@ -149,6 +183,7 @@ def test_open_unlearning_log_of_other_rows_or_prompts(fails, fit, models, tmp_pa
     folder = fit("--model.network.path", str(models / "retrained/latest/hf"), *compatible, command="validate")
     log = json.loads((folder / "TOFU_EVAL.json").read_text())
     changed = tmp_path / "TOFU_EVAL.json"
+    shutil.copy(folder / "samples.key", tmp_path)
     item = log["forget_Q_A_ROUGE"]["value_by_index"]["0"]
     for field, message in (("input", "another prompt template"), ("ground_truth", "another forget_eval split")):
         item[field], kept = "Something else", item[field]

@@ -1,5 +1,7 @@
 """What a run and the cache hold of the rows that a model was made to forget, and what takes it away."""
 
+import hashlib
+import html
 import json
 import os
 import shutil
@@ -10,7 +12,7 @@ import yaml
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.outputs import hashed
+from ofmu_pl.evaluation.outputs import KEY, hashed
 from ofmu_pl.support.files import locked
 from tests.cli.conftest import TINY
 
@@ -95,10 +97,13 @@ def test_hashes_find_the_rows_again(full, quiet):
     shown, found = samples(full), samples(quiet)
     assert len(shown) == len(found) > 8
     for a, b in zip(shown, found, strict=True):
-        assert (b["question"], b["truth"]) == (hashed(a["question"]), hashed(a["truth"]))
+        assert (b["question"], b["truth"]) == (hashed(a["question"], quiet), hashed(a["truth"], quiet))
         assert set(a) - set(b) == {"before", "after"}
         assert 0 < b["probability_after"] < 1
         assert b["rouge_before"] == a["rouge_before"]
+        assert hashlib.sha256(a["truth"].encode()).hexdigest() not in str(b), "whoever guesses it would know"
+    assert (quiet / KEY).stat().st_mode & 0o077 == 0
+    assert not (full / KEY).exists()
 
 
 def test_what_was_said_before_is_shown_whether_it_was_scored_now_or_resumed(run, full):
@@ -112,16 +117,21 @@ def test_what_was_said_before_is_shown_whether_it_was_scored_now_or_resumed(run,
 
 def test_a_log_of_hashes_is_known_by_its_rows(run, quiet, tmp_path, capsys):
     log = json.loads((quiet / "TOFU_EVAL.json").read_text())
-    assert log["forget_Q_A_ROUGE"]["value_by_index"]["0"]["ground_truth"].startswith("sha256:")
+    assert log["forget_Q_A_ROUGE"]["value_by_index"]["0"]["ground_truth"].startswith("hmac-sha256:")
     path = tmp_path / "log.json"
+    shutil.copy(quiet / KEY, tmp_path)
     options = ["--evaluation.reference", str(path), *OPEN_UNLEARNING]
     path.write_text(json.dumps(log))
     assert run(*options, command="validate").is_dir()
-    log["forget_Q_A_ROUGE"]["value_by_index"]["3"]["ground_truth"] = "sha256:0"
+    log["forget_Q_A_ROUGE"]["value_by_index"]["3"]["ground_truth"] = "hmac-sha256:0"
     path.write_text(json.dumps(log))
     with pytest.raises(SystemExit):
         run(*options, command="validate")
     assert "belongs to another forget_eval split" in capsys.readouterr().err
+    (tmp_path / KEY).unlink()
+    with pytest.raises(SystemExit):
+        run(*options, command="validate")
+    assert f"{KEY}, is not beside it" in capsys.readouterr().err
 
 
 def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full, models, cache, tmp_path, capsys):
@@ -196,6 +206,27 @@ def test_purge_takes_rows_out_of_a_configuration_that_names_them_themselves(tmp_
     found = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert found["data"]["init_args"] | {"forget": 0, "other_requests": 0} == given | {"forget": 0, "other_requests": 0}
     assert list(found) == ["seed_everything", "model", "data"]
+
+
+@pytest.mark.parametrize("name", ["Jane Roe", "Zoé O'Roe", '<J> & "R"'])
+def test_purge_takes_names_that_chose_rows_out_of_the_run_and_its_list(tmp_path, name):
+    run, where = tmp_path / "npo/seed_0/request_01/version_0", f"author={name}"
+    run.mkdir(parents=True)
+    given = {"full": "rows.csv", "forget_where": where, "other_requests": {"2": {"forget_where": "author=Bo"}}}
+    config = {"model": {"class_path": "NPO"}, "data": {"class_path": "TextFiles", "init_args": given}}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    words = ["--data.forget_where", where, "--data.other_requests", json.dumps({"2": {"forget_where": where}})]
+    (run.parent / "cell.json").write_text(json.dumps({"words": words}))
+    requests = [{"forget_where": where}, {"forget_where": "author=Bob"}]
+    (tmp_path / "requests.json").write_text(json.dumps({"requests": requests}))
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/index.html").write_text(f"<td>{html.escape(where)}</td>")
+    main(["purge", str(run)])
+    kept = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
+    assert not [text for text in kept for form in (name, json.dumps(name)[1:-1], html.escape(name)) if form in text]
+    assert json.loads((run.parent / "cell.json").read_text())["words"][:2] == [*words[:1], "author=PURGED"]
+    found = json.loads((tmp_path / "requests.json").read_text())["requests"]
+    assert found == [{"forget_where": "author=PURGED"}, requests[1]]
 
 
 def test_purge_refuses_a_run_of_a_newer_version(quiet, tmp_path, capsys):

@@ -270,3 +270,19 @@ def test_the_end_mark_is_counted_row_by_row():
     assert encoder.ends(whole[:-2]) == 0
     encoder.tokenizer.eos_token = None
     assert RowEncoder(encoder.tokenizer, prompt_template="{question}").ends(whole[:-2]) == 0
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1 / 0 }}",
+        "{{ messages[0].content + 3 }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% include 'x' %}",
+    ],
+)
+def test_a_template_that_fails_is_one_sentence(authors, template):
+    tokenizer = copy.deepcopy(authors.tokenizer)
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match="refuses the roles user"):
+        ChatEncoder(tokenizer).encode("Who?", "I.")

@@ -125,8 +125,9 @@ def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, tmp_pat
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
     assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
     assert results["metrics"]["forget_Q_A_Prob"]["target"] is None
-    asked = json.loads((tmp_path / "logs/text/ofmu/version_0/TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]
-    assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:")
+    run = tmp_path / "logs/text/ofmu/version_0"
+    asked = json.loads((run / "TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]
+    assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:", run)
 
 
 def test_a_retrained_model_sets_the_goals_and_wrong_answers_switch_on_the_rest_of_tofus_suite():

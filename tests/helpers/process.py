@@ -5,7 +5,9 @@ import importlib
 import multiprocessing
 import os
 import resource
+import signal
 import socket
+import sys
 import time
 from multiprocessing import forkserver
 from pathlib import Path
@@ -135,3 +137,32 @@ def _on_rank(rank, size, port, target, args):
     os.environ.update({name: str(value) for name, value in known.items()})
     torch.set_num_threads(1)
     target(*args)
+
+
+def fallen(words, output, below, number):
+    """``run``, killed just before one of its file operations: what is opened to be written, made, renamed, removed.
+
+    Args:
+        words: Of the command line.
+        output: The file for all that it prints.
+        below: Folder of the operations that count; results are kept in its folder ``cache``.
+        number: Of the operation, from 1; 0: none, and ``<output>.count`` says how many there were.
+    """
+    os.environ["OFMU_CACHE"] = str(Path(below, "cache"))
+    seen = 0
+
+    def count(event, args):
+        nonlocal seen
+        writes = event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink", "os.truncate")
+        if not writes and not (event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+            return
+        named = [str(x) for x in args[:2] if isinstance(x, str | os.PathLike)]
+        if any(name.startswith(f"{below}/") for name in named):
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    run(words, output)
+    if not number:
+        Path(f"{output}.count").write_text(str(seen))

@@ -118,6 +118,9 @@ def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
     with pytest.raises(UserError, match="holds no readable model"):
         network(path=str(folder)).build(data, exact=False)
     assert json.loads((folder / "provenance.json").read_text())["streams"] == ["full"]
+    for kind in (SmallCNN, ResNet18):
+        with pytest.raises(UserError, match="width=0 is out of range"):
+            kind(width=0)
     with pytest.raises(UserError, match="set a multiple of 8"):
         SmallCNN(width=12)
 

@@ -23,7 +23,8 @@ from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.vision import SmallCNN
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.kept import DAY, HOUR, cache_folder, damage, keep, read_kept, sweep, write_sums
+from ofmu_pl.support.files import DAY, HOUR, sweep
+from ofmu_pl.support.kept import cache_folder, damage, keep, read_kept, write_sums
 from ofmu_pl.support.provenance import code_of, config_hash, provenance
 from ofmu_pl.training.export import write_model
 
