@@ -71,6 +71,50 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
 
 
+def difference(groups: Sequence[Array]) -> tuple[float, float]:
+    """Test whether a sum of means over items is 0, as of differences between two models on the same items.
+
+    It is the t-test, of several groups Welch's; a group of one item is taken to vary as the others do.
+
+    Args:
+        groups: Values of items, (N,) each; as for ``interval``.
+
+    Returns:
+        The two-sided p, and the least p that so many items can have whatever their values: of all patterns of signs of
+        one group, or of all ways to part two. The first is never below the second; NaN if a value is.
+
+    >>> p, least = difference([np.array([0.1, 0.3, 0.2, 0.4])])
+    >>> round(p, 3), least
+    (0.125, 0.125)
+    """
+    sizes = [len(x) for x in groups]
+    least = 2.0 ** (1 - sizes[0]) if len(sizes) == 1 else 2 / math.comb(sum(sizes), sizes[0])
+    value, spread = sum(float(x.mean()) for x in groups), [float(x.var(ddof=1)) for x in groups if len(x) > 1]
+    errors = [(float(x.var(ddof=1)) if len(x) > 1 else max(spread, default=math.inf)) / len(x) for x in groups]
+    error = sum(errors)
+    if not math.isfinite(value) or error == math.inf:
+        return (1.0 if math.isfinite(value) else math.nan), least
+    if error <= 1e-24 * value**2:
+        return (least if value else 1.0), least
+    freedom = error**2 / sum(e**2 / max(1, n - 1) for e, n in zip(errors, sizes, strict=True))
+    return max(least, float(2 * stats.t.sf(abs(value) / math.sqrt(error), freedom))), least
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction; NaN stays NaN and counts for nothing.
+
+    >>> [round(x, 3) for x in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    corrected = list(p)
+    order = sorted((i for i, x in enumerate(p) if not math.isnan(x)), key=p.__getitem__)
+    largest = 0.0
+    for k, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - k) * p[i]))
+        corrected[i] = largest
+    return corrected
+
+
 @lru_cache(maxsize=4)
 def _draws(sizes: tuple[int, ...], seed: int) -> list[Array]:
     """How often each item of each group is in each resample, (R, N) a group; most metrics are of as many items."""

@@ -170,6 +170,12 @@ class MetricResult:
         """Metrics that it is printed with."""
         return self.metric.group
 
+    def less(self, other: MetricResult) -> Items:
+        """Differences from another model's result, item by item; empty where the two are not of the same items."""
+        if [x.shape for x in self.items] != [x.shape for x in other.items]:
+            return ()
+        return tuple(x - y for x, y in zip(self.items, other.items, strict=True))
+
     def as_dict(self) -> dict[str, Any]:
         """The entry in ``results.json``: all fields but the name, and those of the declaration that are declared."""
         told = ("name", "says")

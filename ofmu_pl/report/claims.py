@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.claims_of_difficulty import coupling, nearness
 from ofmu_pl.report.derived import alignment, grid
 from ofmu_pl.report.figures.studies import norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Experiment, words
-from ofmu_pl.report.statistics import LEVEL, compare, least_p, merit
+from ofmu_pl.report.statistics import compare, least_p, merit
 from ofmu_pl.report.tables import figure
 from ofmu_pl.report.verdicts import Found, Verdict, decided, described, direction
 

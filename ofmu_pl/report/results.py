@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.attacks import HEAD, worst
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Experiment, Run, number, words
-from ofmu_pl.report.statistics import LEVEL, Comparison, distance, least_p, merit, overall, ranks, spread
+from ofmu_pl.report.statistics import Comparison, distance, least_p, merit, overall, ranks, spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 
 

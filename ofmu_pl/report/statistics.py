@@ -10,10 +10,10 @@ import numpy as np
 from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
+from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.metrics.vision import MAIN_METRICS
 from ofmu_pl.report.runs import RETRAINED, Experiment, Replicate, number
 
-LEVEL = 0.05
 EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
 
@@ -131,21 +131,6 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     found = stats.ttest_1samp(d, 0.0)
     ends = found.confidence_interval(0.95)
     return float(found.pvalue), float(exact.pvalue), float(ends.low), float(ends.high)
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction; NaN stays NaN and counts for nothing.
-
-    >>> [round(x, 3) for x in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    corrected = list(p)
-    order = sorted((i for i, x in enumerate(p) if not math.isnan(x)), key=p.__getitem__)
-    largest = 0.0
-    for k, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - k) * p[i]))
-        corrected[i] = largest
-    return corrected
 
 
 def compare(experiment: Experiment, scenarios: list[str], metric: str) -> list[Comparison]:

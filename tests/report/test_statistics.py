@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ofmu_pl.metrics.bootstrap import holm
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import costs
-from ofmu_pl.report.statistics import compare, distance, holm, least_p, merit, overall, paired, ranks, spread
+from ofmu_pl.report.statistics import compare, distance, least_p, merit, overall, paired, ranks, spread
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
 
 
