@@ -14,7 +14,7 @@ from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 def head(experiment: Experiment, metric: str) -> str:
     """A metric's name with its direction and unit."""
     declared, target = experiment.declared(metric), experiment.entry(metric).get("target")
-    arrow = "→" if target is not None else "↑" if declared.higher_is_better else "↓"
+    arrow = "→" if target is not None or declared.group == "unseen" else "↑" if declared.higher_is_better else "↓"
     return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 

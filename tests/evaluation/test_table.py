@@ -60,3 +60,11 @@ def test_several_measured_models_stand_side_by_side_without_the_columns_of_one(c
     assert head == ["metric", "better", *models]
     assert row[:2] == ["forget_Q_A_Prob", "↓"]
     assert row[-4:] == ["0.0000", "0.2500", "0.5000", "0.7500"]
+
+
+def test_held_out_rows_have_no_arrow(capsys):
+    """They are a yardstick: a model that is ruined has other values of them, in either direction."""
+    metric = Metric("holdout_loss", higher_is_better=False, unit="nats", group="unseen")
+    print_table("Results", {"after": {metric.name: metric.result(1.25, n=40)}})
+    (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if "holdout" in line)
+    assert row[:2] == ["holdout_loss", "1.2500"]
