@@ -71,8 +71,8 @@ class Comparison:
     Attributes:
         metric: What is compared (``forget_quality`` by its distance D).
         other: The other method.
-        n: Replicates that both have.
-        difference: Mean of ours minus the other's merit; above 0 ours is better.
+        differences: Ours minus the other's merit by replicate that both have; above 0 ours is better.
+        difference: Their mean.
         low: Lower end of the 95 % t interval of the difference.
         high: Its other end.
         p_t: Two-sided, paired t-test; NaN below two replicates, or where the difference does not vary.
@@ -82,13 +82,18 @@ class Comparison:
 
     metric: str
     other: str
-    n: int
+    differences: list[float]
     difference: float
     low: float
     high: float
     p_t: float
     p_holm: float
     p_sign: float
+
+    @property
+    def n(self) -> int:
+        """Number of the replicates."""
+        return len(self.differences)
 
     @property
     def verdict(self) -> int:
@@ -147,7 +152,7 @@ def compare(experiment: Experiment, scenarios: list[str], metric: str) -> list[C
             rows.append((other, d, paired(d)))
     corrected = holm([found[0] for _, _, found in rows])
     return [
-        Comparison(metric, other, len(d), float(np.mean(d)), low, high, p_t, p_holm, p_sign)
+        Comparison(metric, other, d, float(np.mean(d)), low, high, p_t, p_holm, p_sign)
         for (other, d, (p_t, p_sign, low, high)), p_holm in zip(rows, corrected, strict=True)
     ]
 
