@@ -89,6 +89,10 @@ class AttacksRecord(Record):
         return cls(found, section(content, "models"), items(content, "remarks"), section(content, "provenance"))
 
 
+NULL = ("_null_low", "_null_high")
+"""Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
+
+
 @dataclass
 class AcrossRecord(Record):
     """``across.json`` of one method.
