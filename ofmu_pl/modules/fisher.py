@@ -65,7 +65,7 @@ class Fisher(OneShot):
         batches = whole_split(self, "retain", self.chunk)
         n, classes = sum(len(b["labels"]) for b in batches), len(data.class_names)
         information = fisher_diagonal(self.trained, [b["images"] for b in batches])
-        self._gradient_evaluations += n * classes / data.batch_size
+        self.charge(classes, n)
         generator = torch.Generator().manual_seed(data.seed)
         noise = []
         for f in information:

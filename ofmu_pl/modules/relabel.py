@@ -91,7 +91,7 @@ class SalUn(RandomLabels):
             images = [data.collate("forget", [i], i) for i in range(start, min(start + data.batch_size, n))]
             batch = {k: torch.cat([x[k] for x in images]).to(self.device) for k in images[0]}
             engine.add_gradient(gradient, len(images) / n, self.loss(batch))
-        self._gradient_evaluations += engine.gradient_evaluations
+        self.charge(1.0, n)
         self.masks = top_fraction(gradient, self.fraction)
 
     def descend(self, gradient: Vector) -> None:

@@ -62,8 +62,11 @@ class Scrutiny:
         """
         scalars: dict[str, float] = {}
         if not self._examined:
-            self._examine(method, engine, method.loss(_first(method, batch["forget"][0], 2)))
+            rows = _first(method, batch["forget"][0], 2)
+            self._examine(method, engine, method.loss(rows))
             self._examined = True
+            if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
+                method.charge(1.0, len(next(iter(rows.values()))))
         if not method.run.checks_itself or not (similar or penalised):
             return scalars
         if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
