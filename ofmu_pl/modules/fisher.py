@@ -19,8 +19,9 @@ class Fisher(OneShot):
     """``theta + n``, ``n_i ~ N(0, alpha / max(F_i, 1 / cap))``; F the retain images' Fisher information.
 
     Golatkar et al. 2020 as their code has it (variance of order 1/F), with the true Fisher of single images where
-    published classification code squares the mean gradient of 32. Published code also zeroes the classifier's row in
-    class-wise runs, which alone yields UA 100; here that is an argument, off by default.
+    published classification code squares the mean gradient of 32, multiplies the variance of BatchNorm's, of biases
+    and of the last layer by 10, caps the last layer's at 100 and takes means over dimension 1. It also zeroes the
+    classifier's row in class-wise runs, which alone yields UA 100; here that is an argument, off by default.
 
     Args:
         network: Recipe of the network that shall forget.

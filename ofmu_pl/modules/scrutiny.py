@@ -114,7 +114,8 @@ class Scrutiny:
                 f"run goes on without until they agree: set --model.engine autograd, or --model.{remedy} 0."
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
-        return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
+        of = f"disagreement_of_{SETTLED_SAMPLES}_rows"  # of other rows it may be several times as large
+        return {f"{of}/decorrelation": found.decorrelation, f"{of}/penalty": found.penalty}
 
 
 def _first(method: Method, batch: Batch, samples: int) -> Batch:
