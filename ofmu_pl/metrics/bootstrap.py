@@ -33,7 +33,7 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
         seed: Seed of the draws.
 
     Returns:
-        The ends; NaN if a value is. One item alone, or equal items, give an interval of width 0.
+        The ends; NaN if a value is not finite. One item alone, or equal items, give an interval of width 0.
 
     >>> low, high = interval([np.array([0.0, 1.0] * 50)])
     >>> round(low, 3), round(high, 3)
@@ -43,9 +43,11 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
     if len(columns) == 1 and np.isin(columns[0], (0.0, 1.0)).all():
         return wilson(float(columns[0].mean()), len(columns[0]))
     value = sum(float(x.mean()) for x in columns)
+    if not math.isfinite(value):
+        return math.nan, math.nan
     error = math.sqrt(sum(x.var() / max(1, len(x) - 1) for x in columns))
-    if not error > 1e-12 * abs(value):
-        return (value, value) if math.isfinite(error) else (math.nan, math.nan)
+    if error <= 1e-12 * abs(value):
+        return value, value
     if (least := min(map(len, columns))) < FEW:
         half = error * float(stats.t.ppf((1 + COVERAGE) / 2, least - 1))
         return value - half, value + half
@@ -89,11 +91,14 @@ def difference(groups: Sequence[Array]) -> tuple[float, float]:
     """
     sizes = [len(x) for x in groups]
     least = 2.0 ** (1 - sizes[0]) if len(sizes) == 1 else 2 / math.comb(sum(sizes), sizes[0])
-    value, spread = sum(float(x.mean()) for x in groups), [float(x.var(ddof=1)) for x in groups if len(x) > 1]
-    errors = [(float(x.var(ddof=1)) if len(x) > 1 else max(spread, default=math.inf)) / len(x) for x in groups]
+    value = sum(float(x.mean()) for x in groups)
+    if not math.isfinite(value):
+        return math.nan, least
+    if max(sizes) == 1:
+        return 1.0, least
+    widest = max(float(x.var(ddof=1)) for x in groups if len(x) > 1)
+    errors = [(float(x.var(ddof=1)) if len(x) > 1 else widest) / len(x) for x in groups]
     error = sum(errors)
-    if not math.isfinite(value) or error == math.inf:
-        return (1.0 if math.isfinite(value) else math.nan), least
     if error <= 1e-24 * value**2:
         return (least if value else 1.0), least
     freedom = error**2 / sum(e**2 / max(1, n - 1) for e, n in zip(errors, sizes, strict=True))

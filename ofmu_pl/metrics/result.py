@@ -119,10 +119,11 @@ class Metric:
         """
         target, ends = None if goal is None else float(np.mean(goal)), None
         away: Items = ()
-        if isinstance(goal, np.ndarray) and not (same_items and goal.shape == values.shape):
-            away = (values, -goal)
-        elif goal is not None:
-            away = (values - goal,)
+        with np.errstate(invalid="ignore"):  # losses may be infinite
+            if isinstance(goal, np.ndarray) and not (same_items and goal.shape == values.shape):
+                away = (values, -goal)
+            elif goal is not None:
+                away = (values - goal,)
         if intervals:
             scale = 100.0 if self.unit == "%" else 1.0
             low, high = interval([values / scale])
