@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding
 from ofmu_pl.evaluation.table import figure
-from ofmu_pl.support.records import ACROSS, RESULTS, AcrossRecord, Results
+from ofmu_pl.support.records import ACROSS, NULL, RESULTS, AcrossRecord, Results
 from ofmu_pl.support.terminal import console, print_whole
 
 OVERALL = "score"
@@ -55,7 +55,8 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
             if values:
                 ratio = _kept(runs)
                 if ratio is not None and "forgetting_score" in values:
-                    values[OVERALL] = values["forgetting_score"] * ratio
+                    for end in ("", *NULL):
+                        values[f"{OVERALL}{end}"] = values[f"forgetting_score{end}"] * ratio
                 figures.setdefault(method, {})[attack.name] = values
     for method, values_of in figures.items():
         AcrossRecord(values_of, [str(run) for run in methods[method]]).write(method / ACROSS)
@@ -81,15 +82,22 @@ def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
     table = Table(title="Single examples over runs", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     table.caption_justify = "left"
     table.caption = (
-        "epsilon 0, forgetting score 1, AUC and accuracy .5, rate .01: nobody tells forgotten from held-out rows. "
+        "In brackets: where 95 % lie when nobody tells forgotten from held-out rows (models dealt at random). "
         "Scores of different numbers of models are not comparable."
     )
     names = list(dict.fromkeys(n for of in figures.values() for values in of.values() for n in values))
+    names = [name for name in names if not name.endswith(NULL)]
     table.add_column("method")
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for method, of in figures.items():
         for values in of.values():
-            shown = [f"{values[n]:.0f}" if n == "models" else figure(values[n]) if n in values else "" for n in names]
-            table.add_row(method.name, *shown)
+            table.add_row(method.name, *(_shown(values, name) for name in names))
     print_whole(table, console())
+
+
+def _shown(values: Mapping[str, float], name: str) -> str:
+    if name not in values:
+        return ""
+    chance = " to ".join(figure(values[name + end]) for end in NULL if name + end in values)
+    return (f"{values[name]:.0f}" if name == "models" else figure(values[name])) + (f" ({chance})" if chance else "")

@@ -9,8 +9,9 @@ import numpy as np
 
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.metrics.per_example import FEWEST, epsilons, forgetting_score, u_lira
+from ofmu_pl.metrics.per_example import FEWEST, compared, null
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.support.records import NULL
 
 
 class Confidence(Attack):
@@ -18,8 +19,8 @@ class Confidence(Attack):
 
     Over four or more runs of one method, whose retrained models differ as the runs do, each row's confidences are
     compared (``metrics.per_example``): the mean epsilon, the points of the NeurIPS 2023 competition, and U-LiRA's AUC
-    and rate of finds at 1 % false alarms. The number of runs is part of the result, for epsilon cannot exceed its
-    logarithm, and the competition had 512.
+    and rate of finds at 1 % false alarms, each beside what it is where models are dealt to the two sides at random. The
+    number of runs is part of the result, for epsilon cannot exceed its logarithm, and the competition had 512.
 
     Example:
         >>> Confidence().name
@@ -48,13 +49,5 @@ class Confidence(Attack):
         if min(len(unlearned), len(different)) < FEWEST:
             return {}
         ours, theirs = np.array([f.rows[name] for f in unlearned]), np.array(list(different))
-        found, lira = epsilons(ours, theirs), u_lira(ours, theirs)
-        return {
-            "models": float(len(ours)),
-            "epsilon": float(found.mean()),
-            "forgetting_score": forgetting_score(found, min(len(ours), len(theirs))),
-            "u_lira_auc": lira.area,
-            "u_lira_accuracy": lira.accuracy,
-            "u_lira_tpr_at_1_percent": lira.tpr,
-            "worst_example_auc": float(np.abs(lira.per_example - 0.5).max() + 0.5),
-        }
+        chance = {f"{k}{end}": x for k, pair in null(ours, theirs).items() for end, x in zip(NULL, pair, strict=True)}
+        return {"models": float(len(ours))} | compared(ours, theirs) | chance

@@ -28,8 +28,8 @@ class Polyak(Optimizer):
         lr: Share of the gap that a step is to close, to first order.
         beta: Decay of the second moment v.
         eps: Smallest denominator of the direction.
-        growth: A step's rate is at most this multiple of the last one's: a gradient that vanishes says little about
-            how far to go.
+        growth: A step's rate is at most this multiple of the largest of late, which smaller ones lower by at most this
+            factor a step: a gradient that vanishes says little about how far to go.
 
     Attributes:
         gap: Loss at the parameters' values of now minus the value wanted, in the loss's unit; set it before ``step``.

@@ -23,6 +23,7 @@ def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) 
 
     Each sweep is a permutation of its own, drawn without replacement; a batch may end one sweep and begin the next.
     A batch that is larger than the set is the whole set (an item twice in one mean would only weigh it double).
+    One that ends a sweep and begins the next may hold an item twice (batches of 32 of 40 items hold 3 so on average).
 
     Args:
         n: Number of items, > 0.

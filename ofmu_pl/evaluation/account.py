@@ -13,7 +13,7 @@ import lightning.pytorch as pl
 import yaml
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, change, one_sided, statements, verdict
+from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import untested
 from ofmu_pl.support.files import read_json
@@ -117,31 +117,32 @@ class Account:
     @property
     def summary(self) -> list[str]:
         """What the tests say taken together, counted and not weighed."""
-        told = {name: r for name, r in self.after.items() if r.group in ("forgotten", "attacks")}
-        verdicts = [v for r in told.values() if (v := verdict(r))]
-        if verdicts:
-            counts = [(verdicts.count("no difference"), "found no difference from the goal")]
-            counts += [(verdicts.count(v), f"found that {v} than there should be") for v in LEFT if v in verdicts]
+        judged, earlier = verdicts(self.after), verdicts(self.before)
+        told = [(judged[k], earlier.get(k)) for k in judged if self.after[k].group in ("forgotten", "attacks")]
+        tests = [now for now, was in told if now != "too few" and (now, was) != ("no difference", "no difference")]
+        if tests:
+            counts = [(tests.count("no difference"), "found no difference from the goal")]
+            counts += [(tests.count(v), f"found that {v} than there should be") for v in LEFT if v in tests]
             says = ", ".join(f"{n or 'none'} {text}" for n, text in counts)
-            found = [f"Of {len(verdicts)} tests of what is forgotten, {says}."]
+            found = [f"Of {len(tests)} tests of what is forgotten, {says}."]
         else:
-            found = ["No test of what is forgotten has both a goal and an interval, so that none can be counted."]
+            found = ["No test of what is forgotten can be counted: none has a goal and told it from the model before."]
+        if len(tests) < len(told):
+            few = sum(now == "too few" for now, _ in told)
+            alike = len(told) - len(tests) - few
+            found.append(
+                f"Not counted: {few or 'none'} with too few rows, {alike or 'none'} that found no difference before "
+                "the run either."
+            )
         attacks = [s for s in self.statements.get(HEADINGS["attacks"], []) if self.after[s.name].target is not None]
         if attacks:
             strongest = max(attacks, key=lambda s: abs(self.after[s.name].value - (self.after[s.name].target or 0.0)))
             found.append(f"The attack that finds most: {strongest.text[0].lower()}{strongest.text[1:]}")
-        kept = {
-            name: change(r, self.before[name])
-            for name, r in self.after.items()
-            if r.group == "kept" and name in self.before and r.interval
-        }
+        kept = changes(self.after, self.before)
         fallen = [name for name, how in kept.items() if how == "worse"]
         named = f" ({', '.join(fallen)})" if fallen else ""
         if kept:
-            found.append(
-                f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse by more than its "
-                f"interval{named}."
-            )
+            found.append(f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}.")
         than = "by a model that was trained without them" if self.retrained else "in held-out rows"
         hidden = one_sided(self.after, than)
         return found if hidden is None else [hidden, *found]

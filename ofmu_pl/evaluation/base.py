@@ -24,6 +24,7 @@ from ofmu_pl.evaluation.measures import Measures
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.metrics.alignment import ALIGNMENT
+from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.support.errors import UserError, check_range
@@ -94,7 +95,7 @@ class Evaluation(pl.Callback, Measures):
                 model = pl_module.whole_network()
                 self.before = self._timed_score(trainer, model)
                 self.more["before"] = self.more_metrics(trainer, model)
-                metrics = self._all_metrics(trainer, self.before) | self.more["before"]
+                metrics = self._all_metrics(trainer, self.before, "before")
                 self._log(trainer, pl_module, metrics)
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
@@ -165,9 +166,10 @@ class Evaluation(pl.Callback, Measures):
         self._book("evaluation")
         return scores
 
-    def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
+    def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any], column: str) -> Metrics:
         theirs = self.reference.scores if self.reference else None
-        return with_own(self.metrics(trainer, scores), self.own_metrics, scores, theirs)
+        found = with_own(self.metrics(trainer, scores), self.own_metrics, scores, theirs) | self.more.get(column, {})
+        return found | official(found)
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.source == RETRAIN:  # the command line has put the model's folder in its place, if it could
@@ -207,7 +209,7 @@ class Evaluation(pl.Callback, Measures):
             return
         data, r = data_of(trainer), self.reference
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-        columns = {name: self._all_metrics(trainer, s) | self.more.get(name, {}) for name, s in sides.items() if s}
+        columns = {name: self._all_metrics(trainer, s, name) for name, s in sides.items() if s}
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:

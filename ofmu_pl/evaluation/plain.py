@@ -6,12 +6,23 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from scipy.stats import norm
+
 from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics.bootstrap import LEVEL, difference, holm
 from ofmu_pl.metrics.result import Metric, MetricResult
 
-Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", ""]
-"""How a value lies to its goal; empty where there is no goal, or no interval that could tell."""
+Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", "too few", ""]
+"""How a value lies to its goal; empty where there is no goal, or values of rows are not known. Too few: of so many rows
+no values could differ from it."""
+Change = Literal["worse", "better", "unchanged", "too few"]
 LEFT: tuple[Verdict, ...] = ("more is left", "less is left")
+CHANGES: dict[Change, str] = {
+    "worse": "It is worse than before.",
+    "better": "It is better than before.",
+    "unchanged": "No change was found.",
+    "too few": "Too few rows to tell a change from chance.",
+}
 KNOWN: dict[Verdict, str] = {"more is left": "are still known better", "less is left": "are known less well"}
 """What it means for what is forgotten, the worse first."""
 SIDES = {
@@ -70,9 +81,10 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
         retrained: Metrics of the retrained model; may be empty.
     """
     found: dict[str, list[Statement]] = {}
+    judged, changed = verdicts(after), changes(after, before)
     for group in dict.fromkeys([*HEADINGS, *(r.group for r in after.values() if r.group != "unseen")]):
         told = [
-            _statement(name, r, after, before, retrained)
+            _statement(name, r, after, before, retrained, judged.get(name, ""), changed.get(name))
             for name, r in after.items()
             if r.group == group and r.metric.says
         ]
@@ -81,23 +93,66 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
     return found
 
 
-def verdict(r: MetricResult) -> Verdict:
-    """How a value lies to its goal, by its interval.
+def verdicts(metrics: Metrics) -> dict[str, Verdict]:
+    """How values lie to their goals, of those that have one and are means over rows.
 
+    A verdict is that of the difference from the goal's own values over the same rows (without a retrained model: over
+    held-out rows), by t-tests that are corrected for their number together (Holm).
+
+    >>> import numpy as np
     >>> auc = Metric("mia_loss", higher_is_better=False, group="attacks")
-    >>> verdict(auc.result(0.52, n=40, target=0.5, interval=(0.47, 0.57)))
-    'no difference'
-    >>> verdict(auc.result(0.1, n=40, target=0.5, interval=(0.05, 0.2)))
-    'less is left'
+    >>> rows = np.linspace(0.02, 0.18, 20)
+    >>> verdicts({"mia_loss": auc.of_items(rows, goal=0.5)}), verdicts({"mia_loss": auc.of_items(rows, goal=0.11)})
+    ({'mia_loss': 'less is left'}, {'mia_loss': 'no difference'})
+    >>> verdicts({"mia_loss": auc.of_items(rows[:5], goal=0.5)})
+    {'mia_loss': 'too few'}
     """
-    if r.target is None or r.interval is None or not all(map(math.isfinite, (r.target, *r.interval))):
-        return ""
-    if r.interval[0] <= r.target <= r.interval[1]:
-        return "no difference"
-    above = r.value > r.target
+    tests = {name: difference(r.away) for name, r in metrics.items() if r.away and math.isfinite(r.value)}
+    return {name: _verdict(metrics[name], differs) for name, differs in _decided(tests).items()}
+
+
+def _verdict(r: MetricResult, differs: bool | None) -> Verdict:
+    if not differs:
+        return "too few" if differs is None else "no difference"
+    above = r.value > (r.target or 0.0)
     if r.group in ("forgotten", "attacks"):
         return "less is left" if above == r.higher_is_better else "more is left"
     return "above the goal" if above else "below the goal"
+
+
+def changes(after: Metrics, before: Metrics) -> dict[str, Change]:
+    """How values of what must stay changed, tested as ``verdicts`` are; those without intervals are left out."""
+    tests = {}
+    for name, r in after.items():
+        if r.group == "kept" and r.interval and name in before and before[name].interval:
+            tests[name] = _changed(r, before[name])
+    found: dict[str, Change] = {}
+    for name, differs in _decided(tests).items():
+        better = (after[name].value > before[name].value) == after[name].higher_is_better
+        found[name] = ("better" if better else "worse") if differs else "unchanged" if differs is False else "too few"
+    return found
+
+
+def _changed(r: MetricResult, was: MetricResult) -> tuple[float, float]:
+    """Test a change: p and the least there is, of results whose rows' values are not known, by their intervals."""
+    rows = r.less(was)
+    if rows:
+        return difference(rows)
+    widths = [x.interval[1] - x.interval[0] for x in (r, was) if x.interval]
+    return float(2 * norm.sf(2 * norm.ppf(0.975) * abs(r.value - was.value) / max(math.hypot(*widths), 1e-12))), 0.0
+
+
+def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
+    """Which of several differences are shown, after one correction; ``None``: the rows could not show any.
+
+    Tests that could not reject after the correction count for nothing in it (Tarone 1990).
+
+    Args:
+        tests: p and the least p that there can be, by name.
+    """
+    able = {name: p for name, (p, least) in tests.items() if least * len(tests) <= LEVEL and not math.isnan(p)}
+    corrected = dict(zip(able, holm(list(able.values())), strict=True))
+    return {name: corrected[name] < LEVEL if name in able else None for name in tests}
 
 
 def one_sided(after: Metrics, than: str) -> str | None:
@@ -107,9 +162,10 @@ def one_sided(after: Metrics, than: str) -> str | None:
         after: Metrics of the model after the run.
         than: Whom goals are of, such as ``in held-out rows``.
     """
+    judged = verdicts(after)
     worst: dict[str, Verdict] = {}
     for what, names in SIDES.items():
-        found = {verdict(after[name]) for name in names if name in after}
+        found = {judged[name] for name in names if name in judged}
         worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), "")
     how = next((v for v in KNOWN if v in worst.values()), None)
     named = [what for what in SIDES if worst[what] == how]
@@ -117,13 +173,6 @@ def one_sided(after: Metrics, than: str) -> str | None:
         return None
     (other,) = SIDES.keys() - named
     return f"{named[0].capitalize()} {KNOWN[how]} than {than}, which the tests of {other} do not show."
-
-
-def change(r: MetricResult, before: MetricResult) -> Literal["worse", "better", "unchanged"]:
-    """How a value changed; a change within its interval is none, nor is one of a value without an interval."""
-    if r.interval is None or r.interval[0] <= before.value <= r.interval[1]:
-        return "unchanged"
-    return "better" if (r.value > before.value) == r.higher_is_better else "worse"
 
 
 def shown(x: float, r: MetricResult | Metric) -> str:
@@ -163,20 +212,27 @@ def _number(x: float, r: MetricResult | Metric) -> str:
     return f"{x:.2g}" if abs(x) >= 1e-3 else f"{x:.0e}"
 
 
-def _statement(name: str, r: MetricResult, after: Metrics, before: Metrics, retrained: Metrics) -> Statement:
+def _statement(
+    name: str,
+    r: MetricResult,
+    after: Metrics,
+    before: Metrics,
+    retrained: Metrics,
+    found: Verdict,
+    changed: Change | None,
+) -> Statement:
     interval = ends(r)
     value = shown(r.value, r) + (f" ({interval})" if interval else "")
     rows = SETS.get(name[:3], ROWS.get(r.group, "these rows"))
     text = str(r.metric.says).format(value=value, rows=rows)
     was = before.get(name)
-    found = verdict(r)
     return Statement(
         name=name,
         text=text,
         before=shown(was.value, r) if was else None,
         goal=_goal(name, r, after, retrained),
         verdict=found,
-        meaning=_change(r, was) if r.group == "kept" and was and r.interval and not found else _meaning(r, found),
+        meaning=CHANGES[changed] if changed and not found else _meaning(r, found),
     )
 
 
@@ -198,11 +254,6 @@ def _alike(x: float, y: float) -> bool:
     return math.isclose(x, y, rel_tol=1e-6, abs_tol=1e-12)
 
 
-def _change(r: MetricResult, was: MetricResult) -> str:
-    found = change(r, was)
-    return "No change beyond the interval." if found == "unchanged" else f"It is {found} than before."
-
-
 def _meaning(r: MetricResult, found: Verdict) -> str:
     if found == "no difference":
         return "No difference from the goal was found."
@@ -210,8 +261,10 @@ def _meaning(r: MetricResult, found: Verdict) -> str:
         return "More is left than there should be."
     if found == "less is left":
         return "Less is left than there should be: what is avoided stands out, which can give it away."
+    if found == "too few":
+        return "Too few rows: whatever the number, no difference from the goal could be told from chance."
     if found:
         return f"It lies {found}."
     if r.target is not None:
-        return "It has no interval, so how much of the difference is chance is not known."
+        return "It is no mean over rows, so how much of the difference is chance is not known."
     return "Higher is better." if r.higher_is_better else "Lower is better."

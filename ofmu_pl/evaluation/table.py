@@ -42,6 +42,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "↑" if result.higher_is_better else "↓"
+            arrow = "" if result.group == "unseen" else arrow  # a yardstick, which nothing should move
             better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
             goal = "" if result.target is None else figure(result.target)
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"

@@ -33,7 +33,7 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
         seed: Seed of the draws.
 
     Returns:
-        The ends; NaN if a value is. One item alone, or equal items, give an interval of width 0.
+        The ends; NaN if a value is not finite. One item alone, or equal items, give an interval of width 0.
 
     >>> low, high = interval([np.array([0.0, 1.0] * 50)])
     >>> round(low, 3), round(high, 3)
@@ -43,9 +43,11 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
     if len(columns) == 1 and np.isin(columns[0], (0.0, 1.0)).all():
         return wilson(float(columns[0].mean()), len(columns[0]))
     value = sum(float(x.mean()) for x in columns)
+    if not math.isfinite(value):
+        return math.nan, math.nan
     error = math.sqrt(sum(x.var() / max(1, len(x) - 1) for x in columns))
-    if not error > 1e-12 * abs(value):
-        return (value, value) if math.isfinite(error) else (math.nan, math.nan)
+    if error <= 1e-12 * abs(value):
+        return value, value
     if (least := min(map(len, columns))) < FEW:
         half = error * float(stats.t.ppf((1 + COVERAGE) / 2, least - 1))
         return value - half, value + half
@@ -69,6 +71,53 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     z2 = float(stats.norm.ppf((1 + COVERAGE) / 2)) ** 2
     middle, half = share + z2 / (2 * n), math.sqrt(z2 * (share * (1 - share) + z2 / (4 * n)) / n)
     return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
+
+
+def difference(groups: Sequence[Array]) -> tuple[float, float]:
+    """Test whether a sum of means over items is 0, as of differences between two models on the same items.
+
+    It is the t-test, of several groups Welch's; a group of one item is taken to vary as the others do.
+
+    Args:
+        groups: Values of items, (N,) each; as for ``interval``.
+
+    Returns:
+        The two-sided p, and the least p that so many items can have whatever their values: of all patterns of signs of
+        one group, or of all ways to part two. The first is never below the second; NaN if a value is.
+
+    >>> p, least = difference([np.array([0.1, 0.3, 0.2, 0.4])])
+    >>> round(p, 3), least
+    (0.125, 0.125)
+    """
+    sizes = [len(x) for x in groups]
+    least = 2.0 ** (1 - sizes[0]) if len(sizes) == 1 else 2 / math.comb(sum(sizes), sizes[0])
+    value = sum(float(x.mean()) for x in groups)
+    if not math.isfinite(value):
+        return math.nan, least
+    if max(sizes) == 1:
+        return 1.0, least
+    widest = max(float(x.var(ddof=1)) for x in groups if len(x) > 1)
+    errors = [(float(x.var(ddof=1)) if len(x) > 1 else widest) / len(x) for x in groups]
+    error = sum(errors)
+    if error <= 1e-24 * value**2:
+        return (least if value else 1.0), least
+    freedom = error**2 / sum(e**2 / max(1, n - 1) for e, n in zip(errors, sizes, strict=True))
+    return max(least, float(2 * stats.t.sf(abs(value) / math.sqrt(error), freedom))), least
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction; NaN stays NaN and counts for nothing.
+
+    >>> [round(x, 3) for x in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    corrected = list(p)
+    order = sorted((i for i, x in enumerate(p) if not math.isnan(x)), key=p.__getitem__)
+    largest = 0.0
+    for k, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - k) * p[i]))
+        corrected[i] = largest
+    return corrected
 
 
 @lru_cache(maxsize=4)

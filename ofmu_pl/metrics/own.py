@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ofmu_pl.metrics.result import MetricResult
+from ofmu_pl.metrics.result import MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 
 
@@ -75,10 +75,13 @@ def with_own(
     """
     found = dict(metrics)
     for own in own_metrics:
-        goals = {} if retrained is None else {x.metric.name: x.value for x in own.compute(retrained)}
+        goals = {} if retrained is None else by_name(*own.compute(retrained))
         for result in own.compute(scores):
             name = result.metric.name
             if name in found:
                 raise UserError(f"The metric '{name}' of {type(own).__name__} is there already: rename it.")
-            found[name] = result if result.target is not None else replace(result, target=goals.get(name))
+            goal = goals.get(name)
+            found[name] = result
+            if result.target is None and goal is not None:
+                found[name] = replace(result, target=goal.value, away=result.less(goal))
     return found

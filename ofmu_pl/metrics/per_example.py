@@ -24,6 +24,8 @@ from ofmu_pl.metrics.membership import auc
 Array = np.ndarray
 FEWEST = 4
 """Fewest runs of a method that examples are compared over."""
+DEALS = 100
+"""Random deals of models to the two sides that say what chance finds."""
 DELTA = 1e-5
 CAP = 50.0
 """Epsilon of an example that a decision tells without a mistake, and of one whose one side hardly varies."""
@@ -108,14 +110,12 @@ class Lira:
     """What U-LiRA finds.
 
     Attributes:
-        per_example: (E,) AUC of each example: 0.5 where an attacker learns nothing.
         area: AUC of all examples and models together.
         accuracy: Share of right decisions, both sides weighing the same, at a ratio of 1.
         tpr: Share of unlearned models that are found where 1 % of the retrained ones are taken for such, all examples
             together.
     """
 
-    per_example: Array
     area: float
     accuracy: float
     tpr: float
@@ -142,11 +142,44 @@ def u_lira(unlearned: Array, retrained: Array) -> Lira:
     negative = -_ratios(retrained, retrained, unlearned)
     alarm = np.quantile(negative, 0.99, method="higher")
     return Lira(
-        per_example=np.array([auc(n, p) for n, p in zip(negative.T, positive.T, strict=True)]),
         area=auc(negative.ravel(), positive.ravel()),
         accuracy=float(((positive > 0).mean() + (negative < 0).mean()) / 2),
         tpr=float((positive > alarm).mean()),
     )
+
+
+def compared(unlearned: Array, retrained: Array) -> dict[str, float]:
+    """Figures of single examples over models: mean ``epsilon``, ``forgetting_score``, and those of U-LiRA.
+
+    Args:
+        unlearned: (N, E) confidences.
+        retrained: (M, E).
+    """
+    epsilon, lira = epsilons(unlearned, retrained), u_lira(unlearned, retrained)
+    return {
+        "epsilon": float(epsilon.mean()),
+        "forgetting_score": forgetting_score(epsilon, min(len(unlearned), len(retrained))),
+        "u_lira_auc": lira.area,
+        "u_lira_accuracy": lira.accuracy,
+        "u_lira_tpr_at_1_percent": lira.tpr,
+    }
+
+
+def null(unlearned: Array, retrained: Array, seed: int = 0) -> dict[str, tuple[float, float]]:
+    """Where 95 % of each figure lie when models are dealt to the two sides at random: nobody tells anything there.
+
+    A few models are far from epsilon 0, score 1 and AUC 0.5 by chance alone, since decisions are judged by the models
+    that they were made from (8 and 8 like models: 1.5, 0.19 and 0.49).
+
+    >>> low, high = null(*np.random.default_rng(0).normal(size=(2, 8, 40)))["epsilon"]
+    >>> bool(1 < low < high < 4)
+    True
+    """
+    rng, models = np.random.default_rng(seed), np.concatenate([unlearned, retrained])
+    dealt = [np.split(rng.permutation(models), [len(unlearned)]) for _ in range(DEALS)]
+    found = [list(compared(*sides).values()) for sides in dealt]
+    ends = np.quantile(found, [0.025, 0.975], axis=0).T
+    return {name: (float(low), float(high)) for name, (low, high) in zip(compared(*dealt[0]), ends, strict=True)}
 
 
 def _ratios(judged: Array, own: Array, other: Array) -> Array:

@@ -119,10 +119,11 @@ class Metric:
         """
         target, ends = None if goal is None else float(np.mean(goal)), None
         away: Items = ()
-        if isinstance(goal, np.ndarray) and not (same_items and goal.shape == values.shape):
-            away = (values, -goal)
-        elif goal is not None:
-            away = (values - goal,)
+        with np.errstate(invalid="ignore"):  # losses may be infinite
+            if isinstance(goal, np.ndarray) and not (same_items and goal.shape == values.shape):
+                away = (values, -goal)
+            elif goal is not None:
+                away = (values - goal,)
         if intervals:
             scale = 100.0 if self.unit == "%" else 1.0
             low, high = interval([values / scale])
@@ -169,6 +170,12 @@ class MetricResult:
     def group(self) -> str:
         """Metrics that it is printed with."""
         return self.metric.group
+
+    def less(self, other: MetricResult) -> Items:
+        """Differences from another model's result, item by item; empty where the two are not of the same items."""
+        if [x.shape for x in self.items] != [x.shape for x in other.items]:
+            return ()
+        return tuple(x - y for x, y in zip(self.items, other.items, strict=True))
 
     def as_dict(self) -> dict[str, Any]:
         """The entry in ``results.json``: all fields but the name, and those of the declaration that are declared."""

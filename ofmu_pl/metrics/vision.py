@@ -45,8 +45,8 @@ _RIGHT = "The model names the right class of {{value}} of {images}.".format
 RA = _better("RA", group="kept", column=3, says=_RIGHT(images="the images that must stay"))
 TA = _better("TA", group="kept", column=4, says=_RIGHT(images="held-out images of the classes that must stay"))
 VA = _better("VA", group="kept", says=_RIGHT(images="the validation images of the classes that must stay"))
+TA_ALL = _better("TA_all", group="kept")  # a model that is ruined has the lowest
 # Mostly above the retrained model's, as forget_accuracy is: something of the forgotten classes is left.
-TA_ALL = _worse("TA_all", group="kept")
 TA_FORGOTTEN = _worse("TA_forgotten", group="kept")
 MIA = _better(
     "MIA",
@@ -88,6 +88,8 @@ def vision_metrics(
     - ``avg_gap``, with a reference: mean over UA, RA, TA and MIA of ``|value - retrained model's value|``, SalUn's Avg.
       Gap.
 
+    Without a reference the goal of ``UA`` is ``100 - TA`` where no classes are forgotten as a whole.
+
     NaN predictions are wrong ones; attacks on a model with NaN give NaN.
 
     Args:
@@ -112,9 +114,13 @@ def vision_metrics(
     if targets is None:
         targets = _targets(reference, forgotten, members, strangers) if reference else {}
     wanted = _accuracies(reference, forgotten) if reference else {}
+    if not (reference or targets or forgotten):  # images like others are named as often as held-out ones
+        seen = _accuracies(scores, forgotten)[TA]
+        wanted = {UA: 100 - seen, FORGET_ACCURACY: seen}
     for metric, hits in _accuracies(scores, forgotten).items():
         goal = wanted.get(metric, targets.get(metric.name))
-        results[metric.name] = metric.of_items(hits, goal, intervals=intervals and metric is not VA)
+        told = intervals and metric is not VA
+        results[metric.name] = metric.of_items(hits, goal, intervals=told, same_items=bool(reference))
     for metric, value in _efficacies(scores, members, strangers).items():
         results[metric.name] = metric.result(value, len(scores["forget"].ids), targets.get(metric.name))
     member, stranger, _ = _features("confidence", scores, members, strangers)

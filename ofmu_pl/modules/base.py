@@ -49,9 +49,10 @@ class UnlearningModule(pl.LightningModule, Method):
         A method of your own is a direction from batches; this one ascends on the forget rows.
 
         >>> class Ascent(UnlearningModule):
-        ...     streams, gradient_evaluations = ("forget",), 0.0
+        ...     streams = ("forget",)
         ...     def iterate(self, batch):
         ...         (part,) = batch["forget"]
+        ...         self.charge(1.0)
         ...         up = self.gradient_engine().expand(self.loss(part), order=1)
         ...         return [-g for g in up.gradient], {"L_f": up.value}
         >>> from ofmu_pl import CausalLM
@@ -85,7 +86,7 @@ class UnlearningModule(pl.LightningModule, Method):
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
         self.record = Record()
         self.replica = None
-        self._gradient_evaluations = 0.0  # of methods that add up their work by themselves
+        self._gradient_evaluations = 0.0
 
     # Lightning's hooks ---------------------------------------------------------------------------------------------
 

@@ -51,15 +51,10 @@ class FineTune(UnlearningModule):
         """The split that is trained on."""
         return (self.split,)
 
-    @property
-    def gradient_evaluations(self) -> float:
-        """One gradient per iteration."""
-        return self._gradient_evaluations
-
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of the batch's mean loss."""
         (part,) = batch[self.split]
         with self.recipe.statistics(self.trained, self.split):
             expansion = self.gradient_engine().expand(self.loss(part), order=1)
-        self._gradient_evaluations += 1
+        self.charge(1.0)
         return expansion.gradient, {"L": expansion.value}

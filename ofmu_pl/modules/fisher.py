@@ -19,8 +19,9 @@ class Fisher(OneShot):
     """``theta + n``, ``n_i ~ N(0, alpha / max(F_i, 1 / cap))``; F the retain images' Fisher information.
 
     Golatkar et al. 2020 as their code has it (variance of order 1/F), with the true Fisher of single images where
-    published classification code squares the mean gradient of 32. Published code also zeroes the classifier's row in
-    class-wise runs, which alone yields UA 100; here that is an argument, off by default.
+    published classification code squares the mean gradient of 32, multiplies the variance of BatchNorm's, of biases
+    and of the last layer by 10, caps the last layer's at 100 and takes means over dimension 1. It also zeroes the
+    classifier's row in class-wise runs, which alone yields UA 100; here that is an argument, off by default.
 
     Args:
         network: Recipe of the network that shall forget.
@@ -65,7 +66,7 @@ class Fisher(OneShot):
         batches = whole_split(self, "retain", self.chunk)
         n, classes = sum(len(b["labels"]) for b in batches), len(data.class_names)
         information = fisher_diagonal(self.trained, [b["images"] for b in batches])
-        self._gradient_evaluations += n * classes / data.batch_size
+        self.charge(classes, n)
         generator = torch.Generator().manual_seed(data.seed)
         noise = []
         for f in information:

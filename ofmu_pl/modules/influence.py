@@ -87,9 +87,9 @@ class Influence(OneShot):
         found = removal(
             product, gradients["forget"], gradients["retain"], share, self.damping, self.iterations, self.tolerance
         )
-        whole = sizes["retain"] / self.run.data.batch_size
         # A product is a forward, a forward-mode and a backward pass over the retain images: about a gradient of them.
-        self._gradient_evaluations += sum(sizes.values()) / self.run.data.batch_size + found.iterations * whole
+        self.charge(1.0, sum(sizes.values()))
+        self.charge(found.iterations, sizes["retain"])
         remedy = (
             "; not converged: raise --model.iterations or --model.damping" if found.residual > self.tolerance else ""
         )

@@ -139,7 +139,7 @@ class LowerLevel:
             self.guess.temperature = self._kept["temperature"]
         else:
             with self._scoring(), torch.no_grad():
-                self.guess.sharpen(self._logits)
+                self.guess.sharpen(self._read)
 
     def _kinds(self, stream: str, rows: Sequence[int]) -> list[np.ndarray]:
         """The kinds of the tokens of a split's rows."""
@@ -160,8 +160,13 @@ class LowerLevel:
         return values
 
     def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits, targets = self._logits(batch)
+        logits, targets = self._read(batch)
         return token_nll(logits, targets), targets
+
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits and targets of rows that are looked at without a gradient."""
+        self.method.charge(1 / 3, len(batch["ids"]))
+        return self._logits(batch)
 
     def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         method = self.method

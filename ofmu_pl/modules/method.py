@@ -36,6 +36,7 @@ class Method(ABC):
         micro_batch_size: Samples differentiated at a time; ``None``: all.
     """
 
+    _gradient_evaluations: float
     run: Run
     recipe: Network
     network: nn.Module | None
@@ -88,9 +89,18 @@ class Method(ABC):
         return False
 
     @property
-    @abstractmethod
     def gradient_evaluations(self) -> float:
-        """Work so far, in gradients of one batch's loss."""
+        """Work so far, in gradients of one batch's loss, over all resumed parts of the run."""
+        return self._gradient_evaluations
+
+    def charge(self, gradients: float, rows: int | None = None) -> None:
+        """Count work, in gradients of one batch's loss; a pass without a gradient is a third.
+
+        Args:
+            gradients: Number of them.
+            rows: Number of rows that they are of; ``None``: a batch's.
+        """
+        self._gradient_evaluations += gradients * (1.0 if rows is None else rows / self.run.data.batch_size)
 
     @abstractmethod
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:

@@ -196,8 +196,8 @@ class OFMU(UnlearningModule):
 
     @property
     def gradient_evaluations(self) -> float:
-        """Work so far in gradients (``core.derivatives.Engine``), over all resumed parts of the run."""
-        return self._gradient_evaluations + (self.engine.gradient_evaluations if self.engine else 0.0)
+        """Work so far, with the engine's (``core.derivatives.Engine``)."""
+        return super().gradient_evaluations + (self.engine.gradient_evaluations if self.engine else 0.0)
 
     @property
     def remedy(self) -> str:

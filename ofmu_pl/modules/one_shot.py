@@ -33,11 +33,6 @@ class OneShot(UnlearningModule):
         return ("forget",)
 
     @property
-    def gradient_evaluations(self) -> float:
-        """Work so far, in gradients of one batch's loss."""
-        return self._gradient_evaluations
-
-    @property
     def remedy(self) -> str:
         """Advice where no option helps: such numbers come from the model itself."""
         return BROKEN_MODEL
@@ -99,11 +94,6 @@ class BatchNormOnly(UnlearningModule):
         return ("forget",)
 
     @property
-    def gradient_evaluations(self) -> float:
-        """No work in gradients: there are forward passes only."""
-        return 0.0
-
-    @property
     def remedy(self) -> str:
         """Advice where no option helps."""
         return BROKEN_MODEL
@@ -122,6 +112,7 @@ class BatchNormOnly(UnlearningModule):
         (part,) = batch["forget"]
         with torch.no_grad(), self.recipe.statistics(self.trained, "forget"):
             loss = self.recipe.sample_losses(self.trained, part).mean().item()
+        self.charge(1 / 3)
         return zeros_like(trainable(self.trained)), {"L_f": loss}
 
 

@@ -35,7 +35,8 @@ class _Preference(TwoTerms):
 
     def reference(self, stream: str, part: Batch) -> Tensor:
         """Summed loss of the same answers under the frozen model, (b,), nats."""
-        return self.reference_nll[stream][part["ids"].cpu()].to(part["ids"].device, torch.float32)
+        dtype = torch.promote_types(torch.float32, next(self.trained.parameters()).dtype)
+        return self.reference_nll[stream][part["ids"].cpu()].to(part["ids"].device, dtype)
 
 
 class NPO(_Preference):

@@ -18,7 +18,8 @@ class RandomLabels(TwoTerms):
     """``gamma CE(forget images, random labels) + alpha L_r`` (Golatkar et al. 2020; RL in Fan et al. 2024).
 
     Each forget image has one wrong label for the whole run, drawn by the data's seed. (Published code draws anew at
-    every pass, from all classes, the true one included, and from the first ten of CIFAR-100's by default.)
+    every pass, from all classes, the true one included, and from the first ten of CIFAR-100's by default. It steps on
+    all forget batches and then on all retain ones; here each step has both terms.)
 
     Example:
         >>> from ofmu_pl import SmallCNN
@@ -52,7 +53,7 @@ class SalUn(RandomLabels):
 
     A weight's saliency is ``|d L_f / d theta|`` of the whole forget set at the start, where images are augmented with
     one draw for each, whatever the batches. Weights outside the mask keep their bits whatever weight decay or momentum
-    would do to them (the published code froze only their gradients).
+    would do to them (until 2026-02 the published code froze only their gradients).
 
     Args:
         fraction: Share of the weights that may move (published: 0.5).
@@ -91,7 +92,7 @@ class SalUn(RandomLabels):
             images = [data.collate("forget", [i], i) for i in range(start, min(start + data.batch_size, n))]
             batch = {k: torch.cat([x[k] for x in images]).to(self.device) for k in images[0]}
             engine.add_gradient(gradient, len(images) / n, self.loss(batch))
-        self._gradient_evaluations += engine.gradient_evaluations
+        self.charge(1.0, n)
         self.masks = top_fraction(gradient, self.fraction)
 
     def descend(self, gradient: Vector) -> None:

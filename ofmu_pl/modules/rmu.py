@@ -10,7 +10,7 @@ from torch import Tensor
 from ofmu_pl.losses import IGNORED, hidden_distance
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.hidden import hidden_states
+from ofmu_pl.networks.hidden import hidden_states, share_up_to
 from ofmu_pl.support.errors import MAX_SEED, check_range
 
 
@@ -54,6 +54,11 @@ class RMU(TwoTerms):
         super().__init__(network, alpha=alpha, layer=layer, **kwargs)
         check_range(0, MAX_SEED, vector_seed=vector_seed)
         self.coefficient, self.vector_seed = coefficient, vector_seed
+
+    @property
+    def forget_work(self) -> float:
+        """That of the layers that run."""
+        return share_up_to(self.trained, str(self.layer))
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Squared distance to ``c u``, averaged over dimensions and labelled positions."""

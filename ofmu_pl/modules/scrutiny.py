@@ -63,8 +63,11 @@ class Scrutiny:
         """
         scalars: dict[str, float] = {}
         if not self._examined:
-            self._examine(method, engine, method.loss(_first(method, batch["forget"][0], 2)))
+            rows = _first(method, batch["forget"][0], 2)
+            self._examine(method, engine, method.loss(rows))
             self._examined = True
+            if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
+                method.charge(1.0, len(next(iter(rows.values()))))
         if not method.run.checks_itself or not (similar or penalised):
             return scalars
         if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
@@ -123,7 +126,8 @@ class Scrutiny:
                 f"run goes on without until they agree: set --model.engine autograd, or --model.{remedy} 0."
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
-        return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
+        of = f"disagreement_of_{SETTLED_SAMPLES}_rows"  # of other rows it may be several times as large
+        return {f"{of}/decorrelation": found.decorrelation, f"{of}/penalty": found.penalty}
 
 
 def _require_third(engine: Engine, loss: Loss) -> None:

@@ -23,7 +23,7 @@ from ofmu_pl.modules.rectify import Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.hidden import hidden_states
+from ofmu_pl.networks.hidden import hidden_states, share_up_to
 from ofmu_pl.support.errors import UserError, check_range
 
 SAM_IN_WORDS = "Each step of forgetting was taken from where, near the present weights, least would be forgotten."
@@ -97,9 +97,15 @@ class TwoTerms(UnlearningModule):
         return ("forget", *(("retain",) if self.retains else ()), *alternative)
 
     @property
-    def gradient_evaluations(self) -> float:
-        """Gradients of one batch's loss; a forward pass of the frozen model counts a third."""
-        return self._gradient_evaluations
+    def forget_work(self) -> float:
+        """What the forget term's gradient costs, in gradients of one batch's loss."""
+        return self.forget_gradients + self.frozen_in_forget_term / 3
+
+    @property
+    def retain_work(self) -> float:
+        """What the retain term's gradient costs; the layers above the one that hidden states come from never run."""
+        share = share_up_to(self.trained, str(self.layer)) if self.retain_loss == "embedding" else 1.0
+        return share * (1 + (self.frozen_passes - self.frozen_in_forget_term) / 3)
 
     @abstractmethod
     def forget_losses(self, part: Batch) -> Tensor:
@@ -137,7 +143,8 @@ class TwoTerms(UnlearningModule):
                 scalars["cosine"] = self.rectify.rectify_(gradient, retain, self.run.optimizers[1:])
                 add_(gradient, [(weight, retain)])
             self.after_retain(loss)
-        self._gradient_evaluations += engine.gradient_evaluations + self.forget_gradients - 1 + self.frozen_passes / 3
+        forgets = 1 if self.sam_rho is None else 2
+        self.charge(forgets * self.forget_work + (self.retain_work if self.retains else 0.0))
         return gradient, scalars
 
     def _add_forget(self, gradient: Vector, engine: FiniteDifference, loss: Loss) -> float:
@@ -147,7 +154,6 @@ class TwoTerms(UnlearningModule):
         here = engine.expand(loss, order=1)
         with shifted(engine.parameters, here.gradient, self.sam_rho, keep=list(self.trained.buffers())):
             engine.add_gradient(gradient, self.gamma, loss)
-        self._gradient_evaluations += self.forget_gradients - 1 + self.frozen_in_forget_term / 3
         return here.value
 
     def own_optimizers(self) -> list[Optimizer]:
@@ -210,6 +216,7 @@ class TwoTerms(UnlearningModule):
                 with self.run.forward_context():  # as the losses that they are compared with
                     found = reference_nll(self.trained, self.recipe, self.run.data, stream, self.run.precision)
                 self.reference_nll[stream] = found
+                self.charge(1 / 3, len(found))  # also where an earlier run has kept them
 
     def _build_copy(self) -> nn.Module:
         return self.run.convert(self.recipe.build(self.run.data, exact=False))

@@ -33,6 +33,22 @@ def _numbered(model: nn.Module) -> str:
     return f"{layers[0]} ... {layers[-1]}" if layers else "no numbered layers"
 
 
+def share_up_to(model: nn.Module, layer: str) -> float:
+    """Share of a network's matrix products, and so of its work, up to a layer; attention's own products are left out.
+
+    Args:
+        model: The network.
+        layer: Name of the layer's module.
+    """
+    last = list(find_layer(model, layer).modules())[-1]
+    sizes, up_to = [], 0
+    for module in model.modules():
+        weight = module._parameters.get("weight")
+        sizes.append(0 if weight is None or weight.dim() < 2 or isinstance(module, nn.Embedding) else weight.numel())
+        up_to = len(sizes) if module is last else up_to
+    return sum(sizes[:up_to]) / max(1, sum(sizes))
+
+
 def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
     """Output of a layer, (B, S, d); the part of the network after it never runs.
 

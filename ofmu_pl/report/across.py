@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from ofmu_pl.report.runs import Findings, number, words
-from ofmu_pl.report.tables import Entry, Table, plain
+from ofmu_pl.report.tables import Entry, Table, figure, plain
+from ofmu_pl.support.records import NULL
 
 MODELS, SCORE = "models", "score"
 HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting score ↑", SCORE: "score ↑"}
@@ -27,7 +32,8 @@ def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
     }
     if not found:
         return None
-    figures = [n for n in dict.fromkeys(n for values in found.values() for n in values) if n != MODELS]
+    figures = [n for n in dict.fromkeys(n for values in found.values() for n in values)]
+    figures = [n for n in figures if n != MODELS and not n.endswith((*NULL, "worst_example_auc"))]
     several = len({attack for _, _, attack in found}) > 1
     table = Table(
         f"{experiment.name}-{name}-across",
@@ -45,14 +51,13 @@ def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
         line += [Entry(method), *([Entry(words(attack))] if several else [])]
         models = number(values.get(MODELS))
         line.append(Entry("–") if models is None else Entry(f"{models:.0f}", numbers={"": models}))
-        table.rows.append(line + [plain(number(values.get(n))) for n in figures])
+        table.rows.append(line + [_beside_chance(values, n) for n in figures])
     table.notes = [
         "Each row's confidences under the N unlearned models are compared with those under their retrained models. "
-        "Nobody tells forgotten from held-out rows: epsilon 0, forgetting score 1, AUC and accuracy 0.5, true "
-        "positives (tpr) 0.01.",
+        "In brackets: where 95 % of a figure lie when nobody tells forgotten from held-out rows, as models are dealt "
+        "to the two sides at random. With few models that is far from epsilon 0 and score 1.",
         "Figures of different N are not comparable: an epsilon is 50 where a decision makes no mistake on N models and "
-        "else about ln N at most, and the worst row of few models looks bad by chance. The NeurIPS 2023 competition, "
-        "whose points the forgetting score has, had 512.",
+        "else about ln N at most. The NeurIPS 2023 competition, whose points the forgetting score has, had 512.",
     ]
     if SCORE in figures:
         table.notes.append(
@@ -60,3 +65,11 @@ def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
             "competition."
         )
     return table
+
+
+def _beside_chance(values: Mapping[str, Any], name: str) -> Entry:
+    """A figure, and in brackets where it lies by chance alone."""
+    entry, ends = plain(number(values.get(name))), {end: number(values.get(name + end)) for end in NULL}
+    known = {end: x for end, x in ends.items() if x is not None}
+    small = f"({' to '.join(map(figure, known.values()))})" if known else ""
+    return replace(entry, small=small, numbers=entry.numbers | known)

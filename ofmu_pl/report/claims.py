@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.claims_of_difficulty import coupling, nearness
 from ofmu_pl.report.derived import alignment, grid
 from ofmu_pl.report.figures.studies import norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Findings, words
-from ofmu_pl.report.statistics import LEVEL, compare, least_p, merit
+from ofmu_pl.report.statistics import compare, least_p, merit
 from ofmu_pl.report.tables import figure
-from ofmu_pl.report.verdicts import Found, Verdict, decided, described, direction
+from ofmu_pl.report.verdicts import Found, Verdict, described, direction, directions, judged
 
 HARD = "hard-third cosine"
 
@@ -40,9 +41,9 @@ class Claim:
 
 
 def claims(experiment: Findings) -> list[Claim]:
-    """All that an experiment of its kind can decide, by 95 % intervals.
+    """All that an experiment of its kind can decide, either error having at most 5 % for each statement (``judged``).
 
-    They are t intervals of differences over seeds, and of correlations what the analysis of ``udi`` gives.
+    It goes by differences over seeds, and by the intervals of correlations that the analysis of ``udi`` gives.
     """
     judges = {
         "table": _significance,
@@ -87,21 +88,23 @@ def _ablation(experiment: Findings) -> Iterator[Found]:
             yield text, "not decidable", f"No variant has {option} 0."
             continue
         d = _gain(experiment, variant, metric)
-        yield text, decided(d), f"{described(f'{experiment.ours} minus {variant}, {words(metric)},', d)}."
+        yield text, judged([d]), f"{described(f'{experiment.ours} minus {variant}, {words(metric)},', d)}."
     text = "The full OFMU achieves the best results, but not by an overwhelming margin."
     wanted = [quality, "model_utility" if experiment.entry("model_utility") else "TA", HARD]
     gains = {(v, m): _gain(experiment, v, m) for v in (bare, loop) if v for m in wanted}
-    lost = [key for key, d in gains.items() if direction(d) < 0]
+    ways = dict(zip(gains, directions(list(gains.values())), strict=True))
+    lost = [key for key, way in ways.items() if way < 0]
     if lost:
         (variant, metric) = lost[0]
         why = described(f"{experiment.ours} minus {variant}, {words(metric)},", gains[lost[0]])
         yield text, "contradicted", f"{why}: the variant is better."
-    elif len(gains) == 6 and all(len(d) > 1 and np.mean(d) >= 0 for d in gains.values()):
+    elif len(gains) == 6 and 1 in ways.values() and all(len(d) > 1 and np.mean(d) >= 0 for d in gains.values()):
         yield text, "reproduced", f"{experiment.ours} is at least as good in all of {', '.join(map(words, wanted))}."
     else:
         behind = [f"{v} in {words(m)}" for (v, m), d in gains.items() if d and np.mean(d) < 0]
         missing = [f"{v} in {words(m)}" for (v, m), d in gains.items() if len(d) < 2]
-        parts = [f"behind {', '.join(behind)} on average but within the interval" if behind else ""]
+        parts = [f"behind {', '.join(behind)} on average, which chance may do" if behind else ""]
+        parts += ["better than none beyond chance" if 1 not in ways.values() else ""]
         parts += [f"fewer than two seeds for {', '.join(missing)}" if missing else ""]
         parts += ["a variant is missing" if len(gains) < 6 else ""]
         yield text, "not decidable", f"{experiment.ours}: {'; '.join(p for p in parts if p)}."
@@ -139,7 +142,7 @@ def _sweep(experiment: Findings) -> Iterator[Found]:
         for a, b in pairwise(ts):
             steps[rho, a, b] = [sign * d for d in _differences(by_t[a], by_t[b])]
         gains[rho] = [sign * d for d in _differences(by_t[ts[0]], by_t[ts[-1]])]
-    falls = [key for key, d in steps.items() if direction(d) < 0]
+    falls = [key for key, way in zip(steps, directions(list(steps.values())), strict=True) if way < 0]
     if falls:
         rho, a, b = falls[0]
         verdict, key = "contradicted", falls[0]
@@ -159,7 +162,7 @@ def _sweep(experiment: Findings) -> Iterator[Found]:
     low, high = (_seeded(forgetting[rho], sign) for rho in (known[0], known[-1]))
     d = _differences(high, low)
     why = described(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)
-    yield damped, decided(d), f"{why}."
+    yield damped, judged([d]), f"{why}."
 
 
 def _seeded(by_t: Mapping[float, Mapping[int, float]], sign: int) -> dict[int, float]:
@@ -183,7 +186,7 @@ def _stability(
                 ranges.setdefault(seed, []).append(float(np.ptp(both[0]) - np.ptp(both[1])))
     d = [float(np.mean(found)) for _, found in sorted(ranges.items())]
     what = f"the range of {words(shown[0])} over T less that of {words(shown[1])} is"
-    return text, decided(d), f"{described(what, d)}."
+    return text, judged([d]), f"{described(what, d)}."
 
 
 def _convergence(experiment: Findings) -> Iterator[Found]:
@@ -198,10 +201,9 @@ def _convergence(experiment: Findings) -> Iterator[Found]:
             n = max(1, len(c) // 10)
             falls.setdefault(t, []).append(float(np.log10(np.nanmean(c[:n]) / np.nanmean(c[-n:]))))
     pooled = [x for values in falls.values() for x in values]
-    signs = {t: direction(values) for t, values in falls.items()}
     parts = [f"T = {t:g}: {figure(float(np.mean(v)))}" for t, v in falls.items()]
     why = f"log10 of |grad F| in the first tenth over that in the last, {', '.join(parts)}"
-    if min(signs.values()) < 0:
+    if min(directions(list(falls.values()))) < 0:
         yield text, "contradicted", f"{why}: it grows."
     elif len(found) < 2 or len(pooled) < 2 or not all(math.isfinite(x) for x in pooled):
         yield text, "not decidable", f"{why}; runs with several T and seeds are needed."
@@ -210,9 +212,7 @@ def _convergence(experiment: Findings) -> Iterator[Found]:
         ends = [{k: np.log10(np.nanmean(c[-max(1, len(c) // 10) :])) for k, c in x.items()} for x in (first, last)]
         drop = [float(end - ends[1][k]) for k, end in ends[0].items() if k in ends[1]]
         tail = described("log10 of the final |grad F| at the least T less that at the most is", drop)
-        good = min(signs.values()) > 0 and direction(drop) > 0
-        verdict: Verdict = "reproduced" if good else "contradicted" if direction(drop) < 0 else "not decidable"
-        yield text, verdict, f"{why}; {tail}."
+        yield text, judged([*falls.values(), drop]), f"{why}; {tail}."
 
 
 def _significance(experiment: Findings) -> Iterator[Found]:
@@ -226,12 +226,11 @@ def _significance(experiment: Findings) -> Iterator[Found]:
     if not tests:
         yield text, "not decidable", "No other method shares a seed with ours."
         return
-    better, worse = (sum(c.verdict == side for c in tests) for side in (1, -1))
-    n = min(c.n for c in tests)
-    verdict: Verdict = "reproduced" if better == len(tests) else "contradicted" if worse else "not decidable"
+    families, n = [c.differences for c in tests], min(c.n for c in tests)
+    better, worse = (directions(families).count(side) for side in (1, -1))
     why = (
         f"Of {len(tests)} comparisons (methods, metrics, scenarios) {experiment.ours} is better in {better} and worse "
-        f"in {worse} by the corrected t-test; with {n} seed{'s' * (n > 1)} the exact test reaches "
-        f"p = {figure(least_p(n))} at best."
+        f"in {worse} by t-tests with one correction for all of them; with {n} seed{'s' * (n > 1)} the exact test "
+        f"reaches p = {figure(least_p(n))} at best."
     )
-    yield text, verdict, why
+    yield text, judged(families), why

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.attacks import HEAD, worst
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, Run, number, words
 from ofmu_pl.report.statistics import (
-    LEVEL,
     Comparison,
     distance,
     front,
@@ -26,7 +26,7 @@ from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 def head(experiment: Findings, metric: str) -> str:
     """A metric's name with its direction and unit."""
     declared, target = experiment.declared(metric), experiment.entry(metric).get("target")
-    arrow = "→" if target is not None else "↑" if declared.higher_is_better else "↓"
+    arrow = "→" if target is not None or declared.group == "unseen" else "↑" if declared.higher_is_better else "↓"
     return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 

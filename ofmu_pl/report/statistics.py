@@ -11,10 +11,10 @@ import numpy as np
 from scipy import stats
 
 from ofmu_pl.metrics import interval, overall_score, overall_scores
+from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.metrics.vision import MAIN_METRICS
 from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number
 
-LEVEL = 0.05
 EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
 
@@ -118,8 +118,8 @@ class Comparison:
     Attributes:
         metric: What is compared (``forget_quality`` by its distance D).
         other: The other method.
-        n: Replicates that both have.
-        difference: Mean of ours minus the other's merit; above 0 ours is better.
+        differences: Ours minus the other's merit by replicate that both have; above 0 ours is better.
+        difference: Their mean.
         low: Lower end of the 95 % t interval of the difference.
         high: Its other end.
         p_t: Two-sided, paired t-test; NaN below two replicates, or where the difference does not vary.
@@ -129,13 +129,18 @@ class Comparison:
 
     metric: str
     other: str
-    n: int
+    differences: list[float]
     difference: float
     low: float
     high: float
     p_t: float
     p_holm: float
     p_sign: float
+
+    @property
+    def n(self) -> int:
+        """Number of the replicates."""
+        return len(self.differences)
 
     @property
     def verdict(self) -> int:
@@ -180,21 +185,6 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     return float(found.pvalue), float(exact.pvalue), float(ends.low), float(ends.high)
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction; NaN stays NaN and counts for nothing.
-
-    >>> [round(x, 3) for x in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    corrected = list(p)
-    order = sorted((i for i, x in enumerate(p) if not math.isnan(x)), key=p.__getitem__)
-    largest = 0.0
-    for k, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - k) * p[i]))
-        corrected[i] = largest
-    return corrected
-
-
 def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Comparison]:
     """Ours against every other method that shares a replicate with it; empty where there is no ``ours``."""
     if experiment.ours is None:
@@ -209,7 +199,7 @@ def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Com
             rows.append((other, d, paired(d)))
     corrected = holm([found[0] for _, _, found in rows])
     return [
-        Comparison(metric, other, len(d), float(np.mean(d)), low, high, p_t, p_holm, p_sign)
+        Comparison(metric, other, d, float(np.mean(d)), low, high, p_t, p_holm, p_sign)
         for (other, d, (p_t, p_sign, low, high)), p_holm in zip(rows, corrected, strict=True)
     ]
 

@@ -34,6 +34,11 @@ class GradientBudget(pl.Callback):
         self._spent = _spent(pl_module)
         self._stop_if_spent(trainer, pl_module)
 
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Take out of the first iteration's cost what a method has read before it."""
+        if not self._costs:
+            self._spent = _spent(pl_module)
+
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Stop if one more iteration would not fit.
 
@@ -43,8 +48,8 @@ class GradientBudget(pl.Callback):
         spent = _spent(pl_module)
         if spent > self.gradients and not self._costs:
             raise UserError(
-                f"One iteration of {type(pl_module).__name__} takes {spent:.0f} gradients, the budget is "
-                f"{self.gradients:.0f}: give a larger one."
+                f"What {type(pl_module).__name__} reads before its first iteration, and that one, take {spent:.0f} "
+                f"gradients, the budget is {self.gradients:.0f}: give a larger one."
             )
         self._costs.append(spent - self._spent)
         self._spent = spent

@@ -12,7 +12,7 @@ from ofmu_pl import Confidence, Finding
 from ofmu_pl.attacks.across import across
 from ofmu_pl.attacks.attacked import of_run
 from ofmu_pl.cli.commands import main
-from ofmu_pl.metrics.per_example import epsilons, forgetting_score, u_lira
+from ofmu_pl.metrics.per_example import compared, null
 from ofmu_pl.networks.vision import predict
 from ofmu_pl.support.records import AttacksRecord
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
@@ -32,19 +32,12 @@ def test_runs_of_a_method_are_compared_example_by_example(tmp_path, capsys):
         write(run / "results.json", results({**IMAGE_GOAL, "RA": 90.0}, IMAGE_BEFORE, IMAGE_GOAL))
         found[run] = {"confidence": {"unlearned": [finding(ours[i])], "retrained": [finding(theirs[i])]}}
     (figures,) = across([Confidence()], found).values()
-    eps = epsilons(ours, theirs)
-    assert figures["confidence"] == pytest.approx(
-        {
-            "models": 5,
-            "epsilon": eps.mean(),
-            "forgetting_score": forgetting_score(eps, 5),
-            "u_lira_auc": u_lira(ours, theirs).area,
-            "u_lira_accuracy": u_lira(ours, theirs).accuracy,
-            "u_lira_tpr_at_1_percent": u_lira(ours, theirs).tpr,
-            "worst_example_auc": 0.5 + np.abs(u_lira(ours, theirs).per_example - 0.5).max(),
-            "score": forgetting_score(eps, 5) * 0.9,  # nine tenths of the retrained models' accuracy is kept
-        }
-    )
+    expected = compared(ours, theirs) | {"models": 5}
+    for name, ends in null(ours, theirs).items():
+        expected |= dict(zip((f"{name}_null_low", f"{name}_null_high"), ends, strict=True))
+    for end in ("", "_null_low", "_null_high"):  # nine tenths of the retrained models' accuracy is kept
+        expected[f"score{end}"] = 0.9 * expected[f"forgetting_score{end}"]
+    assert figures["confidence"] == pytest.approx(expected)
     written = json.loads((tmp_path / "bench/method/across.json").read_text())
     assert written["attacks"]["confidence"] == figures["confidence"]
     assert "not comparable" in capsys.readouterr().out

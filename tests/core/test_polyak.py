@@ -87,3 +87,15 @@ def test_it_goes_on_from_its_state():
 def test_numbers_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match="must be above 0"):
         Polyak([parameter(1.0)], **bad)
+
+
+def test_the_bound_follows_the_largest_rate_of_late():
+    """Gaps of 1, 1e-3 and 1 at one gradient: the second step tightens the bound by 1.5 alone."""
+    theta = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer, rates = Polyak([theta]), []
+    for gap in (1.0, 1e-3, 1.0):
+        theta.grad = torch.ones_like(theta)
+        optimizer.gap = gap
+        optimizer.step()
+        rates.append(optimizer.rate)
+    assert rates == pytest.approx([1.0, 1e-3, 1.0])

@@ -11,8 +11,8 @@ import pytest
 from ofmu_pl import LUME, KnowUnDo, UserError
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.losses import IGNORED
-from ofmu_pl.metrics import SetScores
-from ofmu_pl.metrics.lume import lume_metrics
+from ofmu_pl.metrics import Metric, SetScores
+from ofmu_pl.metrics.lume import lume_metrics, official
 
 
 def row(number, task="Task1", kind="sc", opening="Once there was a", answer="tower of sand."):
@@ -123,6 +123,18 @@ def test_metrics_by_hand():
     parts = [1 / 0.6, 1 / 0.5, 1 / 0.8, 1 / 0.75]
     assert values["lume_aggregate"] == pytest.approx(5 / sum([*parts, 1 / 1.0]))
     assert values["lume_aggregate_released"] == pytest.approx(5 / sum([*parts, 1 / 0.5]))
+    assert values["lume_task_aggregate"] == pytest.approx(4 / sum(parts))
+    assert official(found) == {}, "MMLU was not measured"
+
+
+def test_the_official_score_is_the_leaderboards():
+    """Its first row: task aggregate .827, membership .847, MMLU .443, final score .706."""
+    found = {"lume_task_aggregate": 0.827, "mia_loss": 0.5 + (1 - 0.847) / 2, "task_mmlu_acc": 0.443}
+    for auc in (found["mia_loss"], 1 - found["mia_loss"]):
+        made = {n: Metric(n, True).result(x, 9) for n, x in (found | {"mia_loss": auc}).items()}
+        assert official(made)["lume_official"].value == pytest.approx(0.706, abs=5e-4)
+    leaking = {n: Metric(n, True).result(x, 9) for n, x in (found | {"mia_loss": 1.0}).items()}
+    assert official(leaking)["lume_official"].value == pytest.approx((0.827 + 0.443) / 3)
 
 
 def test_the_released_number_rises_with_the_leak_and_ours_falls():

@@ -44,7 +44,7 @@ def test_its_tables_are_tables(told):
     html = rendered(card(told()))
     assert html.count("<table>") == 2
     assert "<td><code>mia_loss</code></td>" in html
-    assert "<td>0.4700 to 0.5700</td>" in html
+    assert "<td>{:.4f} to {:.4f}</td>".format(*told().after["mia_loss"].interval) in html
     assert '<td style="text-align:right">1060</td>' in html
     assert "retrained model</th>" not in html
     assert "never seen, or chance" in html

@@ -15,7 +15,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.evaluation.audit import page
 from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.card import card
-from ofmu_pl.evaluation.plain import verdict
+from ofmu_pl.evaluation.plain import verdicts
 from ofmu_pl.evaluation.reference import Reference, evaluation_facts, load_reference
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores, tofu_metrics
@@ -168,9 +168,10 @@ def test_names_that_are_lost_do_not_hide_facts_that_are_known(told):
     assert metrics["mia_loss"].value == pytest.approx(0.5, abs=0.1)
     assert metrics["mia_facts"].value > 0.99
     assert (metrics["mia_facts"].target, metrics["mia_facts"].n) == (0.5, 120)
-    assert verdict(metrics["mia_loss"]) == "no difference"
+    judged = verdicts(metrics)
+    assert judged["mia_loss"] == "no difference"
     for name in ("mia_facts", "forget_facts_loss", "forget_facts_Prob"):
-        assert verdict(metrics[name]) == "more is left"
+        assert judged[name] == "more is left"
     assert metrics["forget_facts_loss"].target == metrics["holdout_facts_loss"].value
     account = told(after=metrics, before={})
     first, counts, attack = account.summary

@@ -2,15 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from ofmu_pl.evaluation.plain import change, ends, shown, statements, verdict
+from ofmu_pl.evaluation.plain import changes, ends, shown, statements, verdicts
 from ofmu_pl.metrics.choice import UTILITY
+from ofmu_pl.metrics.membership import auc_result
 from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.tofu import ATTACKS, MODEL_UTILITY
 from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY, of_set
 from ofmu_pl.metrics.vision import MIA, UA
+from tests.helpers.accounts import rows
 
 
 @pytest.mark.parametrize(
@@ -43,20 +46,65 @@ def test_an_interval_has_its_unit_once():
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        (ATTACKS["mia_loss"].result(0.52, 40, 0.5, interval=(0.47, 0.57)), "no difference"),
-        (ATTACKS["mia_loss"].result(0.7, 40, 0.5, interval=(0.6, 0.8)), "more is left"),
-        (ATTACKS["mia_loss"].result(0.0, 40, 0.5, interval=(0.0, 0.0)), "less is left"),
-        (LOSS.result(2.0, 9, 1.0, interval=(1.5, 2.5)), "less is left"),
-        (LOSS.result(0.5, 9, 1.0, interval=(0.4, 0.6)), "more is left"),
-        (UA.result(3.0, 9, 20.0, interval=(1.0, 5.0)), "more is left"),
-        (UTILITY.result(0.5, 9, 0.25, interval=(0.4, 0.6)), "above the goal"),
-        (MIA.result(50.0, 9, 50.0), ""),
-        (PROBABILITY.result(0.5, 9, interval=(0.4, 0.6)), ""),
-        (PROBABILITY.result(math.nan, 9, 0.5, interval=(math.nan, math.nan)), ""),
+        (rows(ATTACKS["mia_loss"], 0.52, 0.2, 40, 0.5), "no difference"),
+        (rows(ATTACKS["mia_loss"], 0.7, 0.2, 40, 0.5), "more is left"),
+        (ATTACKS["mia_loss"].of_items(np.zeros(20), 0.5), "less is left"),
+        (rows(LOSS, 2.0, 0.5, 20, 1.0), "less is left"),
+        (rows(LOSS, 0.5, 0.5, 20, 1.0), "more is left"),
+        (rows(UA, 3.0, 5.0, 20, 20.0), "more is left"),
+        (rows(UTILITY, 0.5, 0.2, 20, 0.25), "above the goal"),
+        (ATTACKS["mia_loss"].of_items(np.zeros(5), 0.5), "too few"),
+        (LOSS.of_items(np.zeros(1), np.ones(30), same_items=False), "too few"),
     ],
 )
-def test_a_value_is_held_against_its_goal_by_its_interval(result, said):
-    assert verdict(result) == said
+def test_a_value_is_held_against_its_goal(result, said):
+    assert verdicts(by_name(result)) == {result.metric.name: said}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        MIA.result(50.0, 9, 50.0),
+        rows(PROBABILITY, 0.5, 0.1, 20),
+        PROBABILITY.of_items(np.array([math.nan] * 9), 0.5),
+        PROBABILITY.result(0.5, 9, 0.3, interval=(0.4, 0.6)),
+    ],
+)
+def test_nothing_is_said_without_a_goal_or_the_values_of_rows(result):
+    assert verdicts(by_name(result)) == {}
+
+
+def test_an_attack_that_could_not_reject_says_nothing():
+    """One row, and three, at an AUC of 1."""
+    for n in (1, 3):
+        result = auc_result(ATTACKS["mia_loss"], (np.arange(float(n)), np.arange(10.0, 10.0 + n)), 0.5)
+        assert (result.value, verdicts(by_name(result))) == (1.0, {"mia_loss": "too few"})
+    found = auc_result(ATTACKS["mia_loss"], (np.arange(9.0), np.arange(10.0, 19.0)), 0.5)
+    assert verdicts(by_name(found)) == {"mia_loss": "more is left"}
+
+
+def test_the_goals_own_rows_vary_too():
+    """Against the retrained model's values of the same rows, not against their mean."""
+    rng = np.random.default_rng(0)
+    hard = rng.normal(size=40)
+    ours, goal = hard + rng.normal(0.2, 0.1, 40), hard
+    assert verdicts(by_name(LOSS.of_items(ours, goal))) == {"forget_loss": "less is left"}
+    assert verdicts(by_name(LOSS.of_items(ours, goal, same_items=False))) == {"forget_loss": "no difference"}
+    far = float(hard.mean() - 0.33)
+    assert verdicts(by_name(LOSS.of_items(hard, far)))["forget_loss"] == "less is left", "a goal without noise"
+    assert verdicts(by_name(LOSS.of_items(hard, rng.permutation(hard) - 0.33))) == {"forget_loss": "no difference"}
+
+
+def test_verdicts_of_nothing_are_false_in_a_twentieth_of_pages():
+    """Fifteen tests of rows that are alike, 40 of each side."""
+    rng, names = np.random.default_rng(0), [f"test_{i}" for i in range(15)]
+    wrong = 0
+    for _ in range(200):
+        sides = rng.normal(size=(15, 2, 40))
+        made = [Metric(n, False).of_items(*x, same_items=False) for n, x in zip(names[:10], sides, strict=False)]
+        made += [auc_result(Metric(n, False), tuple(x), 0.5) for n, x in zip(names[10:], sides[10:], strict=True)]
+        wrong += any(said != "no difference" for said in verdicts(by_name(*made)).values())
+    assert 0.01 <= wrong / 200 <= 0.08
 
 
 @pytest.mark.parametrize(
@@ -64,12 +112,23 @@ def test_a_value_is_held_against_its_goal_by_its_interval(result, said):
     [
         (KEPT_PROBABILITY, 0.9, "worse"),
         (KEPT_PROBABILITY, 0.5, "better"),
-        (KEPT_PROBABILITY, 0.7, "unchanged"),
         (LOSS.of("retain", "forget", group="kept", higher_is_better=False), 0.5, "worse"),
     ],
 )
-def test_a_change_within_the_interval_is_none(metric, before, said):
-    assert change(metric.result(0.75, 9, interval=(0.65, 0.85)), metric.result(before, 9)) == said
+def test_a_change_is_that_of_the_same_rows(metric, before, said):
+    name, noise = metric.name, 0.2 * np.random.default_rng(0).normal(size=20)
+    now = {name: rows(metric, 0.75, 0.2, 20)}
+    (was,) = now[name].items
+    assert changes(now, {name: metric.of_items(was + before - 0.75 + noise)}) == {name: said}
+    assert changes(now, {name: metric.of_items(was + noise - noise.mean())}) == {name: "unchanged"}
+    assert changes({name: metric.of_items(was[:3])}, {name: metric.of_items(was[:3] + 9)}) == {name: "too few"}
+
+
+def test_a_change_of_a_tasks_figures_is_told_by_their_intervals():
+    task = Metric("task_x_acc", higher_is_better=True, group="kept")
+    now = by_name(task.result(0.5, 99, interval=(0.4, 0.6)))
+    assert changes(now, by_name(task.result(0.6, 99, interval=(0.5, 0.7)))) == {"task_x_acc": "unchanged"}
+    assert changes(now, by_name(task.result(0.7, 99, interval=(0.6, 0.8)))) == {"task_x_acc": "worse"}
 
 
 def test_without_an_interval_nobody_calls_it_a_change(told):
@@ -126,8 +185,18 @@ def test_the_summary_counts(told):
         "should be."
     )
     assert attack.startswith("The attack that finds most: shown a forgotten row")
-    assert kept == ("Of 1 measures of what must stay, 1 became worse by more than its interval (retain_Q_A_Prob).")
+    assert kept == ("Of 1 measures of what must stay, 1 became worse (retain_Q_A_Prob).")
     alone = told(after={"model_utility": MODEL_UTILITY.result(0.5, 9)}, before={})
     assert alone.summary == [
-        "No test of what is forgotten has both a goal and an interval, so that none can be counted."
+        "No test of what is forgotten can be counted: none has a goal and told it from the model before."
     ]
+
+
+def test_a_test_that_passes_before_is_no_headline(told):
+    """As of a class that is compared with itself: its AUC is 0.5 before and after."""
+    attack = by_name(rows(ATTACKS["mia_loss"], 0.52, 0.2, 40, 0.5))
+    said = told(before=attack, after=attack).summary
+    assert "found no difference from the goal" not in " ".join(said)
+    assert said[1] == "Not counted: none with too few rows, 1 that found no difference before the run either."
+    harmed = by_name(rows(ATTACKS["mia_loss"], 0.1, 0.2, 40, 0.5))
+    assert "1 found that less is left" in told(before=attack, after=harmed).summary[0]

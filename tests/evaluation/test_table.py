@@ -83,3 +83,11 @@ def test_a_run_ends_with_what_is_forgotten_kept_and_told(capsys):
     ]
     print_table("Measured", {"model": after})
     assert "Forgotten" not in capsys.readouterr().out, "nothing was forgotten"
+
+
+def test_held_out_rows_have_no_arrow(capsys):
+    """They are a yardstick: a model that is ruined has other values of them, in either direction."""
+    metric = Metric("holdout_loss", higher_is_better=False, unit="nats", group="unseen")
+    print_table("Results", {"after": {metric.name: metric.result(1.25, n=40)}})
+    (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if "holdout" in line)
+    assert row[:2] == ["holdout_loss", "1.2500"]

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from ofmu_pl.evaluation.account import Account, Part
 from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, by_name
@@ -11,22 +13,27 @@ from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY
 UNSEEN = Metric("holdout_Q_A_Prob", higher_is_better=True, group="unseen", says=PROBABILITY.says)
 
 
+def rows(metric, mean, deviation, n, goal=None):
+    """A result of values that are evenly spread about their mean."""
+    return metric.of_items(mean + deviation * np.sqrt(3) * np.linspace(-1, 1, n), goal)
+
+
 def account(exported, **changes):
     """An account, with changes."""
     attack = ATTACKS["mia_loss"]
     before = by_name(
-        LOSS.result(0.05, 20, 1.2, interval=(0.04, 0.06)),
-        PROBABILITY.result(0.94, 20, 0.31, interval=(0.93, 0.95)),
-        UNSEEN.result(0.3, 20, interval=(0.2, 0.4)),
-        KEPT_PROBABILITY.result(0.95, 60, interval=(0.94, 0.96)),
-        attack.result(0.98, 40, 0.5, interval=(0.94, 1.0)),
+        rows(LOSS, 0.05, 0.02, 20, 1.2),
+        rows(PROBABILITY, 0.94, 0.02, 20, 0.31),
+        rows(UNSEEN, 0.3, 0.2, 20),
+        rows(KEPT_PROBABILITY, 0.95, 0.04, 60),
+        rows(attack, 0.98, 0.05, 40, 0.5),
     )
     after = by_name(
-        LOSS.result(2.5, 20, 1.2, interval=(2.2, 2.8)),
-        PROBABILITY.result(0.35, 20, 0.31, interval=(0.28, 0.42)),
-        UNSEEN.result(0.31, 20, interval=(0.2, 0.4)),
-        KEPT_PROBABILITY.result(0.9, 60, interval=(0.88, 0.92)),
-        attack.result(0.52, 40, 0.5, interval=(0.47, 0.57)),
+        rows(LOSS, 2.5, 0.6, 20, 1.2),
+        rows(PROBABILITY, 0.35, 0.15, 20, 0.31),
+        rows(UNSEEN, 0.31, 0.2, 20),
+        rows(KEPT_PROBABILITY, 0.9, 0.08, 60),
+        rows(attack, 0.52, 0.16, 40, 0.5),
         PRIVACY_SCORE.result(0.93, 40, 1.0),
     )
     versions = {"torch": "2.13.0", "datasets": None}

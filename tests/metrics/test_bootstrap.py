@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from ofmu_pl.metrics import Metric, interval
+from ofmu_pl.metrics.bootstrap import difference
 from ofmu_pl.metrics.membership import auc_interval
 
 
@@ -63,4 +64,15 @@ def test_intervals_of_forty_items_hold_the_truth_as_often_as_they_say(name):
 
 def test_one_item_and_nan():
     assert interval([np.array([0.3])]) == (0.3, 0.3)
-    assert all(map(math.isnan, interval([np.array([0.3, math.nan])])))
+    for broken in (math.nan, math.inf):
+        assert all(map(math.isnan, interval([np.array([0.3, broken])])))
+        assert math.isnan(difference([np.array([0.3, broken])])[0])
+
+
+def test_a_difference_is_scipys_t_test_and_no_surer_than_signs_and_ranks_allow():
+    x, y = np.random.default_rng(0).normal(0.3, 1, 20), np.random.default_rng(1).normal(size=15)
+    assert difference([x])[0] == pytest.approx(stats.ttest_1samp(x, 0).pvalue)
+    assert difference([x, -y])[0] == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue)
+    assert difference([np.full(6, 0.5)]) == (2**-5, 2**-5)
+    assert difference([np.ones(1)])[0] == difference([np.ones(1), -np.zeros(1)])[0] == 1.0
+    assert difference([np.full(1, 9.0), y])[0] == pytest.approx(2 / 16), "one row among fifteen others"

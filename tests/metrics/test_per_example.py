@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ofmu_pl.metrics.per_example import CAP, DELTA, epsilons, forgetting_score, u_lira
+from ofmu_pl.metrics.per_example import CAP, DELTA, compared, epsilons, forgetting_score, null, u_lira
 
 
 def brute_force(one, other):
@@ -102,3 +102,26 @@ def test_lira_finds_nothing_where_models_are_alike_and_all_where_they_are_not():
     assert apart.tpr > 0.999
     with pytest.raises(ValueError, match="three or more"):
         u_lira(np.zeros((2, 1)), np.zeros((5, 1)))
+
+
+def test_the_null_is_what_models_that_are_alike_have():
+    """At 4 and 8 models, far from epsilon 0 and score 1: inside as often as 95 % say, or nearly."""
+    rng = np.random.default_rng(0)
+    for models, epsilon in ((4, 6.8), (8, 1.6)):
+        inside = []
+        for _ in range(4):
+            sides = rng.normal(size=(2, models, 25))
+            found, chance = compared(*sides), null(*sides)
+            inside += [low <= found[name] <= high for name, (low, high) in chance.items()]
+            assert chance["epsilon"][0] < epsilon < 1.5 * chance["epsilon"][1]
+            assert chance["forgetting_score"][1] < 0.5
+        assert 0.85 < np.mean(inside) <= 1.0
+
+
+def test_a_leak_is_outside_of_the_null():
+    rng = np.random.default_rng(0)
+    sides = rng.normal(2, 1, (8, 25)), rng.normal(0, 1, (8, 25))
+    found, chance = compared(*sides), null(*sides)
+    assert found["u_lira_auc"] > chance["u_lira_auc"][1]
+    assert found["epsilon"] > chance["epsilon"][1]
+    assert found["forgetting_score"] < chance["forgetting_score"][0]

@@ -227,25 +227,6 @@ def test_no_method_runs_where_steps_are_lost(folder, precision):
         train(GradDiff(CausalLM(path=folder), **SGD), steps=1, precision=precision)
 
 
-def test_work_is_counted(folder):
-    counts = {
-        "grad_ascent": 1,
-        "grad_diff": 2,
-        "kl": 2 + 1 / 3,
-        "npo": 2,
-        "dpo": 3,
-        "undial": 1 + 1 / 3,
-        "rmu": 2 + 1 / 3,
-        "gru": 2,
-        "npo_sam": 3,
-        "undial_sam_blur": 3 + 3 / 3,
-    }
-    for name, expected in counts.items():
-        module = METHODS[name](CausalLM(path=folder), **SGD)
-        train(module, steps=2)
-        assert module.gradient_evaluations == pytest.approx(2 * expected), name
-
-
 LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
 
 
@@ -376,3 +357,13 @@ def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder
 def test_bad_arguments(folder, make, words):
     with pytest.raises(UserError, match=words):
         train(make(folder), steps=1)
+
+
+def test_reference_answers_keep_the_precision_of_the_run(folder):
+    """The weights have not moved, so that the ratio to the frozen model is 1; in float32 it was off by 1e-6."""
+    module = NPO(CausalLM(path=folder), optimizer=lambda p: torch.optim.SGD(p, lr=0.0))
+    train(module, steps=1, precision="64-true")
+    part = module.run.data.collate("forget", [0, 1, 2], 0)
+    with torch.no_grad():
+        off = module.summed_nll(part) - module.reference("forget", part)
+    assert off.abs().max() < 1e-10

@@ -261,7 +261,7 @@ def test_differences_of_adapters_are_derivatives():
     found = audited(module, trainer.datamodule.iteration(0))
     assert found["decorrelation_error"] < 0.05
     assert found["penalty_error"] < 0.3
-    assert trainer.callback_metrics["disagreement/penalty"] < 0.3
+    assert trainer.callback_metrics["disagreement_of_4_rows/penalty"] < 0.3
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ def test_what_others_wrote_breaks_nothing(bench, harm):
 
 
 SINGLE = {"models": 8.0, "epsilon": 1.5, "forgetting_score": 0.19, "u_lira_auc": 0.61}
+SINGLE |= {"epsilon_null_low": 1.25, "epsilon_null_high": 1.75, "worst_example_auc": 1.0}
 """Figures of attacks on single rows."""
 SETS = ["forget01", "forget05"]
 
@@ -197,6 +198,7 @@ def test_single_rows_over_the_runs_of_a_method_are_a_table_that_says_how_many(be
         ["ofmu", "8", "1.500", "0.190", "0.610", "–"],
         ["npo", "4", "–", "0.190", "0.610", "0.200"],
     ]
+    assert found.rows[0][2].small == "(1.250 to 1.750)"
     assert found.ours == {0}
     assert "different N are not comparable" in found.notes[1]
     assert found.notes[2].startswith("score: ")

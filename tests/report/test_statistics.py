@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ofmu_pl.metrics.bootstrap import holm
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import costs
 from ofmu_pl.report.statistics import (
     compare,
     distance,
     front,
-    holm,
     least_p,
     merit,
     overall,

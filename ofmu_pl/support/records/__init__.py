@@ -3,7 +3,7 @@
 A file has its ``schema``. One that has none was written before there were schemas; what it lacks is filled in.
 """
 
-from ofmu_pl.support.records.attacks import ACROSS, ATTACKS, AcrossRecord, AttackRecord, AttacksRecord
+from ofmu_pl.support.records.attacks import ACROSS, ATTACKS, NULL, AcrossRecord, AttackRecord, AttacksRecord
 from ofmu_pl.support.records.jobs import ANALYSIS, FAILED, FINISHED, AnalysisRecord, FailureRecord, JobRecord
 from ofmu_pl.support.records.manifest import (
     KINDS,
@@ -37,6 +37,7 @@ __all__ = [
     "FINISHED",
     "KINDS",
     "MANIFEST",
+    "NULL",
     "PROVENANCE",
     "REFERENCE",
     "REQUESTS",

@@ -64,6 +64,10 @@ class AttacksRecord(Record):
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
+NULL = ("_null_low", "_null_high")
+"""Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
+
+
 @dataclass
 class AcrossRecord(Record):
     """``across.json`` of one method.

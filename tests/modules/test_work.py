@@ -1,0 +1,122 @@
+"""The work of every method, counted by hooks on what its networks multiply, is what it says."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import nn
+
+from ofmu_pl.modules import OFMU, SCRUB, BatchNormOnly, DoNothing, FineTune, L1Sparse, RandomLabels, SalUn
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.hidden import share_up_to
+from tests.helpers.images import network, train_on_digits
+from tests.helpers.training import train
+from tests.modules.test_baselines import METHODS, SGD, save_random
+from tests.modules.test_goal import memorised, unlearn
+from tests.modules.test_image_methods import sgd
+
+STEPS = 3
+IMAGES = {
+    "scrub": lambda n: SCRUB(n, max_epochs=0, optimizer=sgd()),
+    "finetune": lambda n: FineTune(n, split="retain", optimizer=sgd()),
+    "l1": lambda n: L1Sparse(n, optimizer=sgd()),
+    "random_labels": lambda n: RandomLabels(n, optimizer=sgd()),
+    "salun": lambda n: SalUn(n, optimizer=sgd()),
+    "batch_norm_only": BatchNormOnly,
+    "do_nothing": DoNothing,
+    "ofmu": lambda n: OFMU(n, inner_steps=2, inner_lr=0.01, beta=0.0, rho_0=0.0),
+}
+TEXTS = {
+    "ofmu": {"inner_steps": 2},
+    "ofmu_holdout": {"inner_steps": 2, "forget_ceiling": "holdout"},
+    "ofmu_guess": {"inner_steps": 2, "ngram_weight": 0.1},
+    "ofmu_auto": {"rates": "auto", "stop_at": "holdout", "inner_steps": 1},
+}
+
+
+@contextmanager
+def counted():
+    """Products of weights and rows that any network makes; those that a gradient is to come of count three times."""
+    work = [0.0]
+
+    def note(module, args):
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            work[0] += len(args[0]) * module.weight.numel() * (3 if torch.is_grad_enabled() else 1)
+
+    handle = nn.modules.module.register_module_forward_pre_hook(note)
+    try:
+        yield work
+    finally:
+        handle.remove()
+
+
+def gradient_of(module, batch_size):
+    """What a gradient of one batch takes."""
+    layers = [m for m in module.network.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    return 3 * batch_size * sum(m.weight.numel() for m in layers)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    return memorised(tmp_path_factory.mktemp("goal") / "model")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_random(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_of_baselines(folder, name, monkeypatch, tmp_path):
+    """Reference answers and a frozen model's passes among it, and only the layers that run."""
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
+    module = METHODS[name](CausalLM(path=folder), **SGD)
+    with counted() as work:
+        train(module, steps=STEPS)
+    assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 4), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_of_image_methods(name):
+    module = IMAGES[name](network(norm="batch", bn_mode="both") if name == "batch_norm_only" else network())
+    with counted() as work:
+        train_on_digits(module, steps=STEPS)
+    assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 16), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_of_ofmu(known, name):
+    """The levels of held-out rows, the first losses of forget and retain rows, and looks at whether it has arrived."""
+    with counted() as work:
+        module, _ = unlearn(known, 11, **{"rates": None, **TEXTS[name]})
+    assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
+    assert module.gradient_evaluations > 11 * module.num_batches, "examinations are work"
+
+
+def test_differences_and_what_settles_them_count(known):
+    options = {"rates": None, "beta": 0.1, "rho_0": 0.1, "inner_steps": 2, "inner_lr": 1e-3}
+    with counted() as work:
+        module, _ = unlearn(known, 2, **options)
+    assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
+
+
+def test_the_cache_of_reference_answers_makes_no_method_cheaper(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
+    seen = []
+    for _ in range(2):
+        train(module := METHODS["npo"](CausalLM(path=folder), **SGD), steps=1)
+        seen.append(module.gradient_evaluations)
+    assert seen[0] == seen[1] > 2
+
+
+def test_the_share_of_layers_is_that_of_their_products(folder):
+    module = METHODS["rmu"](CausalLM(path=folder), **SGD)
+    train(module, steps=0)
+    whole = gradient_of(module, 4)
+    for layer in ("model.layers.0", "model.layers.2"):
+        below = [m for n, m in module.network.named_modules() if isinstance(m, nn.Linear) and n.startswith("model.")]
+        below = below[: 7 * (1 + int(layer[-1]))]
+        share = 12 * sum(m.weight.numel() for m in below) / whole
+        assert share_up_to(module.network, layer) == pytest.approx(share)
