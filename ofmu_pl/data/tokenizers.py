@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.limits import within
 
 ANSWER = "An answer."
 """Stands for any answer, to see what a template writes around it."""
@@ -77,10 +78,10 @@ def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, dat
     Raises:
         UserError: The template refuses the turns, or none of several is the default.
     """
+    how = {"add_generation_prompt": answers, "tokenize": False, "date_string": date}
     try:
-        return str(
-            tokenizer.apply_chat_template(list(turns), add_generation_prompt=answers, tokenize=False, date_string=date)
-        )
+        with within("The template"):
+            return str(tokenizer.apply_chat_template(list(turns), **how))
     except Exception as error:  # a template is a program of others, which fails as it likes
         roles = ", ".join(turn["role"] for turn in turns)
         raise UserError(
