@@ -26,13 +26,7 @@ Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord)
 
 
 def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
-    """A run as a manifest names it, with all that it left.
-
-    Args:
-        folder: Folder of the benchmark or of the requests.
-        cell: The run in the manifest.
-        problems: Sentences on what cannot be read, to which this adds.
-    """
+    """A run as the manifest of a folder names it, with all that it left."""
     run = Run(**vars(cell))
     try:
         place = below(folder, run.folder, "The run")
@@ -42,12 +36,9 @@ def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
     if run.status != "finished":
         return run
     path = place / "latest" / RESULTS
-    if not path.is_file():
-        run.status, run.error = "unfinished", f"its {RESULTS} is missing although it is said to have finished"
-        return run
     run.results, run.signed = results_at(path, problems), path.with_name(AUDIT).is_file()
     if run.results is None:
-        run.status, run.error = "unfinished", f"its {RESULTS} cannot be read"
+        run.status, run.error = "unfinished", f"its {RESULTS} is missing or cannot be read"
         return run
     seed = run.fact("seed")
     if seed is not None and seed != run.seed:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.report.declared import declaration
 from ofmu_pl.support.records import (
     AcrossRecord,
     AnalysisRecord,
@@ -28,13 +28,11 @@ Replicate = tuple[str, int]
 
 @dataclass
 class Run(CellRecord):
-    """One cell of an experiment, with what it left.
+    """One cell of an experiment, with what it left; what cannot be read is missing.
 
     Attributes:
-        results: ``results.json``; ``None`` where there is none that can be read.
         words: Its command line, where it is known.
-        signed: Whether it left the page that is signed beside its results.
-        attacks: ``attacks.json``; empty where there is none that can be read.
+        signed: Whether it left the audit page beside its results.
     """
 
     results: Results | None = None
@@ -83,8 +81,6 @@ class Findings(ExperimentRecord):
 
     Attributes:
         name: Name of its folder.
-        runs: All cells that belong together.
-        apart: Runs under another definition, which compare with nothing.
         foreign: Totals of other programs' evaluations: definition and values by name.
         analysis: ``analysis.json``; empty where there is none that can be read.
         across: ``across.json`` by ``SCENARIO/METHOD``, where attacks were compared over a method's runs.
@@ -93,7 +89,6 @@ class Findings(ExperimentRecord):
 
     name: str
     runs: list[Run]
-    apart: list[Run] = field(default_factory=list)
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
     across: dict[str, AcrossRecord] = field(default_factory=dict)
@@ -152,6 +147,17 @@ class Findings(ExperimentRecord):
         """Metrics that some run (of some scenarios) has, in order."""
         runs = [r for r in self.finished if scenarios is None or r.scenario in scenarios]
         return [m for m in self.metrics if any(r.metric(m) for r in runs)]
+
+
+def declaration(name: str, entry: Mapping[str, Any]) -> Metric:
+    """The declaration of a metric, as any results have it; others may have written it. Empty: none have it.
+
+    >>> declaration("speed", {"value": 1.0, "higher_is_better": False, "unit": "nats"}).unit
+    'nats'
+    """
+    kinds = {"unit": str, "group": str, "column": int, "tested_as": str, "family": str}
+    known = {field: entry[field] for field, kind in kinds.items() if isinstance(entry.get(field), kind)}
+    return Metric(name, bool(entry.get("higher_is_better", True)), **known)
 
 
 def number(x: Any) -> float | None:

@@ -193,31 +193,32 @@ def test_single_rows_over_the_runs_of_a_method_are_a_table_that_says_how_many(be
     assert ACROSS in collected.problems[0]
     found, *_ = attack_tables(collected.experiments[0])
     assert found.name == f"e-{SETS[0]}-across"
-    assert found.head == ["method", "N", "epsilon ↓", "forgetting score ↑", "u lira auc", "score ↑"]
+    heads = ["scenario", "method", "attack", "N", "epsilon ↓", "forgetting score ↑", "u lira auc", "score ↑"]
+    assert found.head == heads
     assert [[e.text for e in row] for row in found.rows] == [
-        ["ofmu", "8", "1.500", "0.190", "0.610", "–"],
-        ["npo", "4", "–", "0.190", "0.610", "0.200"],
+        [SETS[0], "ofmu", "confidence", "8", "1.500", "0.190", "0.610", "–"],
+        [SETS[0], "npo", "confidence", "4", "–", "0.190", "0.610", "0.200"],
     ]
-    assert found.rows[0][2].small == "(1.250 to 1.750)"
+    assert found.rows[0][4].small == "(1.250 to 1.750)"
     assert found.ours == {0}
-    assert "different N are not comparable" in found.notes[1]
-    assert found.notes[2].startswith("score: ")
+    assert [note.partition(":")[0] for note in found.notes[2:]] == ["In brackets", "score"]
 
 
 def test_single_rows_over_draws_and_by_several_attacks(bench):
     bench.experiment("e", "draws", table(scenarios=SETS, methods={"ofmu": 0.0}))
+    alone = {"models": 5, "epsilon": 2.0}
     for scenario in SETS:
-        AcrossRecord({"confidence": SINGLE, "by_hand": {"models": 5}}).write(
+        AcrossRecord({"confidence": alone, "by_hand": {"models": 5}}).write(
             bench.folder / f"e/{scenario}/ofmu" / ACROSS
         )
     (experiment,) = collect(bench.folder).experiments
     found = across_table(experiment, "all draws", SETS)
-    assert found.head[:4] == ["scenario", "method", "attack", "N"]
-    assert [[e.text for e in row[:5]] for row in found.rows] == [
-        row
-        for scenario in SETS
-        for row in ([scenario, "ofmu", "confidence", "8", "1.500"], [scenario, "ofmu", "by hand", "5", "–"])
-    ]
+    assert [row[0].text for row in found.rows] == [SETS[0], SETS[0], SETS[1], SETS[1]]
+    assert [[e.text for e in row[1:]] for row in found.rows] == [
+        ["ofmu", "confidence", "5", "2.000"],
+        ["ofmu", "by hand", "5", "–"],
+    ] * 2
+    assert not [note for note in found.notes if "brackets" in note], "none is shown"
 
 
 def test_the_page_asks_whether_it_comes_back(page):

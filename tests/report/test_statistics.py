@@ -19,7 +19,6 @@ from ofmu_pl.report.statistics import (
     merit,
     overall,
     paired,
-    ranks,
     spread,
     spread_of,
     trade_off,
@@ -140,15 +139,6 @@ def test_ours_is_compared_with_each_by_seed(bench):
 def test_forget_quality_is_tested_by_its_distance(bench):
     e = experiment(bench, {"ofmu": [{}] * 3, "npo": [{}] * 3})
     assert {c.metric for c in compare(e, ["a"], "forget_quality")} == {"forget_quality_D"}
-
-
-def test_ranks_and_friedman(bench):
-    values = {"ofmu": [0.9, 0.8, 0.9], "npo": [0.7, 0.7, 0.7], "kl": [0.7, 0.5, 0.3], "rmu": [0.1, 0.2]}
-    e = experiment(bench, {m: [{"model_utility": x} for x in v] for m, v in values.items()})
-    found = ranks(e, ["a"], ["model_utility"])
-    assert found.mean == {"ofmu": 1.0, "npo": pytest.approx(6.5 / 3), "kl": pytest.approx(8.5 / 3)}  # rmu lacks a seed
-    expected = stats.friedmanchisquare([1, 1, 1], [2.5, 2, 2], [2.5, 3, 3]).pvalue
-    assert found.friedman == pytest.approx(expected)
 
 
 def test_distance_to_the_retrained_model(bench):

@@ -21,19 +21,15 @@ NARROW = 6.0
 DPI = 144
 RC: dict[Any, Any] = {
     **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "figure.facecolor": "white"},
-    **{
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.3,
-        "legend.frameon": False,
-        "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
-    },
-    **{"axes.axisbelow": True, "figure.dpi": DPI, "axes.titlelocation": "left"},
+    **{"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3},
+    **{"legend.frameon": False, "axes.axisbelow": True, "figure.dpi": DPI, "axes.titlelocation": "left"},
+    "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
 }
 OURS = "#D55E00"
 COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#332288", "#882255")
 """Okabe and Ito's, which colour-blind people tell apart, three of Tol's; vermilion is ours alone."""
+FIXED = {RETRAINED: ("black", "*"), BEFORE: ("0.45", "s"), "target": ("0.45", "s")}
+"""Colour and marker of models that are no method's."""
 MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p")
 KNOWN = (
     *("grad_ascent", "grad_diff", "npo", "simnpo", "rmu", "idk_dpo", "finetune", "do_nothing", "fisher", "influence"),
@@ -58,16 +54,14 @@ class Look:
 
     def colour(self, method: str) -> str:
         """Colour of a method's lines and bars."""
-        fixed = {RETRAINED: "black", BEFORE: "0.45", "target": "0.45"}
-        if method in fixed:
-            return fixed[method]
+        if method in FIXED:
+            return FIXED[method][0]
         return OURS if method in self.ours else COLOURS[self._at.get(method, 0) % len(COLOURS)]
 
     def marker(self, method: str) -> str:
         """Another one for each round through the colours."""
-        fixed = {RETRAINED: "*", BEFORE: "s", "target": "s"}
-        if method in fixed:
-            return fixed[method]
+        if method in FIXED:
+            return FIXED[method][1]
         at = self._at.get(method, 0)
         return "o" if method in self.ours else MARKERS[(at + at // len(COLOURS)) % len(MARKERS)]
 
@@ -84,17 +78,50 @@ class Look:
 
 
 def panels(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure of panels.
-
-    Args:
-        rows: Rows of panels.
-        columns: Columns of panels.
-        height: Height of the figure, inches.
-        width: Its width, inches.
-        options: Options of ``Figure.subplots``.
-    """
+    """A figure of so many inches with rows and columns of panels; ``options`` are those of ``Figure.subplots``."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def panels_for(n: int, head: float, tall: float, across: int = 3, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of n panels, at most ``across`` in a row; the places that are left stay empty.
+
+    Args:
+        n: Number of panels.
+        head: Inches above and below them.
+        tall: Inches of a row.
+        across: Most panels in a row.
+        options: Options of ``Figure.subplots``.
+    """
+    columns = min(across, n)
+    rows = -(-n // columns)
+    figure, axes = panels(rows, columns, head + tall * rows, **options)
+    for axis in axes.flat[n:]:
+        axis.set_visible(False)
+    return figure, axes
+
+
+def finished(figure: Figure, axes: Any, title: str, look: Look | None = None, columns: int = 6) -> Figure:
+    """The figure with its title, and one legend for all panels under them, in which ours is emphasised."""
+    figure.suptitle(title, x=0.01, ha="left")
+    found: dict[str, Any] = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        place = {"loc": "outside lower center", "ncols": min(columns, len(found))}
+        legend = figure.legend(found.values(), found.keys(), **place)
+        if look is not None:
+            look.emphasise(legend.get_texts())
+    return figure
+
+
+def names_below(axis: Any, names: Sequence[str], look: Look | None = None) -> None:
+    """Names of places from 0 on below an axis, slanted, for long ones to fit."""
+    axis.set_xticks(range(len(names)), names, rotation=20, ha="right", rotation_mode="anchor")
+    if look is not None:
+        look.emphasise(axis.get_xticklabels())
+    axis.grid(visible=False, axis="x")
 
 
 def plain_numbers(axis: Any) -> None:
@@ -113,14 +140,3 @@ def png(figure: Figure) -> bytes:
 def styled() -> Any:
     """A context in which all figures are drawn."""
     return mpl.rc_context(RC)
-
-
-def legend_below(figure: Figure, axes: Any, columns: int = 6) -> Any:
-    """One legend for all panels, under them."""
-    found: dict[str, Any] = {}
-    for axis in np.ravel(axes):
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if not found:
-        return None
-    return figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.studies import curve
-from ofmu_pl.report.figures.style import NARROW, Look, legend_below, panels, plain_numbers
+from ofmu_pl.report.figures.style import NARROW, Look, finished, panels, plain_numbers
 from ofmu_pl.report.runs import Findings, Run
 
 PANELS: dict[str, dict[str, str]] = {
@@ -35,9 +35,6 @@ def courses(run: Run) -> dict[str, np.ndarray]:
     found = {name: curve(run, name) for names in PANELS.values() for name in names}
     if not len(found["L_f"]):
         found["L_f"] = curve(run, "inner/L_f")
-    if not len(found["penalty_share"]):  # of older runs
-        pairs = zip(curve(run, "penalty"), found["grad_L_r"], strict=False)
-        found["penalty_share"] = np.array([p / g if g else np.nan for p, g in pairs])
     for name in ABSENT_AT_ZERO:
         found[name] = np.where(found[name] == 0, np.nan, found[name])
     return {name: values for name, values in found.items() if not np.isnan(values).all()}
@@ -76,9 +73,7 @@ def telemetry(experiment: Findings, look: Look) -> Figure | None:
     axes.flat[-1].set(xlabel="outer iteration")
     figure.align_ylabels()
     several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
-    figure.suptitle(f"What OFMU saw{several}", x=0.01, ha="left")
-    legend_below(figure, axes, columns=3)
-    return figure
+    return finished(figure, axes, f"What OFMU saw{several}", columns=3)
 
 
 def _draw(axis: Any, names: list[str], method: str, runs: list[dict[str, np.ndarray]], look: Look) -> None:
