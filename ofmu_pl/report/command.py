@@ -67,11 +67,12 @@ def _file(name: str) -> str:
 
 
 def _print(found: Collection, sections: list[Section], target: Path) -> None:
-    """The first table of each experiment without deviations, the problems, the paths."""
+    """The first table of each experiment without deviations (of requests all), the problems, the paths."""
     on = console()
     for section in sections:
         for table in section.tables + section.attack_tables:
-            if table.name.endswith(("-results", "-grid", "-attacks", "-across")):
+            main = table.name.endswith(("-results", "-grid", "-attacks", "-across"))
+            if main or (section.experiment.requests and not table.folded):
                 print_whole(_short(table), on)
     for problem in found.problems:
         on.print(f"Problem: {problem}", markup=False)
@@ -83,7 +84,7 @@ def _short(table: Table) -> Printed:
     printed = Printed(
         Column(table.head[0], no_wrap=True),
         *map(escape, table.head[1:]),
-        title=escape(table.title.partition(":")[0]),
+        title=escape(re.split("[:,] mean ±", table.title)[0]),
         title_justify="left",
     )
     for i, row in enumerate(table.rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
@@ -16,13 +17,7 @@ START = "model.network.path"
 
 @dataclass
 class Sequence:
-    """A method on a seed.
-
-    Attributes:
-        method: Name of the method.
-        seed: Seed of its runs.
-        cells: Its runs in turn.
-    """
+    """A method on a seed, with its runs in turn."""
 
     method: str
     seed: int
@@ -30,20 +25,12 @@ class Sequence:
 
 
 def sequences(asked: Asked) -> list[Sequence]:
-    """All runs, in the order asked for.
-
-    Args:
-        asked: What is asked for.
-    """
-    return [_sequence(asked, method, seed) for seed in asked.seeds for method in asked.methods]
+    """All runs, in the order asked for."""
+    return [_sequence(asked, method, seed) for seed, method in product(asked.seeds, asked.methods)]
 
 
 def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
-    """The runs of retrained models, by seed and number of the last request that they are trained without.
-
-    Args:
-        asked: What is asked for.
-    """
+    """The runs of retrained models, by seed and number of the last request that they are trained without."""
     found: dict[tuple[int, int], Cell] = {}
     if asked.retrained is None:
         return found
@@ -57,12 +44,7 @@ def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
 
 
 def rows(asked: Asked, number: int) -> dict[str, Any]:
-    """Options of the data at a request: its rows, and the other requests whose rows are not retained.
-
-    Args:
-        asked: What is asked for.
-        number: Number of the request, from 1.
-    """
+    """Options of the data at a request, from 1: its rows, and the other requests whose rows are not retained."""
     others = {
         other: expanded(request)
         for other, request in enumerate(asked.requests, start=1)

@@ -5,28 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ofmu_pl.benchmark.specs import files
+from ofmu_pl.benchmark.specs import Method, check_files, check_names
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
 """Folder of the controls, beside the methods'."""
-
-
-@dataclass
-class Method:
-    """One method.
-
-    Attributes:
-        overlay: Its configuration, put over the base; ``null``: the base's own method.
-        options: Command-line options by key.
-    """
-
-    overlay: str | None = None
-    options: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,17 +32,7 @@ class Retrained:
 
 @dataclass
 class Asked:
-    """All of it, as ``command.in_turn`` takes it.
-
-    Attributes:
-        base: Configuration that all runs share, or a list of files.
-        methods: By name.
-        requests: By turn, the arguments of the data that name each one's rows.
-        options: Options of every run, by key.
-        seeds: Seeds of the runs.
-        retain_later: Whether rows of later requests are retained until their turn.
-        retrained: The control; ``None``: there is none.
-    """
+    """All of it, as ``command.in_turn`` takes and explains it."""
 
     base: str | list[str]
     methods: dict[str, Method]
@@ -78,10 +54,6 @@ class Asked:
 def check(asked: Asked, folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
 
-    Args:
-        asked: What is asked for.
-        folder: Folder of all runs.
-
     Raises:
         UserError: There is no request, method or seed, one is there twice, a name leads out of the folder, a file is
             missing, or an environment variable is not set.
@@ -96,21 +68,10 @@ def check(asked: Asked, folder: Path) -> None:
             raise UserError(f"Request {number} is empty: give arguments of the data, such as forget_classes: [0].")
         if request in asked.requests[: number - 1]:
             raise UserError(f"Request {number} names the same rows as one before it: take one of them out.")
-    for name in asked.methods:
-        below(folder, name, "The method")
-        if "/" in name or name in (RETRAINED, REPORT):
-            raise UserError(f"'{name}' cannot name a method: choose another name, without '/'.")
+    check_names(asked.methods, folder, (RETRAINED, REPORT))
     for number in asked.controlled:
         if not 1 <= number <= len(asked.requests):
             raise UserError(f"retrained.after has {number}: choose among the requests 1 to {len(asked.requests)}.")
-    overlays = [m.overlay for m in asked.methods.values() if m.overlay]
-    bases = [asked.base, *([asked.retrained.base] if asked.retrained else [])]
-    for path in [*(path for base in bases for path in files(base)), *overlays]:
-        if not Path(expanded(path)).is_file():
-            raise UserError(
-                f"The configuration '{path}' does not exist: run from the project's root, or mend its name."
-            )
-    for options in (asked.options, *(m.options for m in asked.methods.values()), *asked.requests):
-        expanded(options)
-    if asked.retrained:
-        expanded(asked.retrained.options)
+    controls = [asked.retrained] if asked.retrained else []
+    check_files([asked.base, *(c.base for c in controls)], asked.methods.values(), "the list")
+    expanded([asked.options, *(x.options for x in (*asked.methods.values(), *controls)), *asked.requests])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ofmu_pl.analysis import analyse, cosine, embed, unlearning_difficulty
-from ofmu_pl.benchmark.analysis import compare_models
+from ofmu_pl.benchmark.comparison import compare_models
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from ofmu_pl.benchmark.attacks import Attacks
-from ofmu_pl.benchmark.command import Run
+from ofmu_pl.benchmark.command import Stages
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.manifest import Manifest
 from ofmu_pl.benchmark.progress import Live
-from ofmu_pl.benchmark.specs import Method, Planned, check
+from ofmu_pl.benchmark.specs import Planned, SearchedMethod, check
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
@@ -24,7 +24,7 @@ CONFIGS = Path(__file__).parent.parent.parent / "configs"
 EXPERIMENT = Planned(
     title="Text",
     base=str(CONFIGS / "authors.yaml"),
-    methods={"ofmu": Method(), "npo": Method(str(CONFIGS / "methods/npo.yaml"))},
+    methods={"ofmu": SearchedMethod(), "npo": SearchedMethod(str(CONFIGS / "methods/npo.yaml"))},
     attacks=[str(CONFIGS / "attacks.yaml")],
     options={"export.folder": "hf"},
     seeds=[0, 1],
@@ -37,7 +37,6 @@ def made(folder, experiment):
     cells = {("e", "all", m, s): grid.run("e", m, "all", s) for s in experiment.seeds for m in experiment.methods}
     attacks = Attacks(folder, {"e": experiment}, print)
     jobs = attacks.jobs("e", cells)
-    assert len(jobs) == attacks.number("e")
     return jobs, list(attacks.over_runs("e", cells).values())
 
 
@@ -87,10 +86,10 @@ def test_a_failed_attack_is_recorded_and_reported(tmp_path):
     pool = SimpleNamespace(run=lambda jobs, ended: [ended(job, "It broke.", True) for job in jobs])
     ready = {("e", "all", m, s): grid.run("e", m, "all", s) for m in EXPERIMENT.methods for s in (0, 1)}
     with Live(1) as live:
-        run = Run(tmp_path, manifest, grid, pool, live, print)
+        run = Stages(tmp_path, manifest, grid, pool, live, print)
         for place in ready:
             manifest.end(place, None)
-        run._attack(Attacks(tmp_path, experiments, print), "e", ready)
+        run.attack(Attacks(tmp_path, experiments, print), "e", ready)
     assert {c.attack_error for c in BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"].cells} == {
         "It broke."
     }
@@ -117,10 +116,10 @@ def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_report
             ended(job, None, True)
 
     with Live(1) as live:
-        run = Run(tmp_path, manifest, grid, SimpleNamespace(run=end), live, print)
+        run = Stages(tmp_path, manifest, grid, SimpleNamespace(run=end), live, print)
         for place in ready:
             manifest.end(place, None)
-        run._attack(Attacks(tmp_path, experiments, print), "e", ready)
+        run.attack(Attacks(tmp_path, experiments, print), "e", ready)
     record = BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"]
     assert record.attack_errors == {"all/npo": "It broke."}
     assert {cell.attack_error for cell in record.cells} == {None}

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ofmu_pl.benchmark.command import Run, by_seed
+from ofmu_pl.benchmark.command import Stages, by_seed
 from ofmu_pl.benchmark.grid import Cell, Grid
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
@@ -277,7 +277,7 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
 
     def start():
         manifest = SimpleNamespace(write=lambda: None, made=lambda *_: None)
-        run = Run(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
+        run = Stages(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
         run._cells([Cell("prepared/table/target/once", "table/prepared", (), {}, {})])
 
     start()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.benchmark.grid import Grid
-from ofmu_pl.benchmark.specs import Method, Planned, Prepare, check
+from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod, check
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.variables import expanded
 
@@ -23,8 +23,8 @@ def experiment(**changes):
             "title": "Text",
             "base": str(CONFIGS / "authors.yaml"),
             "methods": {
-                "npo": Method(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-4, 1e-3]}),
-                "ofmu": Method(search=[{"model.inner_lr": 0.01, "model.beta": 0.2}, {"model.inner_lr": 0.02}]),
+                "npo": SearchedMethod(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-4, 1e-3]}),
+                "ofmu": SearchedMethod(search=[{"model.inner_lr": 0.01, "model.beta": 0.2}, {"model.inner_lr": 0.02}]),
             },
             "scenarios": {"small": {"data.forget_authors": 1}, "large": {"data.forget_authors": 2}},
             "options": {"data.authors": 9, "export.folder": "hf"},
@@ -114,7 +114,7 @@ def test_keys_follow_the_content(tmp_path):
 
     def key(**changes):
         return (
-            Grid({"e": experiment(methods={"m": Method(str(overlay))}, prepare=prepare, **changes)})
+            Grid({"e": experiment(methods={"m": SearchedMethod(str(overlay))}, prepare=prepare, **changes)})
             .run("e", "m", "small", 0)
             .key
         )
@@ -149,18 +149,18 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"base": "nowhere.yaml"}, "'nowhere.yaml' of 'text' does not exist"),
         ({"base": []}, "'text' has an empty base"),
         ({"base": [str(CONFIGS / "authors.yaml"), "nowhere.yaml"]}, "'nowhere.yaml' of 'text' does not exist"),
-        ({"methods": {"m": Method("nowhere.yaml")}}, "'nowhere.yaml' of 'text' does not exist"),
-        ({"methods": {"../m": Method()}}, "leads out of"),
-        ({"methods": {"a/b": Method()}}, "cannot name a part"),
+        ({"methods": {"m": SearchedMethod("nowhere.yaml")}}, "'nowhere.yaml' of 'text' does not exist"),
+        ({"methods": {"../m": SearchedMethod()}}, "leads out of"),
+        ({"methods": {"a/b": SearchedMethod()}}, "cannot name a part"),
         ({"scenarios": {"search": {}}}, "cannot name a part"),
-        ({"methods": {"report": Method()}}, "cannot name a part"),
+        ({"methods": {"report": SearchedMethod()}}, "cannot name a part"),
         ({"options": {"data.data": "${OFMU_NOT_SET}/tofu"}}, "OFMU_NOT_SET, which is not set"),
         ({"scenarios": {"s": {"a": "${OFMU_NOT_SET}"}}}, "OFMU_NOT_SET, which is not set"),
         ({"scenarios": {"s": {"model.network.path": "x"}}}, "which prepare gives"),
         ({"settings_of": "nothing/small"}, "where nothing is searched"),
         ({"settings_of": "first/medium"}, "where nothing is searched"),
         ({"settings_of": "text"}, None),
-        ({"settings_of": "first", "methods": {"new": Method(search={"a": [1]})}}, "new is not searched alike"),
+        ({"settings_of": "first", "methods": {"new": SearchedMethod(search={"a": [1]})}}, "new is not searched alike"),
         ({"kind": "alignment"}, "has 2 scenarios"),
     ],
 )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ofmu_pl.benchmark.analysis import difficulty_and_drop
 from ofmu_pl.benchmark.command import benchmark
-from ofmu_pl.benchmark.specs import Method, Planned, Prepare
+from ofmu_pl.benchmark.comparison import difficulty_and_drop
+from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.errors import UserError
 from tests.helpers.process import start_server
@@ -39,8 +39,8 @@ DRAWS = {f"draw_{i}": {"data.forget_authors": 1, "data.forget_seed": i} for i in
 GRID = {
     "base": str(CONFIGS / "authors.yaml"),
     "methods": {
-        "npo": Method(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-3, 1e-2]}),
-        "hopeless": Method(str(CONFIGS / "methods/grad_ascent.yaml"), {"model.optimizer.lr": 1e9}),
+        "npo": SearchedMethod(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-3, 1e-2]}),
+        "hopeless": SearchedMethod(str(CONFIGS / "methods/grad_ascent.yaml"), {"model.optimizer.lr": 1e9}),
     },
     "prepare": {
         "target": Prepare(

@@ -156,7 +156,7 @@ def test_a_request_is_added(logs, capsys):
     config.write_text(config.read_text() + "  - {forget_authors: [0]}\n")
     main(words(logs, "whole"))
     said = capsys.readouterr().out
-    assert "npo, seed 0: forget_Q_A_Prob of each request, after each request" in said
+    assert "forget Q A Prob of each request, npo, seed 0" in said
     assert {p: p.stat().st_mtime_ns for p in times} == times, "what had finished was run again"
     (old,), (new,) = before.sequences, record(logs, "whole").sequences
     assert [row[:2] for row in new.forgotten["forget_Q_A_Prob"][:2]] == old.forgotten["forget_Q_A_Prob"]
@@ -175,9 +175,7 @@ def test_other_settings_are_refused(logs, capsys):
         main(words(logs, "whole"))
     assert ended.value.code == 1
     said = capsys.readouterr().err.strip()
-    assert (
-        "Request 1 of 'npo' (seed 0) was run with other settings (--model.optimizer.lr was 0.01 and is 0.001)" in said
-    )
+    assert "Request 1 of 'npo' (seed 0) was run with other settings (--model.optimizer.lr)" in said
     assert len(said.splitlines()) == 1
     assert (logs / "whole" / REQUESTS).read_bytes() == before
 
