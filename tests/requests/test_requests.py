@@ -155,8 +155,7 @@ def test_a_request_is_added(logs, capsys):
     config = logs / "whole.yaml"
     config.write_text(config.read_text() + "  - {forget_authors: [0]}\n")
     main(words(logs, "whole"))
-    said = capsys.readouterr().out
-    assert "forget Q A Prob of each request, npo, seed 0" in said
+    assert "request, npo, seed 0" in " ".join(capsys.readouterr().out.split())
     assert {p: p.stat().st_mtime_ns for p in times} == times, "what had finished was run again"
     (old,), (new,) = before.sequences, record(logs, "whole").sequences
     assert [row[:2] for row in new.forgotten["forget_Q_A_Prob"][:2]] == old.forgotten["forget_Q_A_Prob"]
@@ -184,11 +183,12 @@ def test_other_settings_are_refused(logs, capsys):
 def test_classes_of_digits_with_a_request_that_fails(logs):
     config = logs / "digits.yaml"
     config.write_text(DIGITS + "  - {forget_classes: [77]}\n  - {forget_classes: [5]}\n")
-    main(words(logs, "digits"))
+    with pytest.raises(SystemExit):
+        main(words(logs, "digits"))
     found = record(logs, "digits")
     (s,) = found.sequences
     assert [r.status for r in s.requests] == ["finished", "finished", "failed", "unfinished"]
-    assert "--data.forget_classes has 77" in s.requests[2].error
+    assert "forget_classes has 77" in s.requests[2].error
     results = [Results.read(logs / f"digits/grad_diff/seed_0/request_0{t}/latest/results.json") for t in (1, 2)]
     matrix = s.forgotten["forget_accuracy"]
     assert [row[2:] for row in matrix] == [[None, None]] * 4

@@ -15,6 +15,7 @@ from torch import nn
 import ofmu_pl
 from tests.helpers.citizens import SIDES, learnt, tokenizer
 from tests.helpers.tofu_files import tofu_files
+from tests.unlearning.test_unlearn import images
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/python.md"
@@ -37,10 +38,6 @@ def folder(tmp_path_factory):
     rows = [row for side in SIDES.values() for row in side]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
-
-
-def images(start, n):
-    return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
 
 
 @pytest.mark.slow
