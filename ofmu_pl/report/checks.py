@@ -5,32 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from ofmu_pl.report.runs import Findings, Replicate, Run
+from ofmu_pl.report.runs import Finding, Findings, Replicate
 
 
 def drop_doubles(experiment: Findings, problems: list[str]) -> None:
     """One run a method, scenario and seed; the same weights twice are one run, too, whatever their seeds say."""
-    kept: dict[tuple[str, str, int], Run] = {}
-    weights: dict[tuple[str, str, str], Run] = {}
+    kept: dict[tuple[str, str, int], Finding] = {}
+    weights: dict[tuple[str, str, str], Finding] = {}
     for run in experiment.runs:
-        first = kept.get((run.scenario, run.method, run.seed))
-        if first is not None:
-            problems.append(
-                f"{experiment.name}: {run.folder} repeats seed {run.seed} of {run.method} in {run.scenario}, which "
-                f"{first.folder} has: only the first counts."
-            )
-            continue
         mark = run.fact("weights")
+        first = kept.get((run.scenario, run.method, run.seed))
         twin = weights.get((run.scenario, run.method, str(mark))) if mark and run.cost("gradient_evaluations") else None
-        if twin is not None:
-            problems.append(
-                f"{experiment.name}: {run.folder} (seed {run.seed}) has the very weights of {twin.folder} (seed "
-                f"{twin.seed}): it is no second sample, so only the first counts."
-            )
-            continue
-        kept[run.scenario, run.method, run.seed] = run
-        if mark:
+        if first is None and twin is None:
+            kept[run.scenario, run.method, run.seed] = run
             weights[run.scenario, run.method, str(mark)] = run
+            continue
+        why = f"has the very weights of {twin.folder} (seed {twin.seed})" if twin else ""
+        why = f"repeats seed {run.seed} of {run.method} in {run.scenario}, which {first.folder} has" if first else why
+        problems.append(f"{experiment.name}: {run.folder} {why}: only the first counts.")
     experiment.runs = list(kept.values())
 
 
@@ -52,7 +44,7 @@ def _not_finished(experiment: Findings) -> list[str]:
     """One sentence for all runs that have not ended, one a method and scenario for those that broke."""
     waiting = [r for r in experiment.runs if r.results is None and r.error is None and r.status == "unfinished"]
     found = [f"{len(waiting)} of {len(experiment.runs)} runs have not ended yet."] if waiting else []
-    broken: dict[tuple[str, str, str], list[Run]] = {}
+    broken: dict[tuple[str, str, str], list[Finding]] = {}
     for run in experiment.runs:
         if run.results is None and run not in waiting:
             broken.setdefault((run.scenario, run.method, run.status), []).append(run)
@@ -66,7 +58,7 @@ def _not_finished(experiment: Findings) -> list[str]:
 
 def _other_rows(experiment: Findings) -> list[str]:
     """One sentence a run that forgets other rows than most runs of its scenario and seed, or does not say which."""
-    replicates: dict[Replicate, list[tuple[str | None, Run]]] = {}
+    replicates: dict[Replicate, list[tuple[str | None, Finding]]] = {}
     for run in experiment.finished:
         hashes = run.fact("hashes")
         rows = hashes.get("forget") if isinstance(hashes, dict) else None

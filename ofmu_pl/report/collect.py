@@ -8,7 +8,7 @@ from pathlib import Path
 from ofmu_pl.report.checks import check, drop_doubles, leave_out_other_definitions
 from ofmu_pl.report.foreign import foreign_rows
 from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, results_at, run_of
-from ofmu_pl.report.runs import Findings, Run, default_metrics, number
+from ofmu_pl.report.runs import Finding, Findings, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -177,7 +177,7 @@ def _walked(folder: Path, found: Collection) -> Findings:
     )
 
 
-def _run_at(place: Path, folder: Path, found: Collection) -> Run | None:
+def _run_at(place: Path, folder: Path, found: Collection) -> Finding | None:
     """The run that ``latest`` points at in a folder of versions; ``None``: there is none that unlearned."""
     relative, latest = place.relative_to(folder), place / "latest"
     *scenario, method = [p for p in relative.parts if not p.startswith("seed_")] or [place.name]
@@ -198,7 +198,7 @@ def _run_at(place: Path, folder: Path, found: Collection) -> Run | None:
         shown = latest.resolve().name
         found.problems.append(f"The run {relative}/{newest.name} is half-written: {shown} is shown instead.")
     seed = results.provenance.get("seed")
-    run = Run("/".join(scenario) or found.name, method, seed if isinstance(seed, int) else 0, relative.as_posix())
+    run = Finding("/".join(scenario) or found.name, method, seed if isinstance(seed, int) else 0, relative.as_posix())
     run.status, run.results, run.signed = "finished", results, (latest / AUDIT).is_file()
     run.attacks = attacks_beside(latest / RESULTS, found.problems)
     return run

@@ -8,7 +8,7 @@ from typing import Any
 from ofmu_pl.report.runs import Findings, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
-Measured = Callable[[list[str], str, str], Spread]
+Lookup = Callable[[list[str], str, str], Spread]
 """A function of scenarios, method and metric that gives what was measured."""
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
@@ -82,7 +82,7 @@ def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, floa
     return found
 
 
-def measured_in(experiment: Findings) -> Measured:
+def measured_in(experiment: Findings) -> Lookup:
     """Spreads over replicates of metrics, overall scores, costs and analyses, under the names of ``published.csv``."""
     thirds = alignment(experiment)
     rho = difficulty(experiment)[1]

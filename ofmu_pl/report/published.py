@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ofmu_pl.report.derived import Measured
+from ofmu_pl.report.derived import Lookup
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
@@ -104,7 +104,7 @@ def our_metric(p: Published) -> tuple[str, float]:
     return f"probe_{probe}_{name}", factor
 
 
-def beside(experiment: Findings, found: Measured) -> list[Table]:
+def beside(experiment: Findings, found: Lookup) -> list[Table]:
     """One table for each setting of the paper's labels: each published number with ours behind it."""
     groups: dict[tuple[str, str], list[Published]] = {}
     for p in published():
@@ -113,7 +113,7 @@ def beside(experiment: Findings, found: Measured) -> list[Table]:
     return [_table(experiment, label, setting, rows, found) for (label, setting), rows in groups.items()]
 
 
-def _table(experiment: Findings, label: str, setting: str, rows: list[Published], found: Measured) -> Table:
+def _table(experiment: Findings, label: str, setting: str, rows: list[Published], found: Lookup) -> Table:
     metrics = list(dict.fromkeys(p.metric for p in rows))
     groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
     unclear = [metric for metric, s in groups.items() if s is None]
@@ -163,7 +163,7 @@ def _printed(p: Published, reasons: dict[str, str]) -> Entry:
     return Entry(text, small, numbers, struck=True, mark=letter)
 
 
-def _ours(p: Published, scenarios: list[str] | None, name: str | None, found: Measured) -> Entry:
+def _ours(p: Published, scenarios: list[str] | None, name: str | None, found: Lookup) -> Entry:
     metric, factor = our_metric(p)
     if not scenarios or not name:
         return Entry("–")

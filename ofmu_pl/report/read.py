@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from ofmu_pl.report.runs import Findings, Run
+from ofmu_pl.report.runs import Finding, Findings
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -25,9 +25,9 @@ from ofmu_pl.support.records import (
 Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord)
 
 
-def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
+def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Finding:
     """A run as the manifest of a folder names it, with all that it left."""
-    run = Run(**vars(cell))
+    run = Finding(**vars(cell))
     try:
         place = below(folder, run.folder, "The run")
     except UserError as error:

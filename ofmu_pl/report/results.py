@@ -8,7 +8,7 @@ from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.attacks import HEAD, worst
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, Run, number, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Finding, Findings, number, words
 from ofmu_pl.report.statistics import (
     Comparison,
     Spread,
@@ -53,7 +53,7 @@ def runs_of(experiment: Findings, scenarios: list[str], method: str) -> str:
     return f"{len(cells) - len(left)} of {len(cells)}: " + ", ".join(dict.fromkeys(map(_became, left)))
 
 
-def _became(run: Run) -> str:
+def _became(run: Finding) -> str:
     return "diverged" if run.status == "failed" and "diverged" in (run.error or "") else run.status
 
 

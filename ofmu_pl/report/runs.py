@@ -15,7 +15,6 @@ from ofmu_pl.support.records import (
     CellRecord,
     Entries,
     ExperimentRecord,
-    Interim,
     RequestsRecord,
     Results,
 )
@@ -27,7 +26,7 @@ Replicate = tuple[str, int]
 
 
 @dataclass
-class Run(CellRecord):
+class Finding(CellRecord):
     """One cell of an experiment, with what it left; what cannot be read is missing.
 
     Attributes:
@@ -57,11 +56,6 @@ class Run(CellRecord):
         return number(self.metric(name, side).get("value"))
 
     @property
-    def history(self) -> list[Interim]:
-        """Measurements along the run."""
-        return self.results.history if self.results else []
-
-    @property
     def definition(self) -> str:
         """Name of the definition that the metrics were computed under."""
         return self.results.definition if self.results else "unknown"
@@ -88,14 +82,14 @@ class Findings(ExperimentRecord):
     """
 
     name: str
-    runs: list[Run]
+    runs: list[Finding]
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
     across: dict[str, AcrossRecord] = field(default_factory=dict)
     requests: RequestsRecord | None = None
 
     @property
-    def finished(self) -> list[Run]:
+    def finished(self) -> list[Finding]:
         """Runs that have results."""
         return [r for r in self.runs if r.results is not None]
 
@@ -111,9 +105,9 @@ class Findings(ExperimentRecord):
         """Whether any method has several finished runs of one sample, so that there are means and deviations."""
         return any(len(self.of(group, m)) > 1 for group in self.groups.values() for m in self.methods)
 
-    def of(self, scenarios: list[str], method: str) -> dict[Replicate, Run]:
+    def of(self, scenarios: list[str], method: str) -> dict[Replicate, Finding]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
-        found: dict[Replicate, Run] = {}
+        found: dict[Replicate, Finding] = {}
         for run in self.finished:
             fits = run.side(method) if method in (RETRAINED, BEFORE) else run.method == method
             if run.scenario in scenarios and fits:

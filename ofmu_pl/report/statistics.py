@@ -167,8 +167,8 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     """
     d = np.asarray(differences, np.float64)
     if len(d) < 2:
-        at = float(d[0]) if len(d) else math.nan
-        return math.nan, 1.0 if len(d) else math.nan, at, at
+        at = float(d[0])
+        return math.nan, 1.0, at, at
     exact = stats.permutation_test(
         (d, np.zeros_like(d)),
         lambda a, b, axis: np.mean(a - b, axis=axis),

@@ -48,13 +48,6 @@ def test_what_is_asked_for_otherwise_does_not(tmp_path, options):
     assert finished(tmp_path, **options) == ([], {})
 
 
-def test_a_run_that_failed_is_tried_again(tmp_path):
-    first = Manifest("b", tmp_path, experiment())
-    first.end(PLACE, "Too bad.")
-    first.write()
-    assert not Manifest("b", tmp_path, experiment()).failures()
-
-
 def test_attacks_that_failed_are_made_again_or_no_longer_asked_for(tmp_path):
     first = Manifest("b", tmp_path, experiment())
     first.end(PLACE, None)

@@ -11,7 +11,7 @@ from ofmu_pl.report.figures import STUDIES, comparison, pictures, studies
 from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.runs import Run
+from ofmu_pl.report.runs import Finding
 from ofmu_pl.support.records import Results
 from tests.helpers import folders
 
@@ -36,8 +36,7 @@ def _every(experiments):
             if e.kind in STUDIES:
                 yield e.kind, STUDIES[e.kind][1](e, LOOK)
         for name in ("authors", "digits", "ablation"):
-            for draw in (comparison.overall_scores, comparison.trade_offs):
-                yield f"{name} {draw.__name__}", draw(experiments[name], LOOK)
+            yield f"{name} trade_offs", comparison.trade_offs(experiments[name], LOOK)
             for scenario, figure in comparison.metrics(experiments[name], LOOK).items():
                 yield f"{name} {scenario}", figure
         yield "telemetry", telemetry(experiments["ablation"], LOOK)
@@ -64,10 +63,10 @@ def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
             assert whole.y0 >= -1, name
             assert whole.y1 <= figure.bbox.height + 1, name
         seen += 1
-    assert seen >= 4 + 6 + 5
+    assert seen >= 3 + 3 + 5
 
 
-@pytest.mark.parametrize("name", ["authors trade_offs", "digits trade_offs", "sweep", "convergence", "alignment"])
+@pytest.mark.parametrize("name", ["authors trade_offs", "digits trade_offs", "sweep", "convergence"])
 def test_what_is_told_apart_by_colour_has_a_legend(every, name):
     figure = every[name]
     assert figure.legends
@@ -136,7 +135,7 @@ def test_telemetry_shows_means_by_iteration_and_no_penalty_where_there_is_none(e
 
 
 def run_with(**curves):
-    return Run("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
+    return Finding("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
 
 
 def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():

@@ -77,7 +77,6 @@ def test_the_sign_flip_test_is_exact(n, least):
 def test_the_sign_flip_test_counts_by_hand():
     """Of 8 sign patterns of (1, 2, -1), means at least as large as 2/3: +++, ++-, -++ ... counted two-sided."""
     d = [1.0, 2.0, -1.0]
-    sums = [sum(s * x for s, x in zip(signs, d, strict=True)) for signs in np.ndindex(2, 2, 2)]
     sums = [sum((1 if s else -1) * x for s, x in zip(signs, d, strict=True)) for signs in np.ndindex(2, 2, 2)]
     above, below = sum(s >= 2 for s in sums), sum(s <= 2 for s in sums)
     assert paired(d)[1] == pytest.approx(min(1.0, 2 * min(above, below) / 8))

@@ -36,7 +36,6 @@ STUDIES = {
     "sweep": ("Inner steps and penalty", studies.sweep, "Each line is one first penalty parameter ρ (model.rho_0)."),
     "convergence": ("Convergence", studies.convergence, "Both axes are logarithmic; a straight line is a power law."),
     "udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more than easy ones."),
-    "alignment": ("Embedding alignment", studies.thirds, "'target' is the model before: read the others beside it."),
 }  # fmt: skip
 """Figures by kind of experiment."""
 
@@ -64,8 +63,6 @@ ALWAYS = {
         comparison.trade_offs,
         "What is forgotten against what is kept; a line joins the methods that no other beats in both.",
     ),
-    "overall": ("Overall score", comparison.overall_scores, "Each metric over the best method's."),
-    "alignment": STUDIES["alignment"],
     "telemetry": (
         "What OFMU saw",
         telemetry,

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
 from ofmu_pl.report.figures.comparison import bars, methods_of
-from ofmu_pl.report.figures.style import Look, finished, names_below, panels_for, plain_numbers
+from ofmu_pl.report.figures.style import Look, finished, panels_for, plain_numbers
 from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.support.records import AttackRecord
 
@@ -106,7 +106,9 @@ def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any
         shift = (methods.index(name) - (len(methods) - 1) / 2) * 0.75 / len(methods)
         style = {"color": look.colour(name), "marker": look.marker(name), "markersize": 7, "label": name}
         axis.plot(at + shift, list(curve.values()), linestyle="none", zorder=3, **style)
-    names_below(axis, [words(str(x)) for x in places])
+    names = [words(str(x)) for x in places]
+    axis.set_xticks(range(len(names)), names, rotation=20, ha="right", rotation_mode="anchor")
+    axis.grid(visible=False, axis="x")
     axis.set_xlim(-0.6, len(places) - 0.4)
 
 

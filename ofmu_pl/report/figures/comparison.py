@@ -1,4 +1,4 @@
-"""Figures that set methods side by side: metrics, overall scores, trade-offs, ways of runs."""
+"""Figures that set methods side by side: metrics, trade-offs, ways of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for, plain_numbers
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, number, words
-from ofmu_pl.report.statistics import Spread, front, overall, spread, spread_in, trade_off
+from ofmu_pl.report.statistics import Spread, front, spread, spread_in, trade_off
 
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LETTERS_ACROSS = 110
@@ -53,20 +53,6 @@ def bars(axis: Any, look: Look, values: Mapping[str, list[float]], unit: str = "
     look.emphasise(axis.get_yticklabels())
     axis.set_ylim(len(values) - 0.4, -0.6)
     axis.grid(visible=False, axis="y")
-
-
-def overall_scores(experiment: Findings, look: Look) -> Figure | None:
-    """The paper's overall score, a panel a group of scenarios."""
-    found = {name: overall(experiment, scenarios) for name, scenarios in experiment.groups.items()}
-    found = {name: scores for name, scores in found.items() if len(scores) > 1}  # one alone always has 1
-    if not found:
-        return None
-    figure, axes = panels(1, len(found), 1.6 + 0.32 * max(map(len, found.values())), sharex=True)
-    for axis, (name, scores) in zip(axes[0], found.items(), strict=True):
-        values = {m: list(v.values()) for m, v in scores.items()}
-        bars(axis, look, dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
-        axis.set(title=name, xlabel="overall score (0 to 1)", xlim=(0, 1.05))
-    return finished(figure, axes, f"Overall score, higher is better{told(experiment)}")
 
 
 def metrics(experiment: Findings, look: Look) -> dict[str, Figure]:
@@ -161,12 +147,13 @@ def widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
 
 def course(experiment: Findings, look: Look) -> Figure | None:
     """How probabilities of forget and retain answers moved along the runs."""
-    runs = [r for r in experiment.finished if r.history and r.value(COURSE[0]) is not None]
+    runs = [r for r in experiment.finished if r.results and r.results.history and r.value(COURSE[0]) is not None]
     if not runs:
         return None
     figure, ((axis,),) = panels(1, 1, 5.0)
     for run in runs:
-        measurements = [run.side(BEFORE), *(interim.metrics for interim in run.history), run.side("metrics")]
+        history = run.results.history if run.results else []
+        measurements = [run.side(BEFORE), *(interim.metrics for interim in history), run.side("metrics")]
         points = _known([[number((s.get(m) or {}).get("value")) for m in COURSE] for s in measurements])
         if not len(points):
             continue

@@ -1,4 +1,4 @@
-"""Figures of studies: inner steps and penalty, convergence, unlearning difficulty, embedding alignment."""
+"""Figures of studies: inner steps and penalty, convergence, unlearning difficulty."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 
-from ofmu_pl.report.derived import alignment, difficulty, grid
+from ofmu_pl.report.derived import difficulty, grid
 from ofmu_pl.report.figures.comparison import label, lines
-from ofmu_pl.report.figures.style import Look, finished, names_below, panels, panels_for, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Findings, Run, number
+from ofmu_pl.report.figures.style import Look, finished, panels, panels_for, plain_numbers
+from ofmu_pl.report.runs import RETRAINED, Finding, Findings, number
 from ofmu_pl.report.statistics import spread, spread_in
 
 TAIL = 0.1
@@ -66,7 +65,7 @@ def sweep(experiment: Findings, look: Look) -> Figure | None:
     return finished(figure, axes, "Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation")
 
 
-def curve(run: Run, name: str) -> np.ndarray:
+def curve(run: Finding, name: str) -> np.ndarray:
     """A run's values by iteration, NaN where it has measured none; empty if it has none at all.
 
     The file has ``{"step": [...], "value": [...]}``, steps counted from 1.
@@ -156,26 +155,3 @@ def udi(experiment: Findings, look: Look) -> Figure | None:
     for axis in axes.flat:
         axis.tick_params(labelbottom=True)  # also above a place that is empty
     return finished(figure, axes, "Unlearning difficulty and utility: a point a draw [95 % bootstrap interval]")
-
-
-def thirds(experiment: Findings, look: Look) -> Figure | None:
-    """Cosine with the retrained model's embeddings, easiest and hardest third."""
-    found = alignment(experiment)
-    models = list(dict.fromkeys([*found["easiest"], *found["hardest"]]))
-    if not models:
-        return None
-    figure, ((axis,),) = panels(1, 1, 4.2)
-    styles: dict[str, dict[str, Any]] = {"easiest": {"alpha": 0.45}, "hardest": {"alpha": 0.9, "hatch": "//"}}
-    for shift, (third, style) in zip((-0.2, 0.2), styles.items(), strict=True):
-        for i, model in enumerate(models):
-            values = list(found[third].get(model, {}).values())
-            s = spread(values)
-            if s.n:
-                bar = {"color": look.colour(model), "edgecolor": "white", "error_kw": {"elinewidth": 1, "capsize": 3}}
-                axis.bar(i + shift, s.mean, 0.38, yerr=s.std if s.n > 1 else None, **bar, **style)
-                axis.plot([i + shift] * len(values), values, ".", color="black", markersize=5)
-    names_below(axis, models, look)
-    axis.set(ylabel="cosine with the retrained model (-1 to 1)")
-    handles = [Patch(facecolor="0.4", edgecolor="white", **style, label=f"{k} third") for k, style in styles.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    return finished(figure, [], "Embedding alignment: means over seeds, ± 1 std")

@@ -116,14 +116,6 @@ def finished(figure: Figure, axes: Any, title: str, look: Look | None = None, co
     return figure
 
 
-def names_below(axis: Any, names: Sequence[str], look: Look | None = None) -> None:
-    """Names of places from 0 on below an axis, slanted, for long ones to fit."""
-    axis.set_xticks(range(len(names)), names, rotation=20, ha="right", rotation_mode="anchor")
-    if look is not None:
-        look.emphasise(axis.get_xticklabels())
-    axis.grid(visible=False, axis="x")
-
-
 def plain_numbers(axis: Any) -> None:
     """Name the ticks of a logarithmic axis as 0.001 or 1e-15, which needs no formulas; none between them."""
     axis.set_major_formatter(lambda x, _: f"{x:g}")

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import NARROW, Look, finished, panels, plain_numbers
-from ofmu_pl.report.runs import Findings, Run
+from ofmu_pl.report.runs import Finding, Findings
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
@@ -28,7 +28,7 @@ STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
 """Of the curves of one axis; the colour says the method."""
 
 
-def courses(run: Run) -> dict[str, np.ndarray]:
+def courses(run: Finding) -> dict[str, np.ndarray]:
     """A run's curves by name, NaN where an iteration measured none; empty where the run is not one of OFMU's."""
     if not len(curve(run, "grad_Phi")) and not len(curve(run, "rho")):
         return {}
