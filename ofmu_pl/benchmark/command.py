@@ -140,7 +140,8 @@ class Stages:
             self.live.expect(f"{name}/run", -e.size)
             for scenario, (method, m) in product(e.scenarios, e.methods.items()):
                 experiment, theirs = e.searched_in(name, scenario)
-                search, choice = (experiment, method, theirs), {}
+                search = (experiment, method, theirs)
+                choice: dict[str, Any] | None = {}
                 if m.candidates:
                     choice, record = settings[search], self.manifest.searched(experiment, method)[theirs]
                     if (experiment, theirs) != (name, scenario):

@@ -148,8 +148,8 @@ def _walked(folder: Path, found: Collection) -> Findings:
         places |= {v.parent for v in folder.glob("*/" * depth + "version_*") if v.is_dir()}
     runs = [run for place in sorted(places) if (run := _run_at(place, folder, found)) is not None]
     if not runs:
-        for run, above in ((folder, folder.parent.parent), (folder / "latest", folder.parent)):
-            if (run / RESULTS).is_file():
+        for place, above in ((folder, folder.parent.parent), (folder / "latest", folder.parent)):
+            if (place / RESULTS).is_file():
                 raise UserError(
                     f"'{folder}' holds the runs of one method, and a report reads them from the folder above the "
                     f"methods: give '{above}'."

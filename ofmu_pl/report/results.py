@@ -26,6 +26,7 @@ from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 OVERALL, DISTANCE = "overall ↑", "distance ↓"
 Columns = dict[str, dict[str, Entry]]
 """Entries by head and method."""
+MARKS = {1: "*", 0: "", -1: "†"}
 LAST = {"gradients": ("gradient_evaluations", 0), "seconds": ("training_seconds", 1)}
 """Columns of costs, with their digits."""
 SAID = {
@@ -79,8 +80,8 @@ def results(experiment: Findings, name: str, scenarios: list[str], comparisons: 
         line += [Entry(choices.get(method, "")) for _ in searched]
         for metric in columns:
             e = measured(spread_of(experiment.entries(scenarios, method, metric).values()))
-            verdicts = [c.verdict for c in comparisons[metric] if c.other == method]
-            e.best, e.mark = method in best[metric], {1: "*", -1: "†"}.get(*verdicts or [0], "")
+            verdict = next((c.verdict for c in comparisons[metric] if c.other == method), 0)
+            e.best, e.mark = method in best[metric], MARKS[verdict]
             line.append(e)
         line += [entries.get(method, Entry("–")) for entries in extra.values()]
         for e in line if len(experiment.methods) == 1 else []:

@@ -74,4 +74,5 @@ def check(asked: Asked, folder: Path) -> None:
             raise UserError(f"retrained.after has {number}: choose among the requests 1 to {len(asked.requests)}.")
     controls = [asked.retrained] if asked.retrained else []
     check_files([asked.base, *(c.base for c in controls)], asked.methods.values(), "the list")
-    expanded([asked.options, *(x.options for x in (*asked.methods.values(), *controls)), *asked.requests])
+    expanded([asked.options, *(m.options for m in asked.methods.values()), *(c.options for c in controls)])
+    expanded(asked.requests)

@@ -55,9 +55,10 @@ class State:
         Raises:
             UserError: A request was run, or begun, with other settings; the message names those that differ.
         """
-        path, known = self.folder / REQUESTS, {}
-        for sequence in RequestsRecord.read(path).sequences if path.is_file() else ():
-            known |= {r.folder: r for r in sequence.requests}
+        path = self.folder / REQUESTS
+        known: dict[str, RequestRecord] = {}
+        for before in RequestsRecord.read(path).sequences if path.is_file() else ():
+            known |= {r.folder: r for r in before.requests}
         for sequence in self.sequences:
             for number, cell in enumerate(sequence.cells, start=1):
                 place, old = self.folder / cell.folder, known.get(cell.folder)

@@ -109,8 +109,8 @@ def finished(figure: Figure, axes: Any, title: str, look: Look | None = None, co
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
-        place = {"loc": "outside lower center", "ncols": min(columns, len(found))}
-        legend = figure.legend(found.values(), found.keys(), **place)
+        ncols = min(columns, len(found))
+        legend = figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols)
         if look is not None:
             look.emphasise(legend.get_texts())
     return figure
