@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -21,7 +22,7 @@ HEAD = "returns → (%)"
 def attacks_of(experiment: Findings, scenarios: list[str]) -> list[str]:
     """Names of the attacks that some run of these scenarios was under, in order."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
-    return list(dict.fromkeys(name for r in runs for name in r.attacks.attacks))
+    return list(dict.fromkeys(chain.from_iterable(r.attacks.attacks for r in runs)))
 
 
 def made(experiment: Findings, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
@@ -119,12 +120,12 @@ def _notes(experiment: Findings, scenarios: list[str], shares: dict[str, dict[st
         "target, which forgot nothing (100 % by construction). → nearest to 0 is best: below it the attack finds less "
         "than where the rows were never seen, which is a trace of its own."
     ]
-    runs = [{s.n for s in found.values()} for found in shares.values()]
-    if 1 in set().union(*runs):
+    counts = {s.n for s in chain.from_iterable(found.values() for found in shares.values())}
+    if 1 in counts:
         notes.append("Where there is one run, the interval is over rows.")
-    if 0 in set().union(*runs):
+    if 0 in counts:
         notes.append("–: the attack was not made, or its share is not known.")
-    if len(attacks_of(experiment, scenarios)) > 1 and any(map(max, runs)):
+    if len(attacks_of(experiment, scenarios)) > 1 and any(counts):
         notes.append(f"{WORST} the attack that brings most back, whose share stands in the main table.")
     for run in experiment.finished:
         remarks = run.attacks.remarks if run.scenario in scenarios else []

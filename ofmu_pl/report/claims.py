@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,7 @@ HARD = "hard-third cosine"
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper.
-
-    Attributes:
-        experiment: Name of the experiment that it was held against.
-        text: The paper's words.
-        verdict: What came out.
-        why: The numbers that decide, one sentence.
-    """
+    """The paper's words, held against an experiment of this name, and the numbers that decide."""
 
     experiment: str
     text: str
@@ -131,9 +124,10 @@ def _sweep(experiment: Findings) -> Iterator[Found]:
     steps: list[list[float]] = []
     gains: dict[float | None, dict[int, float]] = {}
     for rho, by_t in forgetting.items():
-        signed = [{seed: sign * x for seed, x in by_seed.items()} for by_seed in by_t.values()]
-        steps += [differences(last, first) for first, last in pairwise(signed)]
-        gains[rho] = {seed: x - signed[0][seed] for seed, x in signed[-1].items() if seed in signed[0]}
+        for first, last in pairwise(by_t.values()):
+            steps.append([sign * d for d in differences(last, first)])
+        least, *_, most = by_t.values()
+        gains[rho] = {seed: sign * (most[seed] - least[seed]) for seed in least if seed in most}
     by_rho = {rho: list(gain.values()) for rho, gain in gains.items()}
     rises = all(direction(d) > 0 for d in by_rho.values()) and all(np.mean(d) >= 0 for d in steps if d)
     numbers = [described(f"rho = {rho}:", d) for rho, d in by_rho.items()]
@@ -185,7 +179,7 @@ def _convergence(experiment: Findings) -> Iterator[Found]:
     falls = {t: differences(starts[t], ends[t]) for t in found}
     why = "; ".join(described(f"T = {t:g}:", d) for t, d in falls.items())
     why = f"log10 of |grad F| in the first tenth less that in the last, {why}"
-    pooled = [x for values in falls.values() for x in values]
+    pooled = list(chain.from_iterable(falls.values()))
     if -1 in directions(list(falls.values())):
         yield text, "contradicted", f"{why}: it grows."
     elif len(found) < 2 or len(pooled) < 2 or not all(map(math.isfinite, pooled)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 
 from rich.markup import escape
@@ -37,7 +38,8 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
         UserError: There is neither a benchmark nor a finished unlearning run, or ``FOLDER/report`` is something else.
     """
     found = collect(folder, foreign)
-    look = Look([m for e in found.experiments for m in e.methods], [e.ours for e in found.experiments])
+    methods = chain.from_iterable(e.methods for e in found.experiments)
+    look = Look(list(methods), [e.ours for e in found.experiments])
     sections = [
         Section(e, tables(e), list(pictures(e, look)), claims(e), attack_tables(e), list(attack_pictures(e, look)))
         for e in found.experiments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import chain
 
 from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import attack_table, cost_table, found_table
@@ -74,7 +75,7 @@ def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparis
 def _metrics(experiment: Findings, scenarios: list[str], attacks: bool) -> list[str]:
     """All metrics that are no column, those of attackers or the others."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
-    every = dict.fromkeys(metric for r in runs for metric in r.side("metrics"))
+    every = dict.fromkeys(chain.from_iterable(r.side("metrics") for r in runs))
     left = [m for m in every if m not in experiment.columns(scenarios)]
     return [m for m in left if (experiment.declared(m).group == "attacks") == attacks]
 

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from jinja2 import Environment
 
@@ -36,14 +37,14 @@ class Section:
 
 def page(found: Collection, sections: list[Section]) -> str:
     """Return the text of the page of all experiments, a section each."""
-    runs = [run for s in sections for run in s.experiment.runs]
+    runs = list(chain.from_iterable(s.experiment.runs for s in sections))
     return (
         environment()
         .get_template("page.html.jinja")
         .render(
             found=found,
             sections=sections,
-            claims=[claim for s in sections for claim in s.claims],
+            claims=list(chain.from_iterable(s.claims for s in sections)),
             cells=len(runs),
             finished=sum(run.results is not None for run in runs),
             facts=_facts(runs),

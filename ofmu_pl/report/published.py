@@ -144,7 +144,8 @@ def _table(experiment: Findings, label: str, setting: str, rows: list[Published]
         table.notes.append(f"Which of our scenarios is the paper's {setting} is not clear for {which}: left out.")
     if "peak_memory_over_forward" in metrics:
         table.notes.append("Ours are multiples of gradient ascent, not of a forward pass: see the costs.")
-    table.notes += [note for word, (_, note) in MARKED.items() if word in {p.credibility for p in rows}]
+    words = {p.credibility for p in rows}
+    table.notes += [note for word, (_, note) in MARKED.items() if word in words]
     sources = [p.anchor_source for p in rows if p.anchor]
     if sources:
         table.notes.append(f"Small: what {sources[0]} has for the same cell, the better anchor.")

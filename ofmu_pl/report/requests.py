@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.report.statistics import spread
@@ -13,7 +14,7 @@ from ofmu_pl.support.records.requests import Row
 
 def main_metric(record: RequestsRecord) -> str | None:
     """The metric of the matrix that is shown: the first that the runs have; ``None``: no request has finished."""
-    return next((metric for s in record.sequences for metric in s.forgotten), None)
+    return next(chain.from_iterable(s.forgotten for s in record.sequences), None)
 
 
 def kept_columns(experiment: Findings, record: RequestsRecord) -> list[str]:
@@ -51,14 +52,14 @@ def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table
     ]
     for method in record.methods:
         own = [s for s in record.sequences if s.method == method]
-        done = [sum(r.status == "finished" for r in s.requests) for s in own]
+        done = [[r.status for r in s.requests].count("finished") for s in own]
         line = [Entry(method), Entry(", ".join(f"{n} of {total}" for n in dict.fromkeys(done)))]
         line.append(measured(spread([_mean(_column(s.forgotten[metric], -1)) for s in own if metric in s.forgotten])))
         returns = [max(x) for s in own if (x := known(s.returned.get(metric, [])))]
         line.append(measured(spread(returns)))
         for name in kept:
             values = [x for s in own if (x := known(s.kept.get(name, [])))]
-            line += [measured(spread([x[i] for x in values])) for i in (0, -1)]
+            line += [measured(spread(x[0] for x in values)), measured(spread(x[-1] for x in values))]
         for cost in ("gradient_evaluations", "training_seconds"):
             line.append(measured(spread(_spent(s, cost) for s in own)))
         table.add(line, method == experiment.ours)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
@@ -62,7 +63,7 @@ def results(experiment: Findings, name: str, scenarios: list[str], comparisons: 
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
     columns, over = experiment.columns(scenarios), "draws" if len(scenarios) > 1 else "seeds"
     ran = {r.method for r in experiment.runs if r.scenario in scenarios}
-    beside = [m for m in (BEFORE, RETRAINED) if any(experiment.values(scenarios, m, c) for c in columns)]
+    beside = [m for m in (BEFORE, RETRAINED) if experiment.columns_of(scenarios, m)]
     rows = beside + [m for m in experiment.methods if m in ran]
     choices = {m: _setting(spec.searched.get(name, {})) for m, spec in experiment.methods.items() if m in ran}
     extra = _extra(experiment, scenarios, columns, rows)
@@ -176,7 +177,7 @@ def _notes(
     if any(experiment.entry(m).get("target") is not None for m in columns):
         own = [f"{words(m)} {figure(x)}" for m in columns if (x := _own_goal(experiment, scenarios, m)) is not None]
         notes.append("The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else "."))
-    fewest = min((c.n for found in comparisons.values() for c in found), default=None)
+    fewest = min((c.n for c in chain.from_iterable(comparisons.values())), default=None)
     if fewest is not None:
         notes.append(
             f"* {experiment.ours} is better than this method at p < {LEVEL} (paired t-test over {over}, Holm's "

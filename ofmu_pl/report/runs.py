@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from ofmu_pl.metrics.result import Metric
@@ -74,7 +75,6 @@ class Findings(ExperimentRecord):
     """Methods in scenarios with seeds, as ``benchmark.json`` describes them, with their runs.
 
     Attributes:
-        name: Name of its folder.
         foreign: Totals of other programs' evaluations: definition and values by name.
         analysis: ``analysis.json``; empty where there is none that can be read.
         across: ``across.json`` by ``SCENARIO/METHOD``, where attacks were compared over a method's runs.
@@ -103,7 +103,7 @@ class Findings(ExperimentRecord):
     @property
     def replicated(self) -> bool:
         """Whether any method has several finished runs of one sample, so that there are means and deviations."""
-        return any(len(self.of(group, m)) > 1 for group in self.groups.values() for m in self.methods)
+        return any(len(self.of(group, m)) > 1 for group, m in product(self.groups.values(), self.methods))
 
     def of(self, scenarios: list[str], method: str) -> dict[Replicate, Finding]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
@@ -139,8 +139,15 @@ class Findings(ExperimentRecord):
 
     def columns(self, scenarios: list[str] | None = None) -> list[str]:
         """Metrics that some run (of some scenarios) has, in order."""
-        runs = [r for r in self.finished if scenarios is None or r.scenario in scenarios]
-        return [m for m in self.metrics if any(r.metric(m) for r in runs)]
+        known: set[str] = set()
+        for run in self.finished:
+            if scenarios is None or run.scenario in scenarios:
+                known |= {name for name, entry in run.side("metrics").items() if entry}
+        return [m for m in self.metrics if m in known]
+
+    def columns_of(self, scenarios: list[str], method: str) -> list[str]:
+        """Columns in which a method (or ``retrained``, ``before``) has values."""
+        return [m for m in self.columns(scenarios) if self.values(scenarios, method, m)]
 
 
 def declaration(name: str, entry: Mapping[str, Any]) -> Metric:

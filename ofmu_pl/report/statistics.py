@@ -97,7 +97,8 @@ def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) ->
         merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
         if all(merits):
             means[method] = np.array(list(map(np.mean, merits)))
-    return [m for m, own in means.items() if not any((other > own).all() for other in means.values())]
+    every = np.array(list(means.values()))
+    return [m for m, own in means.items() if not (every > own).all(axis=1).any()]
 
 
 def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
@@ -209,7 +210,7 @@ def distance(experiment: Findings, scenarios: list[str], method: str, metrics: l
     The range is 100 for metrics in per cent and 1 for the others, so it does not depend on which methods are compared.
     A p-value is represented by its distance D; metrics that are distances themselves (``avg_gap``) are left out.
     """
-    chosen = [m for m in dict.fromkeys(experiment.tested(m) for m in metrics) if m != "avg_gap"]
+    chosen = [m for m in dict.fromkeys(map(experiment.tested, metrics)) if m != "avg_gap"]
     parts: dict[Replicate, list[float]] = {}
     for metric in chosen:
         goal, whole = experiment.values(scenarios, RETRAINED, metric), experiment.declared(metric).unit == "%"

@@ -19,8 +19,7 @@ class Entry:
     Attributes:
         small: Behind it, of less weight: an interval, a paper's anchor.
         numbers: For CSV: by suffix of the column's name (empty: none), unrounded.
-        best: Set in bold.
-        struck: Struck out: it is not to be believed.
+        struck: It is not to be believed.
         mark: A sign behind it, which a note explains.
     """
 
@@ -37,7 +36,6 @@ class Table:
     """Rows under heads.
 
     Attributes:
-        name: Name of its files.
         ours: Numbers of rows to emphasise.
         lines: Numbers of rows with a line below.
         folded: Whether the page shows it only when it is asked for.

@@ -17,14 +17,7 @@ from ofmu_pl.report.runs import Findings, words
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that is drawn.
-
-    Attributes:
-        name: Name of its file.
-        title: In words, for those who cannot see it, too.
-        caption: How to read it.
-        content: PNG.
-    """
+    """A figure that is drawn: the name of its file, what it is, how to read it, and the PNG."""
 
     name: str
     title: str

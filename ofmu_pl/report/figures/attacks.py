@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
@@ -85,7 +88,7 @@ def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
         axis.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _stretch(axis: Any, found: dict[str, dict[str, Curve]]) -> None:
+def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
     """Give small values room where the target would press them to the bottom: logarithmic from a hundredth of it on."""
     values: list[float] = []
     for drawn in found.values():
@@ -122,7 +125,7 @@ def by_factors(places: list[Any]) -> bool:
     return bool(len(x) > 2 and x[0] >= 1 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
 
 
-def _bars(axis: Any, experiment: Findings, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
+def _bars(axis: Axes, experiment: Findings, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
     """What an attack without a curve found."""
     records = {m: list(made(experiment, scenarios, m, attack).values()) for m in methods_of(experiment, scenarios)}
     values = {m: _values(theirs, UNLEARNED, metric) for m, theirs in records.items()}
@@ -159,4 +162,4 @@ def _mean(found: list[Curve]) -> Curve:
 
 def _places(found: Iterable[Curve]) -> list[Any]:
     """Places of all curves, in order of their first appearance."""
-    return list(dict.fromkeys(x for curve in found for x in curve))
+    return list(dict.fromkeys(chain.from_iterable(found)))

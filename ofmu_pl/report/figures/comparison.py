@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for, plain_numbers
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, number, words
 from ofmu_pl.report.statistics import Spread, front, spread, spread_in, trade_off
+from ofmu_pl.support.records import Entries
 
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
 LETTERS_ACROSS = 110
@@ -40,14 +42,16 @@ def told(experiment: Findings) -> str:
     return ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
 
 
-def bars(axis: Any, look: Look, values: Mapping[str, list[float]], unit: str = "0 to 1") -> None:
+def bars(axis: Axes, look: Look, values: Mapping[str, list[float]], unit: str = "0 to 1") -> None:
     """Horizontal bars of means, the best known method on top, with deviations and a dot a replicate."""
     for i, (method, found) in enumerate(values.items()):
         s = spread(found)
         if not s.n:
             continue
-        bar = {"color": look.colour(method), "alpha": 0.85 if method in look.ours else 0.45, "height": 0.7}
-        axis.barh(i, s.mean, xerr=deviation(s, unit), error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}, **bar)
+        whisker = {"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}
+        strong = 0.85 if method in look.ours else 0.45
+        ends = deviation(s, unit)
+        axis.barh(i, s.mean, 0.7, xerr=ends, error_kw=whisker, color=look.colour(method), alpha=strong)
         axis.plot(found, [i] * len(found), ".", color="black", markersize=4, clip_on=False)
     axis.set_yticks(range(len(values)), list(values))
     look.emphasise(axis.get_yticklabels())
@@ -85,7 +89,7 @@ def lines(draw: Any, experiment: Findings, scenarios: list[str], metric: str, *s
             draw(goal.mean, color="black", linestyle=line, linewidth=1.3, label=name)
 
 
-def _scale(axis: Any, metric: str, unit: str, values: dict[str, list[float]]) -> None:
+def _scale(axis: Axes, metric: str, unit: str, values: dict[str, list[float]]) -> None:
     known = list(filter(None, values.values()))
     least = min(map(min, known), default=0.0)
     if unit == "p-value" and 0 < least < 1e-3:
@@ -154,7 +158,7 @@ def course(experiment: Findings, look: Look) -> Figure | None:
     for run in runs:
         history = run.results.history if run.results else []
         measurements = [run.side(BEFORE), *(interim.metrics for interim in history), run.side("metrics")]
-        points = _known([[number((s.get(m) or {}).get("value")) for m in COURSE] for s in measurements])
+        points = _known(measurements)
         if not len(points):
             continue
         colour = look.colour(run.method)
@@ -162,7 +166,7 @@ def course(experiment: Findings, look: Look) -> Figure | None:
         end = {"marker": look.marker(run.method), "markersize": 11, "markeredgecolor": "black"}
         axis.plot(*points[-1], color=colour, label=run.method, **end)
     for side in (BEFORE, RETRAINED):
-        ends = _known([[run.value(m, side) for m in COURSE] for run in runs])
+        ends = _known([run.side(side) for run in runs])
         if len(ends):
             axis.plot(*ends.T, look.marker(side), color=look.colour(side), markersize=12, linestyle="none", label=side)
     axis.set(xlabel="probability of forget answers (0 to 1, left is forgotten)", xlim=(-0.03, 1.03), ylim=(0, 1.03))
@@ -170,5 +174,10 @@ def course(experiment: Findings, look: Look) -> Figure | None:
     return finished(figure, axis, "The way of each run, from the model before to its end; the star is the goal")
 
 
-def _known(points: list[list[float | None]]) -> np.ndarray:
-    return np.array([p for p in points if None not in p], np.float64)
+def _known(measurements: list[Entries]) -> np.ndarray:
+    """The points of the measurements that have both metrics."""
+    points = []
+    for entries in measurements:
+        point = [number((entries.get(m) or {}).get("value")) for m in COURSE]
+        points += [] if None in point else [point]
+    return np.array(points, np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -29,7 +29,7 @@ def sweep_panels(experiment: Findings) -> list[str]:
         ("model_utility", "TA"),
         ("forget_quality_D", "forget_quality", "avg_gap"),
     )
-    found = [next((m for m in names if experiment.entry(m)), None) for names in wanted]
+    found = [next(filter(experiment.entry, names), None) for names in wanted]
     return [m for m in found if m] if all(found) else experiment.columns()[:3]
 
 
@@ -49,7 +49,7 @@ def sweep(experiment: Findings, look: Look) -> Figure | None:
         return None
     figure, axes = panels(1, len(shown), 3.9)
     ordered = sorted(by_rho.items(), key=lambda item: item[0] or 0.0)
-    steps = sorted({t for places in by_rho.values() for t, _, _ in places})
+    steps = sorted({t for t, _, _ in chain.from_iterable(by_rho.values())})
     for axis, metric in zip(axes[0], shown, strict=True):
         for (rho, places), colour, marker in zip(ordered, shades(len(ordered)), cycle("osD^vPX<>"), strict=False):
             spreads = [(t, spread_in(experiment, [s], m, metric)) for t, s, m in sorted(places)]
@@ -117,7 +117,7 @@ def convergence(experiment: Findings, look: Look) -> Figure | None:
             left.fill_between(k, *band, color=colour, alpha=0.15, linewidth=0)
     left.set(xscale="log", yscale="log", xlabel="outer iteration k", ylabel="|∇F| (nats per unit of parameter)")
     steps = np.array(list(found))
-    left_over = [spread([final(c) for c in courses.values()]) for courses in found.values()]
+    left_over = [spread(map(final, courses.values())) for courses in found.values()]
     deviations = [0.0 if s.n < 2 else s.std for s in left_over]
     means = np.array([s.mean for s in left_over])
     style = {"fmt": "o-", "color": look.colour(experiment.ours or ""), "capsize": 3}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 from matplotlib.ticker import NullFormatter
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED
@@ -39,12 +41,7 @@ KNOWN = (
 
 
 class Look:
-    """Colours and markers by method.
-
-    Args:
-        methods: Of all experiments of a report, so that each looks the same in all its figures.
-        ours: The method in front, of each experiment.
-    """
+    """Colours and markers by method, of all experiments of a report, so that each looks the same in all its figures."""
 
     def __init__(self, methods: Sequence[str], ours: Sequence[str | None]) -> None:
         self.ours = {m for m in ours if m is not None}
@@ -69,7 +66,7 @@ class Look:
         """Weight of a label's letters."""
         return "bold" if method in self.ours else "normal"
 
-    def emphasise(self, labels: Any) -> None:
+    def emphasise(self, labels: Iterable[Text]) -> None:
         """Set our method's labels (of an axis or a legend) in bold."""
         for label in labels:
             if label.get_text() in self.ours:
@@ -84,15 +81,7 @@ def panels(rows: int, columns: int, height: float, width: float = WIDTH, **optio
 
 
 def panels_for(n: int, head: float, tall: float, across: int = 3, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure of n panels, at most ``across`` in a row; the places that are left stay empty.
-
-    Args:
-        n: Number of panels.
-        head: Inches above and below them.
-        tall: Inches of a row.
-        across: Most panels in a row.
-        options: Options of ``Figure.subplots``.
-    """
+    """A figure of n panels, at most ``across`` in a row, with inches of a row and of what is above and below all."""
     columns = min(across, n)
     rows = -(-n // columns)
     figure, axes = panels(rows, columns, head + tall * rows, **options)
@@ -116,7 +105,7 @@ def finished(figure: Figure, axes: Any, title: str, look: Look | None = None, co
     return figure
 
 
-def plain_numbers(axis: Any) -> None:
+def plain_numbers(axis: Axis) -> None:
     """Name the ticks of a logarithmic axis as 0.001 or 1e-15, which needs no formulas; none between them."""
     axis.set_major_formatter(lambda x, _: f"{x:g}")
     axis.set_minor_formatter(NullFormatter())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ def courses(run: Finding) -> dict[str, np.ndarray]:
     """A run's curves by name, NaN where an iteration measured none; empty where the run is not one of OFMU's."""
     if not len(curve(run, "grad_Phi")) and not len(curve(run, "rho")):
         return {}
-    found = {name: curve(run, name) for names in PANELS.values() for name in names}
+    found = {name: curve(run, name) for name in chain.from_iterable(PANELS.values())}
     if not len(found["L_f"]):
         found["L_f"] = curve(run, "inner/L_f")
     for name in ABSENT_AT_ZERO:
@@ -51,7 +52,7 @@ def telemetry(experiment: Findings, look: Look) -> Figure | None:
         found = courses(run)
         if found:
             by_method.setdefault(run.method, []).append(found)
-    known = {name for runs in by_method.values() for found in runs for name in found}
+    known = set(chain.from_iterable(chain.from_iterable(by_method.values())))
     shown = {axis: names for axis, names in PANELS.items() if known & names.keys()}
     if not shown:
         return None
