@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ofmu_pl.report.checks import check, drop_doubles, leave_out_other_definitions
 from ofmu_pl.report.foreign import foreign_rows
@@ -113,27 +114,38 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
 
 def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Findings:
     """Requests one after another: a scenario is the time after a request."""
-    cells = []
+    runs = []
     for s in record.sequences:
-        cells += [CellRecord(f"request {r.number}", s.method, s.seed, r.folder, r.status, r.error) for r in s.requests]
-    runs = [run_of(folder, cell, problems) for cell in cells]
+        for r in s.requests:
+            cell = CellRecord(f"request {r.number}", s.method, s.seed, r.folder, r.status, r.error)
+            runs.append(run_of(folder, cell, problems))
     later = "Rows of later requests are retained until their turn." if record.retain_later else ""
-    return Findings(
+    return _undescribed(
+        runs,
         name="requests",
         title=f"{len(record.requests)} requests one after another",
         kind="requests",
         note=f"Each request is unlearned from the model that the one before it left. {later}".strip(),
-        metrics=default_metrics([r.results for r in runs if r.results]),
-        ours="ofmu" if "ofmu" in record.methods else None,
-        gradients=None,
-        base=record.base,
         options=record.options,
         scenarios={f"request {i}": request for i, request in enumerate(record.requests, start=1)},
         methods=record.methods,
-        seeds=sorted({s.seed for s in record.sequences}),
-        cells=cells,
-        runs=runs,
         requests=record,
+    )
+
+
+def _undescribed(runs: list[Finding], methods: dict[str, MethodRecord], **more: Any) -> Findings:
+    """An experiment of runs that no benchmark describes."""
+    of_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
+    return Findings(
+        metrics=default_metrics([r.results for r in runs if r.results]),
+        ours="ofmu" if "ofmu" in methods else next(iter(of_ofmu), None),
+        gradients=None,
+        base=None,
+        methods=methods,
+        seeds=sorted({r.seed for r in runs}),
+        cells=[],
+        runs=runs,
+        **more,
     )
 
 
@@ -159,22 +171,9 @@ def _walked(folder: Path, found: Collection) -> Findings:
             "give the benchmark's folder, for example logs/quickstart, after a run of fit has ended."
             + "".join(f" {problem}" for problem in found.problems[:1])
         )
-    methods = list(dict.fromkeys(r.method for r in runs))
-    is_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
-    return Findings(
-        name="runs",
-        title="Runs",
-        note="Ordinary runs, found by their folders: what they share is not known." if len(runs) > 1 else "",
-        metrics=default_metrics([r.results for r in runs if r.results]),
-        ours="ofmu" if "ofmu" in methods else next(iter(is_ofmu), None),
-        gradients=None,
-        base=None,
-        scenarios={r.scenario: {} for r in runs},
-        methods={m: MethodRecord() for m in methods},
-        seeds=sorted({r.seed for r in runs}),
-        cells=[],
-        runs=runs,
-    )
+    note = "Ordinary runs, found by their folders: what they share is not known." if len(runs) > 1 else ""
+    methods = {r.method: MethodRecord() for r in runs}
+    return _undescribed(runs, methods, name="runs", title="Runs", note=note, scenarios={r.scenario: {} for r in runs})
 
 
 def _run_at(place: Path, folder: Path, found: Collection) -> Finding | None:

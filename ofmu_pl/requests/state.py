@@ -12,8 +12,7 @@ from typing import Any
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.specs import files
-from ofmu_pl.requests.sequences import Sequence, controls, sequences
-from ofmu_pl.requests.specs import Asked
+from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
     FAILED,

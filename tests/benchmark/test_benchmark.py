@@ -26,7 +26,7 @@ from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.training.interrupts import orderly
-from tests.helpers.process import start_benchmark
+from tests.helpers.process import killed_benchmark
 
 PRELOAD = "ofmu_pl.cli.configured"
 ROOT = Path(__file__).parent.parent.parent
@@ -85,16 +85,9 @@ def logs(tmp_path_factory):
     config = logs / "small.yaml"
     config.write_text(BENCHMARK)
     words = ["benchmark", "--config", str(config), "--logs", str(logs)]
-    process = start_benchmark(words, logs / "output.txt")
-    try:
-        limit = time.monotonic() + 120
-        while not list((logs / "small").glob("search/*/*/*/seed_1000/cell.json")):
-            assert process.is_alive(), (logs / "output.txt").read_text()
-            assert time.monotonic() < limit
-            time.sleep(0.02)
-    finally:
-        process.kill()
-        process.join()
+    killed_benchmark(
+        words, logs / "output.txt", lambda: list((logs / "small").glob("search/*/*/*/seed_1000/cell.json"))
+    )
     time.sleep(1)  # its runs see that it is gone
     before = marks(logs / "small")
     assert not list((logs / "small/table").glob("*/grad_diff/seed_0/cell.json")), "nothing was interrupted"

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ofmu_pl.report import report
 from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import WORST, attack_table, returned, worst
 from ofmu_pl.report.collect import collect
@@ -226,14 +225,6 @@ def test_the_page_asks_whether_it_comes_back(page):
     assert {r["method"]: r["leak (%)"] != "" for r in rows} == {m: m not in ("rmu", "simnpo") for m in METHODS}
     drawn = {p.stem for p in (page.parent / "figures").glob("*-attack.png")}
     assert drawn == {*(f"authors-{a}-attack" for a in ("relearn_retain", "leak", "quantised")), "digits-lira-attack"}
-
-
-@pytest.mark.parametrize(("names", "first"), [(["leak"], True), (["leak", "quantised"], False)])
-def test_a_single_attack_stands_before_all_else(bench, names, first):
-    runs = table(scenarios=SETS[:1], seeds=(0,), methods={"ofmu": 0.0, "npo": 0.3})
-    bench.experiment("e", "table", runs, attacks=attacked(runs, METHODS, names))
-    text = report(bench.folder).read_text()
-    assert (text.index("Does it come back?</h3>") < text.index(">Trade-off.<")) == first
 
 
 @pytest.mark.parametrize(("low", "scale"), [(0.02, "symlog"), (0.0, "linear"), (0.4, "linear"), (-0.02, "linear")])

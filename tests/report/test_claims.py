@@ -169,11 +169,6 @@ def test_nearness_is_to_the_best_of_the_other_methods(bench, ours, expected):
     assert verdicts(bench) == [expected]
 
 
-def test_no_curves_decide_nothing(bench):
-    bench.experiment("e", "convergence", table(scenarios=("a",)))
-    assert verdicts(bench) == ["not decidable"]
-
-
 @pytest.mark.parametrize(("seeds", "expected"), [(range(5), "reproduced"), ((0,), "not decidable")])
 def test_significance(bench, seeds, expected):
     bench.experiment(

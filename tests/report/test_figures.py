@@ -66,13 +66,6 @@ def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
     assert seen >= 3 + 3 + 5
 
 
-@pytest.mark.parametrize("name", ["authors trade_offs", "digits trade_offs", "sweep", "convergence"])
-def test_what_is_told_apart_by_colour_has_a_legend(every, name):
-    figure = every[name]
-    assert figure.legends
-    assert len(figure.legends[0].get_texts()) > 1
-
-
 def test_a_method_looks_the_same_in_every_figure_and_as_no_other():
     look = Look([*KNOWN, "ofmu", "b", "a"], ["ofmu", None])
     again = Look(["ofmu", "a", "b", *reversed(KNOWN)], ["ofmu"])
@@ -182,10 +175,6 @@ def test_telemetry_has_the_panels_of_what_was_measured(bench):
     (loss,), (norm,) = (lines_of(axis, "ofmu") for axis in panels.values())
     assert loss.get_ydata().tolist() == [1.0, 2.0], "before the ascent, where nothing was measured after it"
     assert norm.get_marker() == "o", "a single point is no line"
-
-
-def test_there_is_no_telemetry_of_other_methods(bench):
-    assert telemetry_of(bench, L_f=folders.curve([1.0, 2.0]), L_r=folders.curve([1.0, 1.0])) is None
 
 
 def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):

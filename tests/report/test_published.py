@@ -8,7 +8,7 @@ import pytest
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import measured_in
-from ofmu_pl.report.published import METRICS, beside, our_method, published
+from ofmu_pl.report.published import beside, our_method, published
 from ofmu_pl.support.records import MethodRecord
 from tests.helpers.folders import results, table
 
@@ -52,14 +52,6 @@ def test_ours_stand_beside_with_marks_and_reasons(bench):
     assert rows["Finetuned (before)"]["MU, ours"].numbers[""] == pytest.approx(0.98)
 
 
-def test_at_the_papers_scale_nothing_says_not_comparable(bench):
-    bench.experiment("authors", "table", table(), paper=["tab:tofu-llama2-results"], note="")
-    (e,) = collect(bench.folder).experiments
-    for t in beside(e, measured_in(e)):
-        assert "NOT COMPARABLE" not in t.title
-        assert not any("Not comparable" in note for note in t.notes)
-
-
 def test_names_of_methods_depend_on_the_data(bench):
     methods = {
         "ofmu": {"options": {}},
@@ -97,8 +89,3 @@ def test_scenarios_are_found_by_setting_or_metric(bench):
     assert row["cyber_efficacy, ours"].numbers[""] == pytest.approx(60)
     assert row["mmlu, ours"].text == "–"
     assert any("not clear for mmlu" in note for note in t.notes)
-
-
-def test_efficacies_are_turned_into_the_papers_unit():
-    assert METRICS["bio_efficacy"] == ("wmdp_bio_efficacy", 100)
-    assert all(50 < float(p.value) < 100 for p in published() if p.metric.endswith("efficacy"))

@@ -135,11 +135,6 @@ def test_ours_is_compared_with_each_by_seed(bench):
     assert stats.ttest_ind([0.3, 0.5, 0.7, 0.9], [0.25, 0.45, 0.65, 0.85]).pvalue > 0.5
 
 
-def test_forget_quality_is_tested_by_its_distance(bench):
-    e = experiment(bench, {"ofmu": [{}] * 3, "npo": [{}] * 3})
-    assert {c.metric for c in compare(e, ["a"], "forget_quality")} == {"forget_quality_D"}
-
-
 def test_distance_to_the_retrained_model(bench):
     e = experiment(bench, {"ofmu": [{"forget_truth_ratio": 0.5, "model_utility": 0.87}]})
     found = distance(e, ["a"], "ofmu", ["forget_truth_ratio", "model_utility"])
