@@ -14,7 +14,7 @@ from ofmu_pl.support.terminal import console, padding
 Metrics = dict[str, MetricResult]
 
 
-class Found(NamedTuple):
+class Ending(NamedTuple):
     """What a run ends with: metrics by model, under a title, with a remark."""
 
     title: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from ofmu_pl.report.checks import check, drop_doubles, leave_out_other_definitions
 from ofmu_pl.report.foreign import foreign_rows
-from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, results_at, run_of
+from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, run_of
 from ofmu_pl.report.runs import Finding, Findings, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
@@ -25,6 +25,7 @@ from ofmu_pl.support.records import (
     ExperimentRecord,
     MethodRecord,
     RequestsRecord,
+    Results,
 )
 
 DEPTH = 4
@@ -190,7 +191,7 @@ def _run_at(place: Path, folder: Path, found: Collection) -> Finding | None:
             name = f"{relative}/{latest.readlink().name}"
             found.problems.append(f"The run {name}, which latest points at, has no {RESULTS}: left out.")
         return None
-    results = results_at(latest / RESULTS, found.problems)
+    results = record_at(Results, latest / RESULTS, found.problems)
     if results is None or not results.before:  # originals were trained, they did not unlearn
         return None
     if not (newest / RESULTS).is_file():

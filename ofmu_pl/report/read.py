@@ -22,7 +22,7 @@ from ofmu_pl.support.records import (
     Results,
 )
 
-Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord)
+Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord, Results)
 
 
 def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Finding:
@@ -36,7 +36,7 @@ def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Finding:
     if run.status != "finished":
         return run
     path = place / "latest" / RESULTS
-    run.results, run.signed = results_at(path, problems), path.with_name(AUDIT).is_file()
+    run.results, run.signed = record_at(Results, path, problems), path.with_name(AUDIT).is_file()
     if run.results is None:
         run.status, run.error = "unfinished", f"its {RESULTS} is missing or cannot be read"
         return run
@@ -47,15 +47,6 @@ def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Finding:
     job = record_at(JobRecord, place / FINISHED, problems)
     run.words = job.words if job else []
     return run
-
-
-def results_at(path: Path, problems: list[str]) -> Results | None:
-    """``results.json``, if it is one."""
-    try:
-        return Results.read(path)
-    except (OSError, UserError) as error:
-        problems.append(f"A run is left out: {error}")
-        return None
 
 
 def attacks_beside(results: Path, problems: list[str]) -> AttacksRecord:

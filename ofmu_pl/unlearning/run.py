@@ -78,8 +78,8 @@ def run(
     facts = model_facts(trainer, module)
     data.trainer = None  # which holds optimizers
     write = partial(write_model, network=module.network, recipe=module.recipe, datamodule=data, facts=facts)
-    assert evaluation.found is not None  # it ends each run
+    assert evaluation.ending is not None  # it ends each run
     name = type(module).__name__.lower()
-    result = Unlearned.of(model, home, evaluation.found, _name=name, _write=write, _told=evaluation.told)
+    result = Unlearned.of(model, home, evaluation.ending, _name=name, _write=write, _told=evaluation.told)
     weakref.finalize(result, shutil.rmtree, home, ignore_errors=True)
     return result

@@ -156,19 +156,6 @@ def test_a_request_is_added(logs, capsys):
     assert {p.name for p in (logs / "whole/report/figures").iterdir()} == {"requests-matrix.png", "requests-drift.png"}
 
 
-def test_other_settings_are_refused(logs, capsys):
-    config = logs / "whole.yaml"
-    config.write_text(config.read_text().replace("lr: 1.0e-2", "lr: 1.0e-3"))
-    before = (logs / "whole" / REQUESTS).read_bytes()
-    with pytest.raises(SystemExit) as ended:
-        main(words(logs, "whole"))
-    assert ended.value.code == 1
-    said = capsys.readouterr().err.strip()
-    assert "Request 1 of 'npo' (seed 0) was run with other settings (--model.optimizer.lr)" in said
-    assert len(said.splitlines()) == 1
-    assert (logs / "whole" / REQUESTS).read_bytes() == before
-
-
 @pytest.mark.slow
 def test_classes_of_digits_with_a_request_that_fails(logs):
     config = logs / "digits.yaml"

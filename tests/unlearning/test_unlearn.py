@@ -344,12 +344,6 @@ def test_a_model_or_a_call_in_inference_mode_is_refused(loaded, kind, call):
         ofmu_pl.unlearn(made, tokenizer, **sides, steps=1, **QUIET)
 
 
-def padded(tokenizer):
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    return tokenizer
-
-
 def with_pad_token(model, tokenizer):
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})
     return model, tokenizer
