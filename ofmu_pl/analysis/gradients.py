@@ -33,10 +33,7 @@ class SampleGradients:
 def mean_gradient(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Vector:
     """``(1/N) sum_i g_i`` over all samples of all batches, one tensor per trainable parameter.
 
-    Args:
-        recipe: Recipe of the network.
-        module: The network, which is in eval mode meanwhile, so that no sample sees another's statistics.
-        batches: Batches of any sizes on its device; every sample counts alike.
+    The network is in eval mode meanwhile, so that no sample sees another's statistics; every sample counts alike.
 
     Raises:
         UserError: There is no sample, or the mean is not finite.

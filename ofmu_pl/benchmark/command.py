@@ -54,9 +54,6 @@ def benchmark(
         pieces: Anything: a place for what YAML anchors repeat.
         fit: Does a run of ``fit`` by its words; each worker process imports its module once.
 
-    Returns:
-        The benchmark's folder.
-
     Raises:
         UserError: What ``specs.check`` says; another process is at work on this benchmark; or, at the end, runs failed.
     """
@@ -73,15 +70,11 @@ def benchmark(
 
 
 class Stages:
-    """The stages of a benchmark: what others need, searches, the runs that are reported, comparisons of their models.
-
-    Attributes:
-        ended: Sentence of a failure, or ``None``, by key of a run that has ended.
-    """
+    """The stages of a benchmark: what others need, searches, reported runs, attacks on them, comparisons of models."""
 
     def __init__(self, folder: Path, manifest: Manifest, grid: Grid, pool: Pool, live: Live, fit: Fit) -> None:
         self.folder, self.manifest, self.grid, self.pool, self.live, self.fit = folder, manifest, grid, pool, live, fit
-        self.ended: dict[str, str | None] = {}
+        self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
         self._places: dict[str, list[Place]] = {}
 
     def everything(self) -> None:

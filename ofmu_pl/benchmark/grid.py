@@ -26,10 +26,7 @@ class Cell:
     """One run of ``fit``.
 
     Attributes:
-        folder: Below the benchmark's folder.
         group: Runs that take about as long, for the time left.
-        configs: Its configurations.
-        options: Command-line options by key.
         needs: Prepared runs by key.
     """
 

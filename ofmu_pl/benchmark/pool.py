@@ -36,9 +36,7 @@ class Job:
 
     Attributes:
         group: Jobs that take about as long.
-        key: What its results follow from.
         call: Does it, in a process of its own; can be pickled.
-        words: Its command line, for the record.
         result: A file, below its folder or by its whole path, without which it has not finished; ``None``: none.
     """
 

@@ -17,12 +17,8 @@ Options = dict[str, Any]
 def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | None, dict[str, Any]]:
     """The best candidate, the first of equals, and the record of the search.
 
-    Args:
-        candidates: Options of each, and the folder ``version_N`` of its run, ``None`` if it failed.
-
-    Returns:
-        The best candidate's options, ``None`` if all failed; and for the manifest ``choice`` and ``scores`` under the
-        values of the options, ``null`` of one that failed.
+    Of each there are options and the folder ``version_N`` of its run, ``None`` if it failed. The record has ``choice``,
+    and ``scores`` under the values of the options, ``null`` of one that failed.
     """
     best, most = None, -math.inf
     scores: dict[str, float | None] = {}
@@ -49,10 +45,6 @@ def validation_score(run: Path) -> float:
 
     Args:
         run: Its folder ``version_N``: of text with ``validation.json``, of images with ``results.json``.
-
-    Raises:
-        OSError: A file is missing.
-        UserError: ``results.json`` is not ours, or of a newer version.
     """
     if not (run / "validation.json").is_file():
         return -validation_gap(Results.read(run / RESULTS))

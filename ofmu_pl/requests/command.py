@@ -50,9 +50,6 @@ def in_turn(
         logs: Root of all outputs.
         fit: Does a run of ``fit`` by its words; each worker process imports its module once.
 
-    Returns:
-        The folder.
-
     Raises:
         UserError: What ``specs.check`` says; a request was run before with other settings; another process is at work
             on this list; or, at the end, runs failed.

@@ -35,18 +35,13 @@ from ofmu_pl.support.version import RESULTS_VERSION
 
 
 class State:
-    """What is to be run, and what has become of it.
-
-    Attributes:
-        cells: All runs: those of sequences, then those of retrained models.
-        ended: Sentence of a failure, or ``None``, by the key of a run that has ended.
-    """
+    """What is to be run, and what has become of it."""
 
     def __init__(self, name: str, folder: Path, asked: Asked) -> None:
         self.name, self.folder, self.asked = name, folder, asked
         self.sequences, self.controls = sequences(asked), controls(asked)
         self.cells = [*chain.from_iterable(s.cells for s in self.sequences), *self.controls.values()]
-        self.ended: dict[str, str | None] = {}
+        self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
 
     def refuse_changes(self) -> None:
         """Compare with what was run before: a list may get longer or shorter, and nothing else may change.
