@@ -8,7 +8,7 @@ from itertools import chain
 
 from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import attack_table, cost_table, found_table
-from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
+from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
@@ -34,7 +34,7 @@ def tables(experiment: Findings) -> list[Table]:
     if experiment.kind == "cost":
         found += [_costs(experiment, name, scenarios) for name, scenarios in experiment.groups.items()]
     found += [_difficulty(experiment), _alignment(experiment)]
-    return [t for t in found if t.rows] + beside(experiment, measured_in(experiment))
+    return [t for t in found if t.rows] + beside(experiment)
 
 
 def attack_tables(experiment: Findings) -> list[Table]:

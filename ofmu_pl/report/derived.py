@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ofmu_pl.report.runs import Findings, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
-Lookup = Callable[[list[str], str, str], Spread]
-"""A function of scenarios, method and metric that gives what was measured."""
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
 COSTS = {
@@ -82,25 +79,21 @@ def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, floa
     return found
 
 
-def measured_in(experiment: Findings) -> Lookup:
-    """Spreads over replicates of metrics, overall scores, costs and analyses, under the names of ``published.csv``."""
-    thirds = alignment(experiment)
-    rho = difficulty(experiment)[1]
-
-    def find(scenarios: list[str], method: str, metric: str) -> Spread:
-        if metric == "overall":
-            found = overall(experiment, scenarios).get(method, {})
-        elif metric in COSTS:
-            found = costs(experiment, scenarios, method)[metric]
-        elif metric in ("cosine_easy", "cosine_hard"):
-            return spread(thirds["easiest" if metric.endswith("easy") else "hardest"].get(method, {}).values())
-        elif metric == "spearman_udi_mu_drop":
-            return spread([rho[method]["rho"]] if method in rho else [])
-        else:
-            found = experiment.values(scenarios, method, metric)
-        return spread(found.values())
-
-    return find
+def published_as(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
+    """The spread over replicates of a metric, score, cost or analysis under its name in ``published.csv``."""
+    thirds = {"cosine_easy": "easiest", "cosine_hard": "hardest"}
+    if metric == "overall":
+        found = overall(experiment, scenarios).get(method, {})
+    elif metric in COSTS:
+        found = costs(experiment, scenarios, method)[metric]
+    elif metric in thirds:
+        return spread(alignment(experiment)[thirds[metric]].get(method, {}).values())
+    elif metric == "spearman_udi_mu_drop":
+        known = difficulty(experiment)[1].get(method)
+        return spread([known["rho"]] if known else [])
+    else:
+        found = experiment.values(scenarios, method, metric)
+    return spread(found.values())
 
 
 def _items(x: Any) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ofmu_pl.report.derived import Lookup
+from ofmu_pl.report.derived import published_as
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
@@ -104,16 +104,16 @@ def our_metric(p: Published) -> tuple[str, float]:
     return f"probe_{probe}_{name}", factor
 
 
-def beside(experiment: Findings, found: Lookup) -> list[Table]:
+def beside(experiment: Findings) -> list[Table]:
     """One table for each setting of the paper's labels: each published number with ours behind it."""
     groups: dict[tuple[str, str], list[Published]] = {}
     for p in published():
         if p.paper in experiment.paper:
             groups.setdefault((p.paper, p.setting), []).append(p)
-    return [_table(experiment, label, setting, rows, found) for (label, setting), rows in groups.items()]
+    return [_table(experiment, label, setting, rows) for (label, setting), rows in groups.items()]
 
 
-def _table(experiment: Findings, label: str, setting: str, rows: list[Published], found: Lookup) -> Table:
+def _table(experiment: Findings, label: str, setting: str, rows: list[Published]) -> Table:
     metrics = list(dict.fromkeys(p.metric for p in rows))
     groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
     unclear = [metric for metric, s in groups.items() if s is None]
@@ -133,7 +133,7 @@ def _table(experiment: Findings, label: str, setting: str, rows: list[Published]
         line = [Entry(method if name in (None, method) else f"{method} ({name})")]
         for metric in metrics:
             p = by_place.get((method, metric))
-            line += [_printed(p, reasons), _ours(p, groups[metric], name, found)] if p else [Entry(), Entry()]
+            line += [_printed(p, reasons), _ours(experiment, p, groups[metric], name)] if p else [Entry(), Entry()]
         table.add(line, name is not None and name == experiment.ours)
     if experiment.note:
         table.title += ": NOT COMPARABLE"
@@ -164,9 +164,9 @@ def _printed(p: Published, reasons: dict[str, str]) -> Entry:
     return Entry(text, small, numbers, struck=True, mark=letter)
 
 
-def _ours(p: Published, scenarios: list[str] | None, name: str | None, found: Lookup) -> Entry:
+def _ours(experiment: Findings, p: Published, scenarios: list[str] | None, name: str | None) -> Entry:
     metric, factor = our_metric(p)
     if not scenarios or not name:
         return Entry("–")
-    s = found(scenarios, name, metric)
+    s = published_as(experiment, scenarios, name, metric)
     return measured(Spread(s.n, *(factor * x for x in (s.mean, s.std, s.low, s.high))))

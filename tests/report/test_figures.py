@@ -7,7 +7,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.figures import STUDIES, comparison, pictures, studies
+from ofmu_pl.report.figures import FIGURES, comparison, pictures, studies
 from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 from ofmu_pl.report.figures.telemetry import telemetry
@@ -33,8 +33,8 @@ def every(experiments):
 def _every(experiments):
     with styled():
         for e in experiments.values():
-            if e.kind in STUDIES:
-                yield e.kind, STUDIES[e.kind][1](e, LOOK)
+            if e.kind in ("sweep", "convergence", "udi"):
+                yield e.kind, FIGURES[e.kind][e.kind][1](e, LOOK)
         for name in ("authors", "digits", "ablation"):
             yield f"{name} trade_offs", comparison.trade_offs(experiments[name], LOOK)
             for scenario, figure in comparison.metrics(experiments[name], LOOK).items():
@@ -100,7 +100,7 @@ def test_convergence_draws_the_means(experiments):
 
 def test_experiments_without_finished_runs_have_no_figures(bench):
     bench.experiment("e", "table", {}, [("a", "ofmu", 0, "failed", "OFMU diverged.")])
-    for kind in ("table", *STUDIES):
+    for kind in FIGURES:
         bench.experiments["e"]["kind"] = kind
         bench.save()
         assert list(pictures(collect(bench.folder).experiments[0], LOOK)) == []

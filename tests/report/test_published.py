@@ -7,7 +7,6 @@ import re
 import pytest
 
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.derived import measured_in
 from ofmu_pl.report.published import beside, our_method, published
 from ofmu_pl.support.records import MethodRecord
 from tests.helpers.folders import results, table
@@ -34,7 +33,7 @@ def test_all_parse_and_say_how_far_they_can_be_believed():
 def test_ours_stand_beside_with_marks_and_reasons(bench):
     bench.experiment("authors", "table", table(), paper=["tab:tofu-llama2-results"], note="A tiny model.")
     (e,) = collect(bench.folder).experiments
-    found = beside(e, measured_in(e))
+    found = beside(e)
     assert [t.name.rpartition("/")[2] for t in found] == ["forget01", "forget05", "forget10"]
     assert [t.folded for t in found] == [False, False, True]  # forget10 was not run here
     forget05 = found[1]
@@ -83,7 +82,7 @@ def test_scenarios_are_found_by_setting_or_metric(bench):
     bench.experiment("e", "table", runs, paper=["tab:wmdp-results"], metrics=names)
     (e,) = collect(bench.folder).experiments
     assert e.columns(["bio"]) == ["wmdp_bio_efficacy", "mmlu_accuracy"]
-    (t,) = beside(e, measured_in(e))
+    (t,) = beside(e)
     (row,) = [dict(zip(t.head, r, strict=True)) for r in t.rows if r[0].text == "OFMU (ofmu)"]
     assert row["bio_efficacy, ours"].numbers[""] == pytest.approx(70)
     assert row["cyber_efficacy, ours"].numbers[""] == pytest.approx(60)

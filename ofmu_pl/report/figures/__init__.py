@@ -25,31 +25,7 @@ class Picture:
     content: bytes
 
 
-STUDIES = {
-    "sweep": ("Inner steps and penalty", studies.sweep, "Each line is one first penalty parameter ρ (model.rho_0)."),
-    "convergence": ("Convergence", studies.convergence, "Both axes are logarithmic; a straight line is a power law."),
-    "udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more than easy ones."),
-}  # fmt: skip
-"""Figures by kind of experiment."""
-
-
-IN_TURN = {
-    "matrix": (
-        "What is still known of each request",
-        requests.heat_maps,
-        "A row is a request, a column the time after one: left of the diagonal nobody had asked yet, right of it a "
-        "lighter field is what came back. Means over seeds.",
-    ),
-    "drift": (
-        "What must stay",
-        requests.drift,
-        "After 0 requests the model is the target; stars are models retrained without all requests so far.",
-    ),
-}
-"""Figures of requests one after another."""
-
-
-ALWAYS = {
+COMPARED = {
     "course": ("The way of each run", comparison.course, "Each point is an interim measurement."),
     "trade-off": (
         "Trade-off",
@@ -63,23 +39,37 @@ ALWAYS = {
         "takes forgetting back.",
     ),
 }
-"""Figures of tables, ablations, probes and draws."""
+"""Figures of methods side by side."""
+RHO = "Each line is one first penalty parameter ρ (model.rho_0)."
+FIGURES = {
+    **dict.fromkeys(("table", "ablation", "probes", "draws"), COMPARED),
+    "sweep": {"sweep": ("Inner steps and penalty", studies.sweep, RHO)},
+    "convergence": {"convergence": ("Convergence", studies.convergence, "A straight line is a power law.")},
+    "udi": {"udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more.")},
+    "requests": {
+        "matrix": (
+            "What is still known of each request",
+            requests.heat_maps,
+            "A row is a request, a column the time after one: left of the diagonal nobody had asked yet, right of it a "
+            "lighter field is what came back. Means over seeds.",
+        ),
+        "drift": (
+            "What must stay",
+            requests.drift,
+            "After 0 requests the model is the target; stars are models retrained without all requests so far.",
+        ),
+    },
+}
+"""Title, drawing function and caption by kind of experiment and name."""
 
 
 def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
-    """All figures of an experiment, those of its kind first."""
-    record, kind = experiment.requests, experiment.kind
-    compares = kind in ("table", "ablation", "probes", "draws")
+    """All figures of an experiment."""
+    figures = FIGURES.get(experiment.kind, {})
     with styled():
-        if record is not None:
-            for name, (title, draw_of, caption) in IN_TURN.items():
-                yield from _picture(f"{experiment.name}-{name}", title, draw_of(experiment, record, look), caption)
-            return
-        for name, (title, draw, caption) in {kind: STUDIES[kind]}.items() if kind in STUDIES else ():
+        for name, (title, draw, caption) in figures.items():
             yield from _picture(f"{experiment.name}-{name}", title, draw(experiment, look), caption)
-        for name, (title, draw, caption) in ALWAYS.items() if compares else ():
-            yield from _picture(f"{experiment.name}-{name}", title, draw(experiment, look), caption)
-        panels = comparison.metrics(experiment, look) if compares else {}
+        panels = comparison.metrics(experiment, look) if figures is COMPARED else {}
         caption = "The line is the retrained model, where a value should be; the dotted one the model before."
         for name, figure in panels.items():
             yield from _picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", figure, caption)

@@ -102,13 +102,12 @@ def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
 def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any]) -> None:
     methods = [name for name in found if name not in CONTROLS]
     for name, curve in found.items():
-        at = np.array([places.index(x) for x in curve], np.float64)
+        at, values = np.array([places.index(x) for x in curve], np.float64), list(curve.values())
         if name in CONTROLS:
-            axis.hlines(list(curve.values()), at - 0.45, at + 0.45, **CONTROLS[name])
+            axis.hlines(values, at - 0.45, at + 0.45, **CONTROLS[name])
             continue
-        shift = (methods.index(name) - (len(methods) - 1) / 2) * 0.75 / len(methods)
-        style = {"color": look.colour(name), "marker": look.marker(name), "markersize": 7, "label": name}
-        axis.plot(at + shift, list(curve.values()), linestyle="none", zorder=3, **style)
+        at += (methods.index(name) - (len(methods) - 1) / 2) * 0.75 / len(methods)
+        axis.plot(at, values, look.marker(name), color=look.colour(name), markersize=7, label=name, zorder=3)
     names = [words(str(x)) for x in places]
     axis.set_xticks(range(len(names)), names, rotation=20, ha="right", rotation_mode="anchor")
     axis.grid(visible=False, axis="x")

@@ -15,9 +15,12 @@ LARGEST = 12
 """Requests up to which a heat map has numbers in it."""
 
 
-def heat_maps(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | None:
+def heat_maps(experiment: Findings, look: Look) -> Figure | None:
     """A panel a method, the mean over seeds: a row a request, a column the time after each."""
-    metric = main_metric(record)
+    record = experiment.requests
+    metric = main_metric(record) if record else None
+    if record is None or metric is None:
+        return None
     shown = {m: matrix for m in record.methods if (matrix := _matrix(record, m, metric)) is not None}
     if not shown:
         return None
@@ -36,14 +39,15 @@ def heat_maps(experiment: Findings, record: RequestsRecord, look: Look) -> Figur
             tone = "black" if matrix[s, t] > 0.6 * top else "white"
             short = f"{matrix[s, t]:.0f}" if top > 1 else f"{matrix[s, t]:.2f}".removeprefix("0")  # ten in a row fit
             axis.text(t, s, short, ha="center", va="center", fontsize=7, color=tone)
-    figure.colorbar(image, ax=axes, shrink=0.8, label=words(str(metric)))
+    figure.colorbar(image, ax=axes, shrink=0.8, label=words(metric))
     return figure
 
 
-def drift(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | None:
+def drift(experiment: Findings, look: Look) -> Figure | None:
     """A panel a metric of what must stay, a line a method: its mean over seeds after each request."""
-    names = kept_columns(experiment, record)[:2]
-    if not names:
+    record = experiment.requests
+    names = kept_columns(experiment, record)[:2] if record else []
+    if record is None or not names:
         return None
     figure, axes = panels(1, len(names), 3.6)
     for axis, name in zip(axes[0], names, strict=True):
@@ -67,8 +71,8 @@ def drift(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | 
     return finished(figure, axes, "What must stay: means over seeds", look)
 
 
-def _matrix(record: RequestsRecord, method: str, metric: str | None) -> np.ndarray | None:
-    own = [s.forgotten[str(metric)] for s in record.sequences if s.method == method and metric in s.forgotten]
+def _matrix(record: RequestsRecord, method: str, metric: str) -> np.ndarray | None:
+    own = [s.forgotten[metric] for s in record.sequences if s.method == method and metric in s.forgotten]
     return _mean(own) if own else None
 
 
