@@ -51,8 +51,6 @@ from .metrics import FEATURES as FEATURES
 from .metrics import Definition as Definition
 from .metrics import DefinitionName as DefinitionName
 from .metrics import ImageScores as ImageScores
-from .metrics import ImageUnlearning as ImageUnlearning
-from .metrics import ItemMean as ItemMean
 from .metrics import Metric as Metric
 from .metrics import MetricResult as MetricResult
 from .metrics import OwnMetric as OwnMetric
@@ -62,7 +60,6 @@ from .metrics import at_least_once as at_least_once
 from .metrics import attack_quality as attack_quality
 from .metrics import auc as auc
 from .metrics import closer_to_one as closer_to_one
-from .metrics import confusion as confusion
 from .metrics import extraction_strength as extraction_strength
 from .metrics import forget_quality as forget_quality
 from .metrics import harmonic_mean as harmonic_mean

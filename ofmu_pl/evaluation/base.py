@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, account
+from ofmu_pl.evaluation.account import Account, Example, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.gradient_alignment import ROWS
-from ofmu_pl.evaluation.measures import Measures
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
+from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment
+from ofmu_pl.evaluation.histograms import log_histograms
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Reference, worse_than_chance
 from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
-from ofmu_pl.metrics.result import MetricResult
+from ofmu_pl.metrics.result import MetricResult, by_name
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
@@ -34,10 +37,11 @@ from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRe
 from ofmu_pl.training.record import peak_memory
 
 
-class Evaluation(pl.Callback, Measures):
+class Evaluation(pl.Callback, ABC):
     """Metrics before, along and after a run; ``validate`` and ``test`` only measure.
 
-    A subclass says what is measured, as ``Measures`` lists it.
+    A subclass says how a model is scored (set by set, item by item), which metrics follow from scores, and which files
+    are written.
 
     Args:
         reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
@@ -49,6 +53,14 @@ class Evaluation(pl.Callback, Measures):
         UserError: Something else is given as one of these.
     """
 
+    modality: ClassVar[Literal["text", "images"]]
+    """The kind of data that it evaluates."""
+    scores_class: ClassVar[Any]
+    """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
+    definition: str = "exact"
+    rows: int | None = None
+    """Most rows of a set that are scored; ``None``: all."""
+
     def __init__(
         self,
         reference: str | None = None,
@@ -56,12 +68,13 @@ class Evaluation(pl.Callback, Measures):
         own_metrics: list[OwnMetric] | None = None,
     ) -> None:
         check_range(1, whole=True, every_n_steps=every_n_steps)
-        if not isinstance(reference, str | PathLike | nn.Module | None):  # a model in Python alone
+        # A model in Python alone
+        if reference == "" or not isinstance(reference, str | PathLike | nn.Module | None):
             raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
         check_own(own_metrics)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
         self.show: Callable[..., None] = print_table
-        self.reference = None
+        self.reference: Reference | None = None
         self.before: dict[str, Any] = {}
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
@@ -81,6 +94,71 @@ class Evaluation(pl.Callback, Measures):
                 f"{type(self).__name__} is for {self.modality}, and '{data.name}' holds {data.modality}: set "
                 f"--evaluation {kind}."
             )
+
+    # What a subclass says ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
+        """Score the evaluation sets; a cheap measurement may score fewer rows."""
+
+    @abstractmethod
+    def metrics(self, trainer: pl.Trainer, scores: dict[str, Any], column: str) -> Metrics:
+        """Metrics of a full measurement, against the reference.
+
+        Args:
+            trainer: Trainer of the run.
+            scores: By evaluation set.
+            column: Whose they are: ``before``, ``after`` (``model``, where nothing was trained) or ``retrained``.
+        """
+
+    @abstractmethod
+    def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
+        """Metrics of a cheap measurement."""
+
+    @abstractmethod
+    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
+        """Load the retrained model's scores; refuse them if they belong to other data or were made otherwise."""
+
+    @abstractmethod
+    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+        """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
+
+    @abstractmethod
+    def spread(self, scores: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Values of single rows for histograms, by what they are."""
+
+    def write_files(
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        network: Any,
+        folder: Path,
+        scores: dict[str, Any],
+        columns: dict[str, Metrics],
+    ) -> None:
+        """Write more files beside ``results.json``; by default there are none."""
+
+    def examples(self, trainer: pl.Trainer, scores: dict[str, Any]) -> list[Example]:
+        """Forgotten rows to read, with what the model said before and after; none unless texts were asked for."""
+        return []
+
+    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
+        """Metrics that need the model itself; takes all ranks. A retrained model is used for nothing else afterwards.
+
+        By default it is how far the gradients of forget rows agree, with the retrained model's value as its target.
+        """
+        found = gradient_alignment(trainer.lightning_module, model, data_of(trainer), self.rows)
+        goal = self.reference.values.get(ALIGNMENT.name) if self.reference else None
+        return by_name(replace(found, target=goal)) if found else {}
+
+    def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
+        """What the table does not say by itself: what of the data nobody saw, or what has no goal."""
+        method: Any = trainer.lightning_module
+        told, r = remark_of(data_of(trainer), self.reference is not None), self.reference
+        if r is None or not worse_than_chance(r.scores, method.recipe.uniform_loss(method.network)):
+            return told
+        worse = f"The reference '{r.source}' is worse than chance on retained rows, so it sets no goal to go by."
+        return f"{worse} {told or ''}".strip()
 
     # Around training -------------------------------------------------------------------------------------------------
 
@@ -168,7 +246,9 @@ class Evaluation(pl.Callback, Measures):
 
     def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any], column: str) -> Metrics:
         theirs = self.reference.scores if self.reference else None
-        found = with_own(self.metrics(trainer, scores), self.own_metrics, scores, theirs) | self.more.get(column, {})
+        found = with_own(self.metrics(trainer, scores, column), self.own_metrics, scores, theirs) | self.more.get(
+            column, {}
+        )
         return found | official(found)
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -179,13 +259,7 @@ class Evaluation(pl.Callback, Measures):
             )
         if self.source is None or self.reference is not None:
             return
-        try:
-            self.reference = self.load_reference(trainer, pl_module, self.source)
-        except UserError as error:
-            if "`path`" not in str(error):
-                raise
-            # Whoever reads a model takes it for the one to unlearn.
-            raise UserError(str(error).replace("`path`", "`reference`")) from error
+        self.reference = self.load_reference(trainer, pl_module, self.source)
         found = self.more.setdefault("retrained", {})  # empty where the reference is a file
         values, name = self.reference.values, ALIGNMENT.name
         if name in found:
@@ -209,11 +283,14 @@ class Evaluation(pl.Callback, Measures):
             return
         data, r = data_of(trainer), self.reference
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-        columns = {name: self._all_metrics(trainer, s, name) for name, s in sides.items() if s}
+        sides = {name: s for name, s in sides.items() if s}
+        columns = {name: self._all_metrics(trainer, s, name) for name, s in sides.items()}
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
             self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
+        spread = {name: self.spread(s) for name, s in sides.items()}
+        log_histograms(trainer.loggers, spread, trainer.global_step)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.show(f"{title}, definition {self.definition}", columns, remark)

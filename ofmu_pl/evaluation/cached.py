@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
-from ofmu_pl.evaluation import gradient_norms, scoring
+from ofmu_pl.evaluation import scoring
 from ofmu_pl.evaluation.prompts import stops_of
+from ofmu_pl.evaluation.shares import read_shared, writes
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.modules.reference_scores import facts_of
-from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.kept import cache_folder, content_path, keep
 from ofmu_pl.support.sets import is_document
 
 
@@ -22,7 +21,6 @@ def cached_scores(
     items: int | None = None,
     max_new_tokens: int,
     hidden: int | None = None,
-    with_gradient_norms: bool = False,
     texts: bool = False,
     progress: bool = False,
 ) -> Scores:
@@ -36,7 +34,6 @@ def cached_scores(
         items: See ``scoring.score_rows``.
         max_new_tokens: Length of generations.
         hidden: See ``scoring.score_rows``.
-        with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
         texts: Whether ``generations`` are wanted.
         progress: Show a progress bar.
     """
@@ -45,7 +42,7 @@ def cached_scores(
         facts = facts_of(model, data) | {
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
-            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(model, data)],
+            "settings": [items, max_new_tokens, hidden, *_more(model, data)],
         }
         path = content_path(folder, "scores", facts)
     scores = _read(path)
@@ -61,9 +58,7 @@ def cached_scores(
             kinds=data.kinds,
             progress=progress,
         )
-        if with_gradient_norms:
-            gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
-        if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+        if path is not None and writes():
             keep(path, {name: s.as_dict() for name, s in scores.items()})
     elif texts:
         scoring.add_generations(
@@ -91,19 +86,3 @@ def _read(path: Path | None) -> Scores | None:
     """Read stored scores."""
     stored = read_shared(path)
     return stored and {name: SetScores.from_dict(s) for name, s in stored.items()}
-
-
-def read_shared(path: Path | None) -> Any:
-    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does.
-
-    Args:
-        path: Where it would be; ``None``: nothing is kept.
-    """
-    stored = None
-    if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
-        stored = read_kept(path)
-    if dist.is_initialized():
-        shared = [stored]
-        dist.broadcast_object_list(shared)
-        stored = shared[0]
-    return stored

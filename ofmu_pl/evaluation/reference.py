@@ -18,6 +18,7 @@ from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
+from ofmu_pl.support.hub import model_folder
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
@@ -108,6 +109,7 @@ def load_reference(
     path = Path(source).expanduser()
     if path.suffix == ".json":
         return _read(path, datamodule)
+    model_folder(source, "reference")
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)

@@ -19,7 +19,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.evaluation.cached import read_shared
+from ofmu_pl.evaluation.shares import read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.task_functions import names_functions
 from ofmu_pl.metrics.bootstrap import wilson

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,11 @@ class ImageScores:
         """Restore what ``as_dict`` gave."""
         return cls(**{name: value.numpy() for name, value in fields.items()})
 
+    @classmethod
+    def merge(cls, parts: Sequence[ImageScores]) -> ImageScores:
+        """Put the images of several parts together, for example those of all ranks."""
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])})
+
     @property
     def predictions(self) -> np.ndarray:
         """The likeliest class, (N,); -1, which is no class, where a log-probability is NaN."""
@@ -56,15 +61,3 @@ class ImageScores:
     def losses(self) -> np.ndarray:
         """Cross-entropies, (N,) float64, nats."""
         return -self.log_probs[np.arange(len(self.labels)), self.labels].astype(np.float64)
-
-
-def confusion(scores: ImageScores, classes: int) -> np.ndarray:
-    """Counts of true (rows) and predicted (columns) classes, (C, C) int; NaN predictions are left out.
-
-    >>> says_1 = ImageScores(np.arange(3), np.array([0, 1, 1]), np.log([[0.2, 0.8]] * 3))
-    >>> confusion(says_1, 2).tolist()
-    [[0, 1], [0, 2]]
-    """
-    from sklearn.metrics import confusion_matrix  # takes a second: only where it is used
-
-    return confusion_matrix(scores.labels, scores.predictions, labels=np.arange(classes))

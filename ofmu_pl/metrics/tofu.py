@@ -43,8 +43,6 @@ FORGET_QUALITY = _better(
 FORGET_QUALITY_LOG = _better("forget_quality_log10_p", unit="log10 p")
 FORGET_QUALITY_DISTANCE = _worse("forget_quality_D", unit="KS distance", column=2)
 TRUTH_RATIO_GAP = _worse("forget_truth_ratio_gap")
-CEILING = _better("forget_quality_ceiling", unit="p-value")
-CEILING_DISTANCE = _worse("forget_quality_ceiling_D", unit="KS distance")
 MODEL_UTILITY = Metric(
     "model_utility",
     higher_is_better=True,
@@ -74,7 +72,6 @@ CLUES = {
     "mia_min_k": "the words that surprise the model most",
     "mia_min_k_plus_plus": "the words that surprise the model most, against all words that could stand there,",
     "mia_zlib": "how little a row surprises the model for its wealth of words",
-    "mia_gradnorm": "how little a row would still change the model",
     "mia_reference": "how much less a row surprises the model than the retrained one",
 }
 """What each attack goes by."""
@@ -149,17 +146,6 @@ def _forget_quality(
     return by_name(*(_of_probe(m, probe).result(value, len(ratios[0]), goal, d.name) for m, value, goal in found))
 
 
-def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") -> dict[str, MetricResult]:
-    """Forget quality between two retrained models of different seeds: the best to hope for."""
-    d = DEFINITIONS[definition]
-    ratios = [log_truth_ratio(s["forget"], d) for s in (second, first) if "forget" in s]
-    if len(ratios) < 2 or ratios[0] is None or ratios[1] is None:
-        return {}
-    p, distance = F.forget_quality(ratios[0], ratios[1])
-    n = len(ratios[0])
-    return by_name(CEILING.result(p, n, None, d.name), CEILING_DISTANCE.result(distance, n, None, d.name))
-
-
 def _model_utility(
     probe: str, retain: str, items: dict[str, dict[Metric, np.ndarray]], d: Definition, intervals: bool
 ) -> dict[str, MetricResult]:
@@ -229,7 +215,6 @@ def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple
         "mia_min_k": [s.min_k for s in sides],
         "mia_min_k_plus_plus": [s.min_k_plus_plus for s in sides],
         "mia_zlib": [None if s.zlib_bytes is None else s.answer_loss / s.zlib_bytes for s in sides],
-        "mia_gradnorm": [s.gradient_norm for s in sides],
     }
     if reference and {"forget", "holdout"} <= reference.keys():
         others = [reference[name].answer_loss for name in ("forget", "holdout")]

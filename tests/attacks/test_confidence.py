@@ -99,7 +99,7 @@ def test_other_methods_and_other_requests_are_no_seeds_of_one_method(tmp_path, r
 
 def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
     words = ["--config", "configs/digits.yaml", "--logs", str(tmp_path), "--trainer.max_steps", "1"]
-    words += ["--original.epochs", "2", "--evaluation.every_n_steps", "null", "--evaluation.pictures", "false"]
+    words += ["--original.epochs", "2", "--evaluation.every_n_steps", "null"]
     words += ["--data.augment", "true"]
     main(["fit", *words, "--evaluation.attack_samples", "50", "--trainer.enable_progress_bar", "false"])
     relearn = ["--attacks+", "Relearn", "--attacks.steps", "2", "--attacks.rates", "[1e-3]", "--attacks.every", "1"]

@@ -199,14 +199,7 @@ def test_a_reference_that_is_not_there_is_no_model_to_unlearn(fails, name):
     code, text = fails("--evaluation.reference", name)
     assert code == 1
     assert f"'{name}' " in text
-    assert ": point --evaluation.reference at a" in text
     assert "--model.network.path" not in text
-
-
-def test_a_second_reference_without_a_first(fails, models):
-    code, text = fails("--evaluation.second_reference", str(models / "retrained/latest/hf"), command="validate")
-    assert code == 1
-    assert "set --evaluation.reference too" in text
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,6 @@ def test_rows_stand_between_marks_and_can_be_taken_away(told):
 
 def test_without_rows_it_says_how_to_get_them(told):
     assert "--evaluation.samples full" in page(told())
-    assert "forgotten.png" in page(told(modality="images"))
     assert MARKS[0] not in page(told())
 
 

@@ -16,10 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.text import ChatEncoder, Encoder
 from ofmu_pl.evaluation import questions
-from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.metrics import SetScores, min_k
-from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
+from ofmu_pl.metrics import min_k
 from ofmu_pl.support.errors import UserError
 from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 
@@ -147,45 +145,11 @@ def test_a_broken_model_is_refused(model):
         score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_gradient_norms_are_means_over_tensors(model, monkeypatch, ends):
-    monkeypatch.setattr(Letters, "ends", lambda self, tokens: int(ends))
-    scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
-    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
-    prompt, answer = tokens("who is it", "me")
-    logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 :].log_softmax(1)
-    n = len(answer) - ends
-    loss = -logits[range(n), answer[:n]].mean()
-    norms = [g.norm().item() for g in torch.autograd.grad(loss, list(model.parameters()))]
-    assert scores["forget"].gradient_norm[1] == pytest.approx(np.mean(norms), rel=1e-8)
-
-
-def gradient_norms(model):
-    scores = {"forget": SetScores(np.arange(3), np.zeros(3))}
-    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
-    return scores["forget"].gradient_norm
-
-
-@pytest.mark.parametrize("how", ["in part", "by adapters"])
-def test_gradient_norms_are_of_the_whole_model_whatever_is_trained(model, how):
-    if how == "in part":
-        keep_trainable(model, "down_proj")
-    else:
-        model = add_adapters(model, {"r": 2}).double()
-        for name, p in model.named_parameters():
-            torch.nn.init.normal_(p, std=0.2) if "lora_B" in name else None
-    trained = [name for name, p in model.named_parameters() if p.requires_grad]
-    exported = copy.deepcopy(merged(model)).requires_grad_(True)
-    np.testing.assert_allclose(gradient_norms(model), gradient_norms(exported), rtol=1e-9)
-    assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
-
-
 def _rank(rank, folder, world):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     sets = {"forget": ROWS, "holdout": ROWS[:1]}
     scores = score_rows(make_model(), Letters(), sets, max_new_tokens=4)
-    add_gradient_norms(make_model(), Letters(), sets, scores)
     Path(folder, f"{rank}.json").write_text(json.dumps({name: s.as_dict() for name, s in scores.items()}))
     torch.distributed.destroy_process_group()
 
@@ -193,7 +157,6 @@ def _rank(rank, folder, world):
 def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
     sets = {"forget": ROWS, "holdout": ROWS[:1]}
     alone = score_rows(model, Letters(), sets, max_new_tokens=4)
-    add_gradient_norms(model, Letters(), sets, alone)
     mp.start_processes(
         _rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork"
     )  # in a moment: nothing is imported again

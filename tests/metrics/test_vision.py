@@ -13,7 +13,7 @@ import pytest
 from scipy import special
 from sklearn.svm import SVC
 
-from ofmu_pl.metrics import ImageScores, auc, confusion, interval, overall_scores, vision, vision_metrics
+from ofmu_pl.metrics import ImageScores, auc, interval, overall_scores, vision, vision_metrics
 from ofmu_pl.metrics.membership import auc_interval
 from ofmu_pl.support.errors import UserError
 
@@ -333,15 +333,3 @@ def test_overall_score_of_a_broken_method_does_not_touch_the_others():
         assert math.isnan(scores["broken"])
         assert scores["good"] == 0.75, "a metric that is 0 everywhere counts as 0"
     assert math.isnan(overall_scores({"broken": broken})["broken"])
-
-
-def test_confusion_counts_true_rows_and_predicted_columns():
-    labels, said = [0, 0, 1, 2, 2, 2], [0, 1, 1, 0, 0, 2]
-    log_probs = np.log(np.full((6, 4), 0.1) + 0.6 * np.eye(4)[said])
-    expected = [[1, 1, 0, 0], [0, 1, 0, 0], [2, 0, 1, 0], [0, 0, 0, 0]]
-    counts = confusion(ImageScores(np.arange(6), np.array(labels), log_probs), 4)
-    assert counts.tolist() == expected
-    assert np.issubdtype(counts.dtype, np.integer)
-    log_probs[5] = np.nan
-    expected[2][2] = 0
-    assert confusion(ImageScores(np.arange(6), np.array(labels), log_probs), 4).tolist() == expected
