@@ -66,12 +66,6 @@ def sum_of_units(
     """``|sum_i g_i / |g_i||^2`` over the gradients of several losses, and the number of those that do not vanish.
 
     Ranks take a share of the losses each; where they hold shards of the network, all take every loss together.
-
-    Args:
-        model: The network; its mode is left as it is.
-        losses: Maps a batch to the losses of its rows, (B,), whose sum is differentiated.
-        batches: One batch for each gradient.
-        ranks: The processes that share the batches.
     """
     parameters = trainable(model)
     if not parameters or parameters[0].dtype not in (torch.float32, torch.float64):

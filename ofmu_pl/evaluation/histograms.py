@@ -9,13 +9,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 
 def log_histograms(loggers: Iterable[Logger], sides: Mapping[str, Mapping[str, np.ndarray]], step: int) -> None:
-    """Log values of rows.
-
-    Args:
-        loggers: The run's; those of other programs are passed over.
-        sides: Values, (N,), by model and by what they are.
-        step: Number of iterations of the run.
-    """
+    """Log values of rows."""
     for logger in loggers:
         if not isinstance(logger, TensorBoardLogger):
             continue

@@ -142,12 +142,6 @@ def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -
 def score_images(model: Any, data: Any, sets: list[str], items: int | None = None) -> dict[str, ImageScores]:
     """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share.
 
-    Args:
-        model: The network in eval mode.
-        data: An ``ImageDataModule`` after ``setup``.
-        sets: Names of the sets.
-        items: Number of images of each set; ``None``: all.
-
     Raises:
         UserError: The model's outputs are NaN.
     """

@@ -47,12 +47,8 @@ def make_key(folder: Path) -> None:
 def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
     """Write a line per question: how likely the true answer was and how much of it was said, before and after.
 
-    Args:
-        path: File to write.
-        sets: Rows by evaluation set.
-        before: Scores before the run; may be empty.
-        after: Scores after the run.
-        full: Show the question, the true answer and what the model said; otherwise keyed hashes of the first two.
+    With ``full`` it shows the question, the true answer and what the model said; otherwise keyed hashes of the first
+    two.
     """
     if not full:
         make_key(path.parent)
@@ -81,12 +77,7 @@ def _value(scores: Scores, name: str, field: str, k: int) -> Any:
 def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics, samples: SamplesName) -> None:
     """Write ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json`` as open-unlearning writes and reads them.
 
-    Args:
-        folder: Folder of the files.
-        data: The data module.
-        scores: The model's scores by evaluation set.
-        metrics: The metrics under the definition ``open_unlearning``.
-        samples: ``hashes`` writes hashes in place of texts into the first file; ``none`` leaves that file out.
+    With ``hashes`` the first file has hashes instead of texts; with ``none`` it is left out.
     """
     encoder, inputs, truths = data.encoder, {}, {}
     for name, s in ((name, s) for name, s in scores.items() if not is_document(name)):

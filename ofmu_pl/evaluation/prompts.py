@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.evaluation.columns import begin, go_on
-from ofmu_pl.evaluation.roomy import filled, make_roomy
+from ofmu_pl.evaluation.columns import begin, filled, go_on, make_roomy
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
 
@@ -70,7 +69,7 @@ def padded(tokens: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 
 def read_prompts(
-    model: Any, prompts: Sequence[list[int]], hidden: int | None = None, skip_hidden: bool = False
+    model: Any, prompts: Sequence[Sequence[int]], hidden: int | None = None, skip_hidden: bool = False
 ) -> Prompts:
     """Run a model over prompts, once.
 
@@ -82,7 +81,7 @@ def read_prompts(
     """
     width = max(len(p) for p in prompts)
     device = model.device
-    ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=device)
+    ids = torch.tensor([[0] * (width - len(p)) + [*p] for p in prompts], device=device)
     real = torch.arange(width, device=device) >= width - torch.tensor([[len(p)] for p in prompts], device=device)
     mask = real.long() if hidden is None else (real & (ids != hidden)).long()
     positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
@@ -162,23 +161,12 @@ def most_likely(logits: Tensor) -> Tensor:
     return logits.argmax(dim=-1)
 
 
-def continue_greedily(
-    model: Any,
-    prompts: Prompts,
-    stops: Sequence[int],
-    max_new_tokens: int,
-    begun: Sequence[Sequence[int]] | None = None,
-) -> list[list[int]]:
-    """Generate the most likely tokens after each prompt; the arguments are those of ``continue_prompts``."""
-    return continue_prompts(model, prompts, stops, max_new_tokens, most_likely, begun)
-
-
 def continue_prompts(
     model: Any,
     prompts: Prompts,
     stops: Sequence[int],
     max_new_tokens: int,
-    choose: Callable[[Tensor], Tensor],
+    choose: Callable[[Tensor], Tensor] = most_likely,
     begun: Sequence[Sequence[int]] | None = None,
 ) -> list[list[int]]:
     """Generate tokens after each prompt, without the end token.

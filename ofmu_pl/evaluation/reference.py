@@ -126,12 +126,7 @@ def load_reference(
 
 
 def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
-    """Whether a model's mean loss on retained rows is above that of one that knows nothing.
-
-    Args:
-        scores: Scores by evaluation set.
-        chance: The latter's loss, ln of the number of tokens or classes.
-    """
+    """Whether a model's mean loss on retained rows is above ``chance``, that of one that knows nothing."""
     kept = [scores[name] for name in ("retain", "retain_doc") if name in scores]
     return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
 
@@ -174,7 +169,6 @@ def _read(path: Path, datamodule: Any) -> Reference:
             kept = ScoresRecord.read(path)
             scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
             reference = Reference(str(path), scores, kept.model, kept.evaluation, kept.values)
-            _drop_other_facts(reference, datamodule)
     except NewerError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -185,29 +179,25 @@ def _read(path: Path, datamodule: Any) -> Reference:
     if foreign:
         _check_texts(path, content["forget_Q_A_ROUGE"]["value_by_index"], datamodule)
     else:
-        evaluated = [k for k in datamodule.hashes if k.endswith("_eval")]
-        _check_splits(str(path), reference.evaluation or {}, datamodule, evaluated)
-        _check_template(str(path), reference.evaluation or {}, datamodule)
-        check_model(str(path), reference.model, datamodule)
-        _check_ids(path, scores, datamodule)
+        _check_own(reference, datamodule)
     return reference
 
 
-def _drop_other_facts(reference: Reference, datamodule: Any) -> None:
-    """Leave out the losses of tokens that other retain rows told to be a row's own."""
-    if (reference.evaluation or {}).get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
+def _check_own(reference: Reference, datamodule: Any) -> None:
+    """Refuse a file of ours whose scores are of other rows; other retain rows tell other tokens to be facts."""
+    facts = reference.evaluation or {}
+    _check_splits(reference.source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
+    _check_template(reference.source, facts, datamodule)
+    check_model(reference.source, reference.model, datamodule)
+    for name, rows in datamodule.evaluation_sets.items():
+        if name in reference.scores and reference.scores[name].ids.tolist() != list(range(len(rows))):
+            raise UserError(
+                f"The reference '{reference.source}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give "
+                "the retrained model's folder, so that it is scored anew."
+            )
+    if facts.get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
         for s in reference.scores.values():
             s.facts_loss = None
-
-
-def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:
-    """Refuse a file whose scores are not of the rows that it names."""
-    for name, rows in datamodule.evaluation_sets.items():
-        if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
-            raise UserError(
-                f"The reference '{path}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give the "
-                "retrained model's folder, so that it is scored anew."
-            )
 
 
 def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
@@ -273,14 +263,10 @@ def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: I
 
 
 def _check_template(source: str, facts: dict[str, Any], datamodule: Any) -> None:
-    encoder = datamodule.encoder
-    if facts.get("date_string") != encoder.date_string:
-        raise UserError(
-            f"The reference '{source}' was made with date_string '{facts.get('date_string')}', here "
-            f"'{encoder.date_string}': the date is part of the prompt, so use the same for both."
-        )
-    if facts.get("template_hash") != encoder.template_hash:
-        raise UserError(
-            f"The reference '{source}' was made with another prompt template (hash {facts.get('template_hash')}, here "
-            f"{encoder.template_hash}): use the same tokenizer, system prompt and max_length for both."
-        )
+    for name, remedy in (("date_string", "system prompt and date"), ("template_hash", "system prompt and max_length")):
+        theirs, ours = facts.get(name), getattr(datamodule.encoder, name)
+        if theirs != ours:
+            raise UserError(
+                f"The reference '{source}' was made with another prompt template ({name} {theirs}, here {ours}): use "
+                f"the same tokenizer, {remedy} for both."
+            )

@@ -123,16 +123,9 @@ def add_generations(
     hidden: int | None = None,
     progress: bool = False,
 ) -> None:
-    """Generate again what the model said when it was scored, into the scores' ``generations``; takes all ranks.
+    """Generate again what the model said when it was scored, into the ``generations`` of scores with ``rouge``.
 
-    Args:
-        model: The model that ``score_rows`` scored.
-        encoder: Turns rows into tokens.
-        sets: Rows by evaluation set.
-        scores: Scores by evaluation set; those with ``rouge`` are completed in place.
-        max_new_tokens: Length of generations.
-        hidden: A token of prompts that nothing may attend to.
-        progress: Show a progress bar.
+    It takes all ranks.
     """
     prompts: dict[str, list[Tokens]] = {}
     drafts: dict[Tokens, Tokens] = {}

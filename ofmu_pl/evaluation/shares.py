@@ -32,11 +32,7 @@ def writes() -> bool:
 
 
 def read_shared(path: Path | None) -> Any:
-    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does.
-
-    Args:
-        path: Where it would be; ``None``: nothing is kept.
-    """
+    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does."""
     stored = read_kept(path) if path is not None and writes() else None
     if dist.is_initialized():
         shared = [stored]

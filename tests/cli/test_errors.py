@@ -149,7 +149,7 @@ OTHERWISE = {
     "belongs to another forget_eval split": ("evaluation", "hashes", "forget_eval", "0"),
     "scored with dtype bfloat16, this run has float32": ("evaluation", "dtype", "bfloat16"),
     "is missing or is no file": ("scores", "forget", "answer_loss", None),
-    "made with date_string '1 Jan 2030', here '10 Apr 2025'": ("evaluation", "date_string", "1 Jan 2030"),
+    "(date_string 1 Jan 2030, here 10 Apr 2025)": ("evaluation", "date_string", "1 Jan 2030"),
     "made with another prompt template": ("evaluation", "template_hash", "0"),
     "scored with max_new_tokens 9, this run has 8": ("evaluation", "max_new_tokens", 9),
     "not trained on the retain split but on ['full']": ("model", "streams", ["full"]),

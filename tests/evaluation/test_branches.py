@@ -12,9 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, Mis
 from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.evaluation import questions as module
 from ofmu_pl.evaluation.branches import branch, can_branch, merge, shared, trunk_of
-from ofmu_pl.evaluation.lengths import like_lengths
 from ofmu_pl.evaluation.prompts import read_prompts, score_answers
-from ofmu_pl.evaluation.questions import Answer, Question, answer_questions
+from ofmu_pl.evaluation.questions import Answer, Question, answer_questions, like_lengths
 from ofmu_pl.evaluation.scoring import score_rows
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, make_model, token_losses
 

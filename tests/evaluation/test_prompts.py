@@ -20,7 +20,6 @@ from ofmu_pl.evaluation import prompts as module
 from ofmu_pl.evaluation.branches import can_branch
 from ofmu_pl.evaluation.prompts import (
     Detail,
-    continue_greedily,
     continue_prompts,
     read_prompts,
     score_answers,
@@ -107,7 +106,7 @@ def test_continuations_equal_one_prompt_at_a_time(model, rows):
     assert len(lengths) > 4  # and rows leave the batch at different times
     got = []
     for i in range(0, len(prompts), rows):
-        got += continue_greedily(model, read_prompts(model, prompts[i : i + rows]), [3, 5], 12)
+        got += continue_prompts(model, read_prompts(model, prompts[i : i + rows]), [3, 5], 12)
     assert got == expected
 
 
@@ -120,7 +119,7 @@ def test_continuations_equal_transformers_generate(model):
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
         )
         expected.append(out[0, len(prompt) :].tolist())
-    assert continue_greedily(model, read_prompts(model, prompts), [], 12) == expected
+    assert continue_prompts(model, read_prompts(model, prompts), [], 12) == expected
 
 
 def test_any_rule_chooses_the_next_token(model):
@@ -149,7 +148,7 @@ def test_a_sliding_window_shorter_than_the_prompt():
     scored = score_answers(model, read.rows(torch.arange(8)), [a for _, a in pairs])
     for b, (prompt, answer) in enumerate(pairs):
         np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-9)
-    assert continue_greedily(model, read, [], 8) == [greedy(model, p, (), 8) for p, _ in pairs]
+    assert continue_prompts(model, read, [], 8) == [greedy(model, p, (), 8) for p, _ in pairs]
 
 
 RECURRENT = {
@@ -173,7 +172,7 @@ def test_recurrent_layers_whose_states_are_of_no_column(kind):
     scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     for b, (prompt, answer) in enumerate(pairs[i] for i in rows.tolist()):
         np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4)
-    assert continue_greedily(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
+    assert continue_prompts(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
 
 
 def test_a_hidden_token_is_attended_to_by_no_one(model):
@@ -188,6 +187,6 @@ def test_generation_skips_hidden_positions_as_generate_does(model):
     prompt = [1, 2, 7, 3, 7, 4]
     ids = torch.tensor([prompt])
     out = model.generate(ids, attention_mask=(ids != 7).long(), max_new_tokens=9, do_sample=False, pad_token_id=0)
-    got = continue_greedily(model, read_prompts(model, [prompt], hidden=7, skip_hidden=True), [], 9)
+    got = continue_prompts(model, read_prompts(model, [prompt], hidden=7, skip_hidden=True), [], 9)
     assert got == [out[0, len(prompt) :].tolist()]
-    assert got != continue_greedily(model, read_prompts(model, [prompt]), [], 9)
+    assert got != continue_prompts(model, read_prompts(model, [prompt]), [], 9)
