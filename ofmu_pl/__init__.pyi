@@ -72,7 +72,6 @@ from .metrics import mia_efficacy as mia_efficacy
 from .metrics import min_k as min_k
 from .metrics import normalised_probability as normalised_probability
 from .metrics import overall_score as overall_score
-from .metrics import overall_scores as overall_scores
 from .metrics import privacy_leakage as privacy_leakage
 from .metrics import probability as probability
 from .metrics import rouge_l_f1 as rouge_l_f1

@@ -32,5 +32,4 @@ from .sampling import leak_at_k as leak_at_k
 from .scores import Scores as Scores
 from .scores import SetScores as SetScores
 from .tofu import tofu_metrics as tofu_metrics
-from .vision import overall_scores as overall_scores
 from .vision import vision_metrics as vision_metrics

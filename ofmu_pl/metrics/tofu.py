@@ -102,7 +102,9 @@ def tofu_metrics(
     d = DEFINITIONS[definition]
     reference, known = reference or {}, dict(reference_values or {})
     # Utility has no target but its direction: a model may keep more than retraining does.
-    wanted = {k: v for name, x in item_values(reference, d).items() if forgets(name) for k, v in x.items()}
+    wanted: dict[Metric, np.ndarray] = {}
+    for name, found in item_values(reference, d).items():
+        wanted |= found if forgets(name) else {}
     results: dict[str, MetricResult] = {}
     items = item_values(scores, d)
     for name, metrics in items.items():
@@ -170,15 +172,7 @@ def _model_utility(
 def membership(
     scores: Scores, reference: Scores, reference_auc: dict[str, float], d: Definition, intervals: bool = False
 ) -> dict[str, MetricResult]:
-    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC.
-
-    Args:
-        scores: Scores with ``forget`` and ``holdout``; otherwise there is nothing to attack.
-        reference: Scores of the retrained model on the same rows; may be empty.
-        reference_auc: The retrained model's AUC by attack, where its scores do not give it.
-        d: The definition.
-        intervals: Compute intervals.
-    """
+    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC."""
     found = attacked(scores, reference)
     theirs = attacked(reference, reference)
     goals = {name: auc(*sides) for name, sides in theirs.items()} | reference_auc
@@ -200,12 +194,7 @@ def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]
 
 
 def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What each attack sees of forget and of holdout rows, of those that the scores allow.
-
-    Args:
-        scores: Scores with ``forget`` and ``holdout``.
-        reference: Scores of another model on the same rows, for ``mia_reference`` (loss minus that model's loss).
-    """
+    """What each attack sees of forget and of holdout rows, of those that the scores allow."""
     if "forget" not in scores or "holdout" not in scores:
         return {}
     sides = [scores["forget"], scores["holdout"]]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from ofmu_pl.metrics import interval, overall_score, overall_scores
+from ofmu_pl.metrics import interval, overall_score
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.metrics.vision import MAIN_METRICS
 from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number
@@ -278,7 +278,7 @@ def overall(experiment: Findings, scenarios: list[str]) -> dict[str, dict[Replic
     for key in sorted({key for by_name in values.values() for key in by_name[names[0]]}):
         table = {m: {k: v[key] for k, v in by_name.items() if key in v} for m, by_name in values.items()}
         table = {m: v for m, v in table.items() if len(v) == len(names)}
-        scores = (overall_scores if names is MAIN_METRICS else overall_score)(table) if table else {}
+        scores = overall_score(table)
         for method, score in scores.items():
             found.setdefault(method, {})[key] = score
     return found
