@@ -8,7 +8,7 @@ from transformers import LlamaModel
 
 from ofmu_pl import RTT, Confidence, DepthScore, LinearProbe, LogitLens, Prompts, Quantise, Relearn, Sample
 
-TRAINING = {"steps": 5, "every": 2, "rates": [1e-4, 1e-3], "batch_size": 4}
+TRAINING = {"steps": 5, "every": 2, "rates": [1e-4, 1e-3]}
 ATTACKS = [
     Relearn("forget", **TRAINING),
     *(pytest.param(Relearn(kind, **TRAINING), marks=pytest.mark.slow) for kind in ("retain", "questions")),
@@ -19,7 +19,7 @@ ATTACKS = [
     DepthScore(),
     LinearProbe(rows=3, fit_rows=5),
     Sample([4], samples=4, rows=3, max_new_tokens=5),
-    Prompts(examples=1, rows=3, max_new_tokens=5),
+    Prompts(rows=3, max_new_tokens=5),
 ]
 
 

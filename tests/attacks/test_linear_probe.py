@@ -23,7 +23,7 @@ def test_the_target_tells_all_and_the_retrained_model_nothing(subjects):
     assert len(found["retrained"].rows["linear_probe_auc"]) == 8
     assert found["target"].x == [0, 1, 2, 3]
     again = LinearProbe().run(subjects["unlearned"], 4)
-    assert again == replace(found["target"], seconds=again.seconds)  # the same model, and nothing is drawn
+    assert again == found["target"]  # the same model, and nothing is drawn
 
 
 def test_features_are_the_terms_of_the_logits(subjects):

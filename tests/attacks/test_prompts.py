@@ -40,7 +40,7 @@ def test_the_target_says_all_and_the_retrained_model_nothing(probed):
     assert len(target.rows["prompts_paired_retain"]) == 2
     assert len(target.rows["prompts_prefix_retain"]) == 6
     assert {m.name for m in attack.metrics} == set(target.figures) == set(target.rows)
-    assert replace(attack.run(probed["target"], 0), seconds=0) == replace(target, seconds=0)
+    assert attack.run(probed["target"], 0) == target
     json.dumps(asdict(target))
 
 
@@ -152,7 +152,7 @@ def test_prompts_beyond_the_models_positions_are_refused(free):
         Prompts().run(replace(subject, recipe=short), 0)
 
 
-@pytest.mark.parametrize("options", [{"examples": 0}, {"max_new_tokens": 0}, {"rows": 0}])
+@pytest.mark.parametrize("options", [{"max_new_tokens": 0}, {"rows": 0}])
 def test_settings_out_of_range(options):
     with pytest.raises(UserError, match="is out of range"):
         Prompts(**options)

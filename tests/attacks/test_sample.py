@@ -27,14 +27,13 @@ def test_the_target_leaks_all_and_the_retrained_model_nothing(free):
     assert found["retrained"].figures["sample_leak_at_16"] == 0
     assert found["retrained"].figures["sample_exact_at_16"] < 1e-3
     again = attack.run(free["target"], 0)
-    assert replace(again, seconds=0) == replace(found["target"], seconds=0)
+    assert again == found["target"]
     json.dumps(asdict(again))
 
 
-def test_seeds_draw_others(free):
-    cold, hot = Sample(**FEW), Sample(**FEW, temperature=1.7)
-    assert hot.run(free["target"], 0).y != hot.run(free["target"], 1).y
-    assert hot.run(free["target"], 0).y[0] < cold.run(free["target"], 0).y[0]
+def test_seeds_draw_others():
+    one, other = (drawn(torch.Generator().manual_seed(seed))(torch.zeros(9, 99)).tolist() for seed in (0, 1))
+    assert one != other
 
 
 def test_answers_come_as_often_as_they_are_likely(free):
@@ -66,17 +65,6 @@ def test_answers_stand_with_their_questions(free):
     prompts = [subject.data.encoder.prompt(row["question"]) for row in rows]
     said = ask(subject.build(), subject.data.encoder, prompts, 40, times=100)
     assert said == [[row["answer"]] * 100 for row in rows]
-
-
-def test_tokens_outside_the_nucleus_are_never_drawn():
-    logits = torch.log(torch.tensor([[0.1, 0.5, 0.15, 0.25]])).expand(4000, 4)
-    choose = drawn(torch.Generator().manual_seed(0), top_p=0.7)
-    share = torch.bincount(choose(logits), minlength=4) / 4000
-    assert share[[0, 2]].tolist() == [0, 0]
-    assert share[1] == pytest.approx(2 / 3, abs=0.03)
-    warm = torch.bincount(drawn(torch.Generator().manual_seed(0), temperature=2.0)(logits), minlength=4) / 4000
-    expected = np.sqrt([0.1, 0.5, 0.15, 0.25])
-    assert warm.numpy() == pytest.approx(expected / expected.sum(), abs=0.03)
 
 
 def test_what_leaks():
@@ -112,8 +100,6 @@ def test_rows_without_questions_are_refused(free):
     [
         ({"k": [64]}, "k=64 is out of range: give a value from 1 to 32"),
         ({"k": []}, "attacks.k is empty"),
-        ({"temperature": 0}, "temperature=0 is out of range"),
-        ({"top_p": 1.5}, "top_p=1.5 is out of range"),
         ({"threshold": 0}, "threshold=0 is out of range"),
     ],
 )
