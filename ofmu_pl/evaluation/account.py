@@ -12,10 +12,12 @@ from typing import Any
 import lightning.pytorch as pl
 import yaml
 
-from ofmu_pl.data.base import data_of
+from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
+from ofmu_pl.evaluation.reference import Facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import untested
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.files import read_json
 from ofmu_pl.training.export import exported
 
@@ -77,7 +79,7 @@ class Account:
     untested: list[str]
     model: Path | None
     examples: list[Example]
-    provenance: dict[str, Any]
+    provenance: Facts
     date: str
 
     @property
@@ -143,10 +145,10 @@ class Account:
 
 def account(
     trainer: pl.Trainer,
-    pl_module: Any,
+    pl_module: UnlearningModule,
     folder: Path,
     columns: dict[str, Metrics],
-    facts: dict[str, Any],
+    facts: Facts,
     examples: list[Example],
     limit: int | None,
 ) -> Account:
@@ -195,7 +197,7 @@ def base_model(path: str | None) -> str | None:
     return path if HUB_ID.fullmatch(path) else None
 
 
-def _parts(data: Any) -> Iterator[Part]:
+def _parts(data: PairedDataModule) -> Iterator[Part]:
     for name, role in (("forget", "to be forgotten"), ("retain", "to be kept")):
         yield Part(role, len(data.splits[name]), data.hashes.get(name))
     for name in ("holdout", "holdout_doc", "test"):

@@ -23,18 +23,22 @@ from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment
 from ofmu_pl.evaluation.histograms import log_histograms
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Reference, worse_than_chance
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, worse_than_chance
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult, by_name
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
+
+Scored = dict[str, Any]
+"""Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
 
 
 class Evaluation(pl.Callback, ABC):
@@ -75,7 +79,7 @@ class Evaluation(pl.Callback, ABC):
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
         self.show: Callable[..., None] = print_table
         self.reference: Reference | None = None
-        self.before: dict[str, Any] = {}
+        self.before: Scored = {}
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
         self._seconds = {"training": 0.0, "evaluation": 0.0}
@@ -98,11 +102,11 @@ class Evaluation(pl.Callback, ABC):
     # What a subclass says ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, Any]:
+    def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
         """Score the evaluation sets; a cheap measurement may score fewer rows."""
 
     @abstractmethod
-    def metrics(self, trainer: pl.Trainer, scores: dict[str, Any], column: str) -> Metrics:
+    def metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
         """Metrics of a full measurement, against the reference.
 
         Args:
@@ -112,7 +116,7 @@ class Evaluation(pl.Callback, ABC):
         """
 
     @abstractmethod
-    def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, Any]) -> Metrics:
+    def interim_metrics(self, trainer: pl.Trainer, scores: Scored) -> Metrics:
         """Metrics of a cheap measurement."""
 
     @abstractmethod
@@ -120,29 +124,29 @@ class Evaluation(pl.Callback, ABC):
         """Load the retrained model's scores; refuse them if they belong to other data or were made otherwise."""
 
     @abstractmethod
-    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+    def scoring_facts(self, trainer: pl.Trainer, model: nn.Module) -> Facts:
         """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
 
     @abstractmethod
-    def spread(self, scores: dict[str, Any]) -> dict[str, np.ndarray]:
+    def spread(self, scores: Scored) -> dict[str, np.ndarray]:
         """Values of single rows for histograms, by what they are."""
 
     def write_files(
         self,
         trainer: pl.Trainer,
-        pl_module: Any,
-        network: Any,
+        pl_module: UnlearningModule,
+        network: nn.Module,
         folder: Path,
-        scores: dict[str, Any],
+        scores: Scored,
         columns: dict[str, Metrics],
     ) -> None:
         """Write more files beside ``results.json``; by default there are none."""
 
-    def examples(self, trainer: pl.Trainer, scores: dict[str, Any]) -> list[Example]:
+    def examples(self, trainer: pl.Trainer, scores: Scored) -> list[Example]:
         """Forgotten rows to read, with what the model said before and after; none unless texts were asked for."""
         return []
 
-    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
+    def more_metrics(self, trainer: pl.Trainer, model: nn.Module) -> Metrics:
         """Metrics that need the model itself; takes all ranks. A retrained model is used for nothing else afterwards.
 
         By default it is how far the gradients of forget rows agree, with the retrained model's value as its target.
@@ -227,7 +231,7 @@ class Evaluation(pl.Callback, ABC):
         self._seconds[kind] += 0.0 if self._mark is None else now - self._mark
         self._mark = now
 
-    def _measure(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def _measure(self, trainer: pl.Trainer, pl_module: UnlearningModule) -> None:
         """Make a cheap measurement if one is due in this iteration and not made yet."""
         step, history = trainer.global_step, pl_module.record.history
         due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
@@ -238,13 +242,13 @@ class Evaluation(pl.Callback, ABC):
         history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._book("evaluation")
 
-    def _timed_score(self, trainer: pl.Trainer, model: Any, **how: Any) -> dict[str, Any]:
+    def _timed_score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
         self._book("training")
-        scores = self.score(trainer, model, **how)
+        scores = self.score(trainer, model, cheap)
         self._book("evaluation")
         return scores
 
-    def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any], column: str) -> Metrics:
+    def _all_metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
         theirs = self.reference.scores if self.reference else None
         found = with_own(self.metrics(trainer, scores, column), self.own_metrics, scores, theirs) | self.more.get(
             column, {}
@@ -269,7 +273,7 @@ class Evaluation(pl.Callback, ABC):
             found[name] = ALIGNMENT.result(values[name], min(ROWS, self.rows or ROWS, rows))
 
     @staticmethod
-    def _log(trainer: pl.Trainer, pl_module: Any, metrics: Metrics, *, last: bool = False) -> None:
+    def _log(trainer: pl.Trainer, pl_module: UnlearningModule, metrics: Metrics, *, last: bool = False) -> None:
         values = {f"metrics/{name}": result.value for name, result in metrics.items()}
         pl_module.record.log(trainer.loggers, trainer.global_step, values, last=last)
 
@@ -305,9 +309,9 @@ class Evaluation(pl.Callback, ABC):
         self,
         trainer: pl.Trainer,
         pl_module: Any,
-        network: Any,
+        network: nn.Module,
         folder: Path,
-        scores: dict[str, Any],
+        scores: Scored,
         columns: dict[str, Metrics],
         remark: str | None,
     ) -> None:

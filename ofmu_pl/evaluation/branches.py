@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ofmu_pl.data.encoded import shared
@@ -42,7 +43,7 @@ def can_branch(cache: Any, columns: int) -> bool:
     )
 
 
-def read_common(model: Any, prompts: Sequence[Tokens]) -> Prompts | None:
+def read_common(model: PreTrainedModel, prompts: Sequence[Tokens]) -> Prompts | None:
     """Read the tokens that all prompts begin with, once; ``None``: nothing is gained, or the cache cannot be cut.
 
     A chat template may write a system turn and a date before each question, which are half of what prompts hold.
@@ -57,7 +58,7 @@ def read_common(model: Any, prompts: Sequence[Tokens]) -> Prompts | None:
     return common if can_branch(common.cache, max(map(len, prompts))) else None
 
 
-def read_after(model: Any, common: Prompts, prompts: Sequence[Tokens]) -> Prompts:
+def read_after(model: PreTrainedModel, common: Prompts, prompts: Sequence[Tokens]) -> Prompts:
     """Run a model over what is left of prompts; the result is that of ``read_prompts``."""
     rests = [prompt[common.mask.shape[1] :] for prompt in prompts]
     read = common.rows(torch.zeros(len(prompts), dtype=torch.long, device=model.device))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from transformers import PreTrainedModel
 
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.evaluation import scoring
 from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.evaluation.shares import read_shared, writes
@@ -13,8 +14,8 @@ from ofmu_pl.support.kept import cache_folder, content_path, keep
 
 
 def cached_scores(
-    model: Any,
-    data: Any,
+    model: PreTrainedModel,
+    data: TextDataModule,
     *,
     items: int | None = None,
     max_new_tokens: int,

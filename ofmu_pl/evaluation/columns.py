@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 ROOM = 16
@@ -33,7 +33,7 @@ class ReadAgain:
         self.ids, self.positions = self.ids[indices], self.positions[indices]
 
 
-def begin(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any = None) -> Any:
+def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any = None) -> Any:
     """Read columns of which no logits are made; returns the cache, or what takes its place.
 
     Args:
@@ -54,7 +54,7 @@ def begin(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any =
     return cache
 
 
-def go_on(model: Any, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
+def go_on(model: PreTrainedModel, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
     """Read further columns, which are in the cache afterwards; returns the logits of the last of them, (B, keep, V).
 
     Args:
@@ -82,11 +82,7 @@ def _selects_rows(model: nn.Module, cache: DynamicCache) -> bool:
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer whose keys and values, (B, H, S, D), are the first rows and columns of tensors with room for more.
-
-    Args:
-        layer: The layer that it goes on from, which is spent.
-    """
+    """A layer whose keys and values, (B, H, S, D), are the first rows and columns of tensors with room for more."""
 
     def __init__(self, layer: DynamicLayer) -> None:
         super().__init__()

@@ -30,13 +30,7 @@ def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None =
     """The mean cosine between the gradients of pairs of different forget rows, at a model's weights.
 
     A row's gradient is that of its mean answer loss by all parameters that are trained. Of a language model the
-    result is kept by content. Takes all ranks.
-
-    Args:
-        pl_module: The method, whose recipe gives the loss and whose ranks share the rows.
-        model: The method's network, whole, or a retrained model; where ranks hold shards, the latter is cut as well.
-        data: The data module after ``setup``.
-        rows: Most rows, evenly spaced, beside ``ROWS``; ``None``: no other bound.
+    result is kept by content. Takes all ranks. At most ``ROWS`` rows, or ``rows`` if they are fewer, are looked at.
 
     Returns:
         The result, without a target; its ``n`` is the number of rows that have a gradient. ``None``: fewer than two

@@ -9,9 +9,10 @@ import numpy as np
 from torch import nn
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Reference, check_model, read_model_facts
+from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Facts, Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.shares import gathered, own_share
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, vision_metrics
@@ -55,7 +56,7 @@ class ImageEvaluation(Evaluation):
         self.attack_samples = attack_samples
         self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow
 
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, ImageScores]:
+    def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> dict[str, ImageScores]:
         """Score every image of every set; a cheap measurement leaves test images and other requests out."""
         data = data_of(trainer)
         sets = [name for name in data.evaluation_sets if not (cheap and (name == "test" or is_request(name)))]
@@ -104,7 +105,7 @@ class ImageEvaluation(Evaluation):
         seen = {metrics[name]: s for name, s in scores.items() if len(s.ids)}
         return {m.name: m.result(100 * float(s.correct.mean()), len(s.ids)) for m, s in seen.items()}
 
-    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+    def scoring_facts(self, trainer: pl.Trainer, model: nn.Module) -> Facts:
         """Number format, size of the attacks and BatchNorm's policy."""
         recipe = getattr(trainer.lightning_module, "recipe", None)
         return {
@@ -139,7 +140,9 @@ def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -
     return min(len(scores["retain"].ids), int(strangers), ATTACK_SAMPLES)
 
 
-def score_images(model: Any, data: Any, sets: list[str], items: int | None = None) -> dict[str, ImageScores]:
+def score_images(
+    model: nn.Module, data: ImageDataModule, sets: list[str], items: int | None = None
+) -> dict[str, ImageScores]:
     """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share.
 
     Raises:

@@ -16,6 +16,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from ofmu_pl.data.tokenizers import refuse_other_tokens
+from ofmu_pl.evaluation.reference import Facts
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -163,7 +164,7 @@ def original(
     return paths[-1]
 
 
-def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str, seed: int) -> dict[str, Any]:
+def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str, seed: int) -> Facts:
     """All that a model follows from."""
     settings = {name: x for name, x in asdict(how).items() if x is not None and name != "base"}  # its weights count
     facts = {"how": settings, "network": recipe.identity, "seed": seed, "torch": torch.__version__.split("+")[0]}

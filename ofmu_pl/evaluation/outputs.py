@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
@@ -74,7 +75,9 @@ def _value(scores: Scores, name: str, field: str, k: int) -> Any:
     return None if values is None else values[k]
 
 
-def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics, samples: SamplesName) -> None:
+def write_open_unlearning_logs(
+    folder: Path, data: TextDataModule, scores: Scores, metrics: Metrics, samples: SamplesName
+) -> None:
     """Write ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json`` as open-unlearning writes and reads them.
 
     With ``hashes`` the first file has hashes instead of texts; with ``none`` it is left out.

@@ -173,12 +173,7 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
 
 
 def one_sided(after: Metrics, than: str) -> str | None:
-    """Say what the tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree.
-
-    Args:
-        after: Metrics of the model after the run.
-        than: Whom goals are of, such as ``in held-out rows``.
-    """
+    """Say what tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree."""
     judged = verdicts(after)
     worst: dict[str, Verdict] = {}
     for what, names in SIDES.items():

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.columns import begin, filled, go_on, make_roomy
@@ -47,9 +48,6 @@ class Prompts:
     def columns_of(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What a model reads to predict tokens that follow, one list a prompt.
 
-        Args:
-            labels: The tokens, (B, S), padded on the right with ``IGNORED``.
-
         Returns:
             Tokens, (B, S), the mask of all columns until then, (B, P + S - 1), and the tokens' positions, (B, S).
         """
@@ -69,15 +67,12 @@ def padded(tokens: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 
 def read_prompts(
-    model: Any, prompts: Sequence[Sequence[int]], hidden: int | None = None, skip_hidden: bool = False
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], hidden: int | None = None, skip_hidden: bool = False
 ) -> Prompts:
-    """Run a model over prompts, once.
+    """Run a model over prompts, none of them empty, once.
 
-    Args:
-        model: A Hugging Face causal language model.
-        prompts: B lists of tokens, none of them empty.
-        hidden: A token that nothing may attend to (open-unlearning hides every pad token, real or not).
-        skip_hidden: Positions count only tokens that are not hidden, as in ``model.generate``.
+    Nothing attends to a ``hidden`` token (open-unlearning hides every pad token, real or not). With ``skip_hidden``
+    positions count only tokens that are not hidden, as in ``model.generate``.
     """
     width = max(len(p) for p in prompts)
     device = model.device
@@ -115,16 +110,9 @@ class Detail(IntEnum):
 
 
 def score_answers(
-    model: Any, prompts: Prompts, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
+    model: PreTrainedModel, prompts: Prompts, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
 ) -> AnswerScores:
-    """Score one answer per prompt; logits exist for answer tokens only.
-
-    Args:
-        model: The model that read the prompts.
-        prompts: B prompts; afterwards their cache holds the answers too, all but the last column.
-        answers: B lists of tokens.
-        detail: Which fields of ``AnswerScores`` are computed.
-    """
+    """Score one answer per prompt; logits exist for answer tokens only. The cache then holds them."""
     labels = padded(answers, model.device)
     ids, mask, positions = prompts.columns_of(labels)
     logits = go_on(model, prompts.cache, ids, mask, positions, keep=ids.shape[1])
@@ -150,7 +138,7 @@ def _score(logits: Tensor, labels: Tensor, detail: Detail) -> tuple[Tensor, ...]
     return nll, likely, mean, variance.clamp(min=1e-6).sqrt()
 
 
-def stops_of(model: Any, encoder: Encoder) -> list[int]:
+def stops_of(model: PreTrainedModel, encoder: Encoder) -> list[int]:
     """Tokens that end an answer: the encoder's (``Encoder.stops``), and those of the model's way to generate."""
     ends = getattr(model.generation_config, "eos_token_id", None)
     return sorted({*encoder.stops, *(ends if isinstance(ends, list) else [ends])} - {None})
@@ -162,7 +150,7 @@ def most_likely(logits: Tensor) -> Tensor:
 
 
 def continue_prompts(
-    model: Any,
+    model: PreTrainedModel,
     prompts: Prompts,
     stops: Sequence[int],
     max_new_tokens: int,

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
 from tqdm.auto import tqdm
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.guessable import facts_loss
@@ -78,22 +78,16 @@ Questions = dict[Tokens, Question]
 
 
 def answer_questions(
-    model: Any,
+    model: PreTrainedModel,
     encoder: Encoder,
     questions: Questions,
     max_new_tokens: int | None,
     hidden: int | None = None,
     progress: bool = False,
 ) -> None:
-    """Fill in what the model says, with prompts of like length together.
+    """Fill in what a model in eval mode says, under ``torch.inference_mode``, with prompts of like length together.
 
-    Args:
-        model: A Hugging Face causal language model in eval mode, under ``torch.inference_mode``.
-        encoder: What made the tokens.
-        questions: The questions; their answers and generations are completed in place.
-        max_new_tokens: Length of generations; ``None``: nothing is generated.
-        hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
-        progress: Show a progress bar.
+    Without ``max_new_tokens`` nothing is generated; ``hidden`` is that of ``read_prompts``.
     """
     sayings = None if max_new_tokens is None else Sayings(model, encoder, max_new_tokens)
     order = sorted(questions, key=len)
@@ -181,7 +175,12 @@ class _Chunk:
     """Questions whose prompts are in the cache together."""
 
     def __init__(
-        self, model: Any, asked: Questions, sayings: Sayings | None, hidden: int | None, common: Prompts | None
+        self,
+        model: PreTrainedModel,
+        asked: Questions,
+        sayings: Sayings | None,
+        hidden: int | None,
+        common: Prompts | None,
     ) -> None:
         self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
         self.sayings, self.hidden = sayings, hidden

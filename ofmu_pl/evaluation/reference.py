@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import nn
 
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.evaluation.outputs import KEY, hashed
 from ofmu_pl.metrics import Scores, SetScores
@@ -23,6 +25,8 @@ from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
+Facts = dict[str, Any]
+"""Provenance by name, which JSON can hold."""
 LOADED = "a loaded model"
 """What a reference is called that was given as a model in memory."""
 RETRAIN = "retrain"
@@ -48,8 +52,8 @@ class Reference:
 
     source: str
     scores: Any
-    model: dict[str, Any] | None
-    evaluation: dict[str, Any] | None
+    model: Facts | None
+    evaluation: Facts | None
     values: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -58,7 +62,7 @@ class Reference:
         ScoresRecord(self.source, self.model, self.evaluation, scores, self.values).write(path)
 
 
-def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> Facts:
     """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
     dtype = str(model.dtype).removeprefix("torch.")
     return {
@@ -71,8 +75,8 @@ def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: in
 
 
 def evaluation_facts(
-    model: Any, datamodule: Any, items: int | None, max_new_tokens: int, hidden: int | None
-) -> dict[str, Any]:
+    model: Any, datamodule: TextDataModule, items: int | None, max_new_tokens: int, hidden: int | None
+) -> Facts:
     """Provenance of a model's scores."""
     return provenance(
         datamodule,
@@ -84,10 +88,10 @@ def evaluation_facts(
 
 def load_reference(
     source: str | nn.Module,
-    datamodule: Any,
+    datamodule: TextDataModule,
     place: dict[str, Any],
-    score: Callable[[Any], Scores],
-    facts: Callable[[Any], dict[str, Any]],
+    score: Callable[[nn.Module], Scores],
+    facts: Callable[[nn.Module], Facts],
 ) -> Reference:
     """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
@@ -131,7 +135,7 @@ def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
     return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
 
 
-def read_model_facts(source: str) -> dict[str, Any] | None:
+def read_model_facts(source: str) -> Facts | None:
     """Read ``provenance.json`` in a model's folder; ``None`` without such a file.
 
     Raises:
@@ -141,7 +145,7 @@ def read_model_facts(source: str) -> dict[str, Any] | None:
     return ModelRecord.read(path).facts if path.is_file() else None
 
 
-def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
+def check_comparable(reference: Reference, facts: Facts) -> None:
     """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``).
 
     Raises:
@@ -158,7 +162,7 @@ def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
             )
 
 
-def _read(path: Path, datamodule: Any) -> Reference:
+def _read(path: Path, datamodule: TextDataModule) -> Reference:
     try:
         content = read_json(path)
         foreign = "forget_truth_ratio" in content
@@ -183,7 +187,7 @@ def _read(path: Path, datamodule: Any) -> Reference:
     return reference
 
 
-def _check_own(reference: Reference, datamodule: Any) -> None:
+def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
     """Refuse a file of ours whose scores are of other rows; other retain rows tell other tokens to be facts."""
     facts = reference.evaluation or {}
     _check_splits(reference.source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
@@ -200,7 +204,7 @@ def _check_own(reference: Reference, datamodule: Any) -> None:
             s.facts_loss = None
 
 
-def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
+def _check_texts(path: Path, entries: dict[str, Any], datamodule: TextDataModule) -> None:
     """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
     theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
@@ -238,12 +242,12 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> None:
+def check_model(source: str, facts: Facts | None, datamodule: PairedDataModule) -> None:
     """Refuse a model that was not trained on this run's retain split alone, as far as it is known."""
     if facts is None:
         return
     _check_splits(source, facts, datamodule, ("retain",))
-    if "template_hash" in datamodule.facts:
+    if isinstance(datamodule, TextDataModule):
         _check_template(source, facts, datamodule)
     if facts.get("streams") != ["retain"]:
         raise UserError(
@@ -252,7 +256,7 @@ def check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> N
         )
 
 
-def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: Iterable[str]) -> None:
+def _check_splits(source: str, facts: Facts, datamodule: PairedDataModule, splits: Iterable[str]) -> None:
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
         if theirs != ours:
@@ -262,7 +266,7 @@ def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: I
             )
 
 
-def _check_template(source: str, facts: dict[str, Any], datamodule: Any) -> None:
+def _check_template(source: str, facts: Facts, datamodule: TextDataModule) -> None:
     for name, remedy in (("date_string", "system prompt and date"), ("template_hash", "system prompt and max_length")):
         theirs, ours = facts.get(name), getattr(datamodule.encoder, name)
         if theirs != ours:

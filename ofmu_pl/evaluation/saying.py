@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.text import Encoder
@@ -30,7 +31,7 @@ class Sayings:
         said: Tokens of what has been said so far, by the tokens of its prompt.
     """
 
-    def __init__(self, model: Any, encoder: Encoder, max_new_tokens: int) -> None:
+    def __init__(self, model: PreTrainedModel, encoder: Encoder, max_new_tokens: int) -> None:
         self.model, self.max_new_tokens = model, max_new_tokens
         self.stops = stops_of(model, encoder)
         self.rows = ROWS.get(model.device.type, 64)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
 from ofmu_pl.data.guessable import OWN
@@ -47,7 +47,7 @@ class _Set:
 
 
 def score_rows(
-    model: Any,
+    model: PreTrainedModel,
     encoder: Encoder,
     sets: dict[str, list[Row]],
     *,
@@ -114,7 +114,7 @@ def score_rows(
 
 
 def add_generations(
-    model: Any,
+    model: PreTrainedModel,
     encoder: Encoder,
     sets: dict[str, list[Row]],
     scores: Scores,
@@ -229,7 +229,7 @@ def _decoder(encoder: Encoder) -> Callable[[list[int]], str]:
 
 
 @contextmanager
-def _inference(model: Any) -> Iterator[None]:
+def _inference(model: PreTrainedModel) -> Iterator[None]:
     """A context of eval mode and no gradients."""
     training = model.training
     model.eval()

@@ -41,11 +41,6 @@ PREFIX = "task_"
 class Tasks:
     """Tasks of lm-eval by name, run by lm-eval itself on a model that is in memory.
 
-    Args:
-        names: Names of tasks, groups or tags.
-        folder: Folder with YAML files of tasks of one's own, which need no network; ``None``: lm-eval's own alone.
-        rows: Most rows of each task, its first ones; ``None``: all.
-
     Raises:
         UserError: lm-eval is not installed, the folder is missing, or there is no task of a name.
     """

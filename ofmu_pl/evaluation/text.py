@@ -9,6 +9,7 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Example
@@ -16,6 +17,7 @@ from ofmu_pl.evaluation.base import Evaluation, unlearns
 from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
+    Facts,
     Reference,
     check_comparable,
     evaluation_facts,
@@ -31,6 +33,7 @@ from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores, prob
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.tofu_items import log_truth_ratio
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
@@ -93,7 +96,7 @@ class TextEvaluation(Evaluation):
         if self.task_names:
             self.tasks = Tasks(self.task_names, self.tasks_folder, self.rows)
 
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> Scores:
+    def score(self, trainer: pl.Trainer, model: PreTrainedModel, cheap: bool = False) -> Scores:
         """Score a model; a cheap measurement scores some rows, no probes, no other requests, and generates nothing.
 
         Where scores are known already, texts are generated anew if files show them.
@@ -109,7 +112,7 @@ class TextEvaluation(Evaluation):
         texts = self.samples == "full" or self.definition == "open_unlearning"
         return cached_scores(model, data, **settings, texts=texts, progress=progress)
 
-    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
+    def more_metrics(self, trainer: pl.Trainer, model: PreTrainedModel) -> Metrics:
         """What lm-eval's tasks say of the model, and how far the gradients of forget rows agree."""
         said = self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
         return said | super().more_metrics(trainer, model)
@@ -125,7 +128,7 @@ class TextEvaluation(Evaluation):
         """The metrics of the data's suite without the reference, which has other items."""
         return SUITES[data_of(trainer).suite](scores, definition=self.definition)
 
-    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+    def scoring_facts(self, trainer: pl.Trainer, model: PreTrainedModel) -> Facts:
         """Number format, length of generations and hidden token."""
         return scoring_facts(model, **self._settings(trainer))
 
@@ -133,7 +136,7 @@ class TextEvaluation(Evaluation):
         """Read or score the reference."""
         data, settings = data_of(trainer), self._settings(trainer)
 
-        def judge(model: Any) -> Scores:
+        def judge(model: PreTrainedModel) -> Scores:
             scores = self._timed_score(trainer, model)
             self.more["retrained"] = self.more_metrics(trainer, model)
             return scores
@@ -164,8 +167,8 @@ class TextEvaluation(Evaluation):
     def write_files(
         self,
         trainer: pl.Trainer,
-        pl_module: Any,
-        network: Any,
+        pl_module: UnlearningModule,
+        network: PreTrainedModel,
         folder: Path,
         scores: Scores,
         columns: dict[str, Metrics],
@@ -218,7 +221,7 @@ class TextEvaluation(Evaluation):
         return {"items": self.rows, "max_new_tokens": self.max_new_tokens, "hidden": hidden}
 
 
-def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:
+def _model_facts(trainer: pl.Trainer, pl_module: Any) -> Facts | None:
     """Facts on what the measured model was trained on, from this run or from its folder."""
     if trainer.state.fn == "fit":
         return provenance(data_of(trainer), streams=list(pl_module.streams))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.sets import is_probe
@@ -24,23 +23,19 @@ TEXT = (
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
-def remark_of(data: Any, compared: bool) -> str | None:
+def remark_of(data: PairedDataModule, compared: bool) -> str | None:
     """The remark of a data module, without what a retrained model, if one is at hand, can tell; ``None``: none."""
     told = data.remark or ""
     return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
 
 
 def untested(
-    data: Any, after: Metrics, compared: bool, limit: int | None = None, *, watched: bool = False
+    data: PairedDataModule, after: Metrics, compared: bool, limit: int | None = None, *, watched: bool = False
 ) -> list[str]:
     """Say what was not tested, the most important first.
 
-    Args:
-        data: The data module after ``setup``.
-        after: Metrics of the model after the run.
-        compared: Whether a retrained model was at hand.
-        limit: Most rows of a set that were scored; ``None``: all.
-        watched: Whether the method looked at held-out rows to say how far to forget.
+    ``compared``: there was a retrained model; ``limit``: most rows of a set that were scored; ``watched``: the method
+    looked at held-out rows to say how far to forget.
     """
     text, remark, sets = data.modality == "text", remark_of(data, compared), data.evaluation_sets
     attacked = any(r.group == "attacks" for r in after.values())
