@@ -49,15 +49,11 @@ class Account:
     """What a run was asked, did, found and did not test.
 
     Attributes:
-        data: Name of the data.
-        parts: The rows of each side.
         target: The model that had to forget, as the run was given it.
         base_model: Id of that model on the hub, or of the one that it was made from; ``None`` is not known.
         in_words: What the method did, in plain words.
         options: The method's options by name; empty where there is no configuration.
         gradients: Number of gradients of one batch's loss.
-        retrained: Metrics of the retrained model; empty without one.
-        untested: What was not tested, a sentence each.
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
         date: When the account was written, in UTC.

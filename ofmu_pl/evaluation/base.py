@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
@@ -22,7 +23,6 @@ from ofmu_pl.evaluation.account import Account, Example, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment
-from ofmu_pl.evaluation.histograms import log_histograms
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, worse_than_chance
 from ofmu_pl.evaluation.table import Metrics, print_table
 from ofmu_pl.evaluation.untested import remark_of
@@ -277,6 +277,15 @@ class Evaluation(pl.Callback, ABC):
         values = {f"metrics/{name}": result.value for name, result in metrics.items()}
         pl_module.record.log(trainer.loggers, trainer.global_step, values, last=last)
 
+    def _log_histograms(self, trainer: pl.Trainer, sides: dict[str, Scored]) -> None:
+        """Log what models make of single rows, which TensorBoard alone can show."""
+        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        for side, scores in sides.items():
+            for name, values in self.spread(scores).items():
+                finite = values[np.isfinite(values)]
+                for writer in writers if len(finite) else ():
+                    writer.add_histogram(f"{name}/{side}", finite, trainer.global_step)
+
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         network = pl_module.whole_network()  # this, scores and log_dir take all ranks
         scores, log_dir = self._timed_score(trainer, network), trainer.log_dir
@@ -293,8 +302,7 @@ class Evaluation(pl.Callback, ABC):
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
             self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
-        spread = {name: self.spread(s) for name, s in sides.items()}
-        log_histograms(trainer.loggers, spread, trainer.global_step)
+        self._log_histograms(trainer, sides)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.show(f"{title}, definition {self.definition}", columns, remark)

@@ -57,13 +57,7 @@ def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, 
 def go_on(model: PreTrainedModel, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
     """Read further columns, which are in the cache afterwards; returns the logits of the last of them, (B, keep, V).
 
-    Args:
-        model: The model that began.
-        cache: What ``begin`` returned.
-        ids: Tokens, (B, S).
-        mask: 1 where a column, read before or now, may be attended to, (B, P + S).
-        positions: Positions of the tokens, (B, S).
-        keep: Number of columns whose logits are made, at most S.
+    The mask, (B, P + S), is that of all columns, read before or now.
     """
     how: dict[str, Any] = {"past_key_values": cache, "use_cache": True}
     if isinstance(cache, ReadAgain):

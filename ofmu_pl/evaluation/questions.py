@@ -148,11 +148,8 @@ def _batches(tasks: Sequence[_Task], device: str) -> Iterator[list[_Task]]:
 def like_lengths(lengths: Sequence[int], rows: int, tokens: int, call: int) -> list[slice]:
     """Cut rows that are sorted by length into batches at the least cost; each row is padded to its batch's longest.
 
-    Args:
-        lengths: Numbers of tokens, growing.
-        rows: Most rows of a batch.
-        tokens: Most tokens of a batch with its padding; a row that is longer is a batch of its own.
-        call: What a batch costs by itself, in tokens.
+    A batch has at most so many rows, and tokens with its padding (a longer row is alone); it costs ``call`` tokens by
+    itself.
 
     >>> like_lengths([2, 2, 3, 9, 9], rows=9, tokens=99, call=3)
     [slice(0, 3, None), slice(3, 5, None)]

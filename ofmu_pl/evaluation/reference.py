@@ -43,8 +43,6 @@ class Reference:
     """A retrained model's scores on the evaluation sets.
 
     Attributes:
-        source: Where the scores come from.
-        scores: Scores by evaluation set.
         model: Provenance of the model; ``None`` if its folder has none (then its split cannot be checked).
         evaluation: Provenance of the scores; ``None`` for another program's log.
         values: Totals by metric that its scores do not give: of another program's log, or of the model itself.
@@ -95,12 +93,8 @@ def load_reference(
 ) -> Reference:
     """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
-    Args:
-        source: Path of such a file, or a model's folder or hub id; or the model itself, which is copied.
-        datamodule: Data with the evaluation sets, encoder and hashes that the reference must share.
-        place: ``device`` and ``dtype`` of the run's model, with which the reference is scored, too.
-        score: Scores a model as the run does; the model is used for nothing else afterwards.
-        facts: Gives ``evaluation_facts`` of a model as the run has them.
+    A model in memory is copied. ``score`` scores a model as the run does, on the ``device`` and in the ``dtype`` of
+    ``place``, and uses it for nothing else afterwards; ``facts`` gives its ``evaluation_facts``.
 
     Raises:
         UserError: The reference is missing or unreadable, reads other tokens, or was made for another split, template

@@ -22,11 +22,6 @@ class Sayings:
     Up to the first place where the given answer parts from them they are what the model would say, token for token; so
     is the token in that place. Only what follows is generated.
 
-    Args:
-        model: A Hugging Face causal language model.
-        encoder: Knows what ends an answer.
-        max_new_tokens: Length of what is said.
-
     Attributes:
         said: Tokens of what has been said so far, by the tokens of its prompt.
     """
