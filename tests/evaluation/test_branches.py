@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, Mis
 
 from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.evaluation import questions as module
-from ofmu_pl.evaluation.branches import branch, can_branch, merge, shared, trunk_of
-from ofmu_pl.evaluation.prompts import read_prompts, score_answers
+from ofmu_pl.evaluation.branches import can_branch, shared, trunk_of
+from ofmu_pl.evaluation.prompts import read_prompts
 from ofmu_pl.evaluation.questions import Answer, Question, answer_questions, like_lengths
 from ofmu_pl.evaluation.scoring import score_rows
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, make_model, token_losses
@@ -116,21 +116,6 @@ def test_only_what_the_draft_does_not_say_is_generated():
     answer_questions(model, Numbers(), found, 12)
     assert [question.said for question in found.values()] == list(says.values())
     assert sum(steps) == len(found), "the one token of each branch, and none is generated"
-
-
-def test_branches_may_end_within_the_prompt():
-    model = make_model().eval()
-    pairs = conversations(6)
-    read = read_prompts(model, [p for p, _ in pairs])
-    score_answers(model, read, [a for _, a in pairs])
-    rows = [4, 1, 1]
-    depths = [len(pairs[4][1]), 0, -1]
-    last = [9, pairs[1][0][-1], pairs[1][0][-2]]
-    begun = [[*pairs[4][0], *pairs[4][1][:-1], 9], pairs[1][0], pairs[1][0][:-1]]
-    cut = merge([branch(read, rows[:1], depths[:1], last[:1]), branch(read, rows[1:], depths[1:], last[1:])])
-    scored = score_answers(model, cut, [[1, 2, 3]] * 3)
-    for b, prompt in enumerate(begun):
-        np.testing.assert_allclose(scored.nll[b], token_losses(model, prompt, [1, 2, 3]), rtol=1e-10)
 
 
 def test_a_cache_that_drops_columns_cannot_be_cut(model):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import DynamicCache, MistralConfig, MistralForCausalLM
 from transformers.cache_utils import DynamicLayer
 
-from ofmu_pl.evaluation.columns import ROOM, RoomyLayer, filled, make_roomy
+from ofmu_pl.evaluation.columns import ROOM, RoomyLayer, filled
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
-from tests.helpers.texts import SHAPE, conversations, make_model
+from tests.helpers.texts import conversations, make_model
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +50,6 @@ def test_a_step_copies_neither_columns_nor_rows():
     for _ in range(ROOM - 1):
         roomy.update(*states(4, 1))
         assert (roomy.keys.data_ptr(), roomy.values.data_ptr()) == places
-
-
-def test_windows_keep_their_own_layers():
-    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=5, head_dim=8))
-    cache = DynamicCache(config=model.config)
-    kinds = [type(x) for x in cache.layers]
-    make_roomy(cache)
-    assert [type(x) for x in cache.layers] == kinds
 
 
 def test_a_rule_that_draws_sees_the_prompts_in_their_order():

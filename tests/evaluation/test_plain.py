@@ -139,57 +139,35 @@ def test_without_an_interval_nobody_calls_it_a_change(told):
 
 
 def test_each_test_says_number_interval_goal_and_whose(told):
-    found = statements(told().after, told().before, {})
-    assert list(found) == [
-        "Can an attacker tell what is forgotten from what was never seen?",
-        "What does the model still know of it?",
-        "What did it cost?",
-    ]
-    (attack,) = found["Can an attacker tell what is forgotten from what was never seen?"]
-    assert attack.text.endswith("picks the forgotten one in 52 % (47 to 57 %) of cases; 50 % is chance.")
-    assert (attack.before, attack.goal) == ("98 %", "50 % (chance)")
-    assert attack.meaning == "No difference from the goal was found."
-    loss, probability = found["What does the model still know of it?"]
-    assert "what is avoided stands out" in loss.meaning
-    assert probability.text.startswith(
-        "On the forgotten rows, the model gives a word of the right answer a probability"
-    )
+    (attack,), (loss, probability), (kept,) = statements(told().after, told().before, {}).values()
+    assert "52 % (47 to 57 %)" in attack.text
+    assert (attack.before, attack.goal, attack.verdict) == ("98 %", "50 % (chance)", "no difference")
+    assert loss.verdict == "less is left"
+    assert "On the forgotten rows" in probability.text
     assert probability.goal == "31 % (held-out rows)"
-    (kept,) = found["What did it cost?"]
-    assert kept.text.startswith("On rows that must stay,")
+    assert "rows that must stay" in kept.text
     assert (kept.goal, kept.meaning) == (None, "It is worse than before.")
+    retrained = {"forget_Q_A_Prob": PROBABILITY.result(0.31, 20)}
+    _, (_, probability), _ = statements(told().after, told().before, retrained).values()
+    assert probability.goal == "31 % (the retrained model)"
 
 
 def test_sentences_tell_evaluation_sets_apart():
     sets = ("retain", "real_authors", "world_facts")
     after = by_name(*(of_set(KEPT_PROBABILITY, name).result(0.9, 30) for name in sets))
     (found,) = statements(after, {}, {}).values()
-    assert [statement.text.partition(", the model")[0] for statement in found] == [
-        "On rows that must stay",
-        "On questions about real authors",
-        "On questions about world facts",
-    ]
-
-
-def test_with_a_retrained_model_the_goal_is_its_value(told):
-    retrained = {"forget_Q_A_Prob": PROBABILITY.result(0.31, 20)}
-    found = statements(told().after, told().before, retrained)
-    goals = {s.name: s.goal for group in found.values() for s in group}
-    assert goals["forget_Q_A_Prob"] == "31 % (the retrained model)"
+    assert len({statement.text.partition(", the model")[0] for statement in found}) == len(sets)
 
 
 def test_the_summary_counts(told):
     first, attack, kept = told().summary
-    assert first == (
-        "Of 3 tests of what is forgotten, 2 found no difference from the goal, 1 found that less is left than there "
-        "should be."
+    assert first.startswith(
+        "Of 3 tests of what is forgotten, 2 found no difference from the goal, 1 found that less is"
     )
-    assert attack.startswith("The attack that finds most: shown a forgotten row")
-    assert kept == ("Of 1 measures of what must stay, 1 became worse (retain_Q_A_Prob).")
-    alone = told(after={"model_utility": MODEL_UTILITY.result(0.5, 9)}, before={})
-    assert alone.summary == [
-        "No test of what is forgotten can be counted: none has a goal and told it from the model before."
-    ]
+    assert "shown a forgotten row" in attack
+    assert "1 became worse (retain_Q_A_Prob)" in kept
+    (alone,) = told(after={"model_utility": MODEL_UTILITY.result(0.5, 9)}, before={}).summary
+    assert "none has a goal" in alone
 
 
 def test_a_test_that_passes_before_is_no_headline(told):

@@ -111,26 +111,14 @@ def test_continuations_equal_one_prompt_at_a_time(model, rows):
 
 
 def test_continuations_equal_transformers_generate(model):
-    prompts = [p for p, _ in conversations(6)]
-    expected = []
-    for prompt in prompts:
-        ids = torch.tensor([prompt])
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
-        )
-        expected.append(out[0, len(prompt) :].tolist())
-    assert continue_prompts(model, read_prompts(model, prompts), [], 12) == expected
-
-
-def test_any_rule_chooses_the_next_token(model):
-    prompts = [p for p, _ in conversations(5)]
-    expected = []
-    for prompt in prompts:
-        ids = list(prompt)
-        for _ in range(6):
-            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmin()))
-        expected.append(ids[len(prompt) :])
-    assert continue_prompts(model, read_prompts(model, prompts), [], 6, lambda x: x.argmin(dim=-1)) == expected
+    """Which skips hidden positions as well."""
+    prompt = [1, 2, 7, 3, 7, 4]
+    ids = torch.tensor([prompt])
+    for hidden in (None, 7):
+        mask = (ids != hidden).long() if hidden else torch.ones_like(ids)
+        out = model.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False, pad_token_id=0)
+        read = read_prompts(model, [prompt], hidden=hidden, skip_hidden=True)
+        assert continue_prompts(model, read, [], 9) == [out[0, len(prompt) :].tolist()]
 
 
 @pytest.mark.parametrize(("ends", "stops"), [(None, [3]), (3, [3]), ([5, 2], [2, 3, 5])])
@@ -181,12 +169,3 @@ def test_a_hidden_token_is_attended_to_by_no_one(model):
     mask = torch.tensor([[int(t != 7) for t in prompt] + [1, 1]])
     np.testing.assert_allclose(nll, token_losses(model, prompt, answer, attention_mask=mask), rtol=1e-10)
     assert abs(nll.numpy() - token_losses(model, prompt, answer)).max() > 1e-3
-
-
-def test_generation_skips_hidden_positions_as_generate_does(model):
-    prompt = [1, 2, 7, 3, 7, 4]
-    ids = torch.tensor([prompt])
-    out = model.generate(ids, attention_mask=(ids != 7).long(), max_new_tokens=9, do_sample=False, pad_token_id=0)
-    got = continue_prompts(model, read_prompts(model, [prompt], hidden=7, skip_hidden=True), [], 9)
-    assert got == [out[0, len(prompt) :].tolist()]
-    assert got != continue_prompts(model, read_prompts(model, [prompt]), [], 9)
