@@ -108,13 +108,6 @@ def test_facts_of_documents_are_scored_where_there_are_others_to_compare_with(mo
     assert scored(model, alone)["forget_doc"].facts_loss is None
 
 
-def test_without_kinds_there_are_no_facts(model):
-    data = made(row)
-    scores = score_rows(model, data.encoder, data.evaluation_sets, max_new_tokens=None)
-    assert {s.facts_loss is None for s in scores.values()} == {True}
-    assert not any("facts" in name for name in own_rows_metrics(scores))
-
-
 def test_other_retain_rows_are_other_scores(model, tmp_path, monkeypatch):
     """They tell what is a fact, and the forget rows are the same."""
     monkeypatch.setenv("OFMU_CACHE", str(tmp_path))

@@ -12,20 +12,16 @@ from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
-    MistralConfig,
-    MistralForCausalLM,
 )
 
-from ofmu_pl.evaluation import prompts as module
 from ofmu_pl.evaluation.branches import can_branch
 from ofmu_pl.evaluation.prompts import (
-    Detail,
     continue_prompts,
     read_prompts,
     score_answers,
     stops_of,
 )
-from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, log_probabilities, make_model, token_losses
+from tests.helpers.texts import VOCABULARY, conversations, greedy, make_model, token_losses
 
 
 @pytest.fixture
@@ -74,20 +70,6 @@ def test_logits_exist_for_answer_tokens_only(model):
     assert seen == [2 * (max(len(prompt), len(other)) - 1), 6, (2, 3)]
 
 
-def test_details_are_moments_and_most_likely_tokens(model, monkeypatch):
-    monkeypatch.setitem(module.CHUNK_ELEMENTS, "cpu", 7 * VOCABULARY)  # chunks that end inside answers
-    pairs = conversations(6)
-    scored = score_answers(model, read_prompts(model, [p for p, _ in pairs]), [a for _, a in pairs], Detail.MOMENTS)
-    for b, (prompt, answer) in enumerate(pairs):
-        logp, n = log_probabilities(model, prompt, answer), len(answer)
-        mean = (np.exp(logp) * logp).sum(1)
-        deviation = np.sqrt((np.exp(logp) * (logp - mean[:, None]) ** 2).sum(1))
-        np.testing.assert_allclose(scored.nll[b, :n], -logp[np.arange(n), answer], rtol=1e-10)
-        np.testing.assert_allclose(scored.mean[b, :n], mean, rtol=1e-9)
-        np.testing.assert_allclose(scored.deviation[b, :n], deviation, rtol=1e-7)
-        assert scored.likely[b, :n].tolist() == logp.argmax(1).tolist()
-
-
 def test_half_precision_logits_are_scored_in_float32(model):
     half = make_model().bfloat16().eval()
     prompt, answer = conversations()[0]
@@ -125,18 +107,6 @@ def test_continuations_equal_transformers_generate(model):
 def test_answers_end_where_tokenizer_or_model_say(model, ends, stops):
     model.generation_config.eos_token_id = ends
     assert stops_of(model, SimpleNamespace(stops={3})) == stops
-
-
-def test_a_sliding_window_shorter_than_the_prompt():
-    torch.manual_seed(0)
-    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=5, head_dim=8)).double().eval()
-    pairs = conversations(8)
-    assert max(len(p) for p, _ in pairs) > 10
-    read = read_prompts(model, [p for p, _ in pairs])
-    scored = score_answers(model, read.rows(torch.arange(8)), [a for _, a in pairs])
-    for b, (prompt, answer) in enumerate(pairs):
-        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-9)
-    assert continue_prompts(model, read, [], 8) == [greedy(model, p, (), 8) for p, _ in pairs]
 
 
 RECURRENT = {
