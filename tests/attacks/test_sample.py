@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from ofmu_pl import Sample
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.support.errors import UserError
+from tests.helpers.memorised import Made
 
 FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
 
@@ -28,7 +28,6 @@ def test_the_target_leaks_all_and_the_retrained_model_nothing(free):
     assert found["retrained"].figures["sample_exact_at_16"] < 1e-3
     again = attack.run(free["target"], 0)
     assert again == found["target"]
-    json.dumps(asdict(again))
 
 
 def test_seeds_draw_others():
@@ -76,16 +75,11 @@ def test_what_leaks():
 
 def test_a_broken_model_is_a_result(free):
     subject = free["target"]
-
-    class Broken:
-        def build(self, data, exact):
-            model = subject.build()
-            with torch.no_grad():
-                model.model.norm.weight.fill_(float("nan"))
-            return model
-
-    found = Sample(**FEW).run(replace(subject, recipe=Broken()), 0)
-    assert found.broken == "The model's losses are not finite."
+    model = subject.build()
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+    found = Sample(**FEW).run(replace(subject, recipe=Made(model, subject.recipe)), 0)
+    assert "not finite" in found.broken
     assert found.figures == {"sample_leak_at_16": 0.0}
 
 
@@ -93,16 +87,3 @@ def test_rows_without_questions_are_refused(free):
     documents = SimpleNamespace(name="documents", splits={"forget": [{"tokens": [1, 2]}]})
     with pytest.raises(UserError, match="The rows of 'documents' are no questions"):
         Sample().run(replace(free["target"], data=documents), 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"k": [64]}, "k=64 is out of range: give a value from 1 to 32"),
-        ({"k": []}, "attacks.k is empty"),
-        ({"threshold": 0}, "threshold=0 is out of range"),
-    ],
-)
-def test_settings_out_of_range(options, sentence):
-    with pytest.raises(UserError, match=sentence):
-        Sample(**options)
