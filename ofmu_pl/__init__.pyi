@@ -52,7 +52,6 @@ from .metrics import Definition as Definition
 from .metrics import DefinitionName as DefinitionName
 from .metrics import ImageScores as ImageScores
 from .metrics import ImageUnlearning as ImageUnlearning
-from .metrics import ItemMean as ItemMean
 from .metrics import Metric as Metric
 from .metrics import MetricResult as MetricResult
 from .metrics import OwnMetric as OwnMetric
@@ -62,7 +61,6 @@ from .metrics import at_least_once as at_least_once
 from .metrics import attack_quality as attack_quality
 from .metrics import auc as auc
 from .metrics import closer_to_one as closer_to_one
-from .metrics import confusion as confusion
 from .metrics import extraction_strength as extraction_strength
 from .metrics import forget_quality as forget_quality
 from .metrics import harmonic_mean as harmonic_mean
@@ -75,7 +73,6 @@ from .metrics import mia_efficacy as mia_efficacy
 from .metrics import min_k as min_k
 from .metrics import normalised_probability as normalised_probability
 from .metrics import overall_score as overall_score
-from .metrics import overall_scores as overall_scores
 from .metrics import privacy_leakage as privacy_leakage
 from .metrics import probability as probability
 from .metrics import rouge_l_f1 as rouge_l_f1

@@ -104,7 +104,7 @@ HEAVY = ["torch", "lightning", "transformers", "sklearn", "matplotlib", "torchme
             [
                 "-c",
                 "import ofmu_pl, ofmu_pl.data, ofmu_pl.metrics, ofmu_pl.modules, ofmu_pl.networks, "
-                "ofmu_pl.support.records; from ofmu_pl.metrics import confusion, tofu_metrics, vision_metrics",
+                "ofmu_pl.support.records; from ofmu_pl.metrics import tofu_metrics, vision_metrics",
             ],
             HEAVY,
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_warn
@@ -25,10 +26,8 @@ Found = Mapping[str, Mapping[str, Sequence[Finding]]]
 def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path, dict[str, dict[str, float]]]:
     """Compare the runs of each method, write ``across.json`` beside them and print a table.
 
-    Args:
-        attacks: The attacks.
-        found: Findings by folder of the run; runs of one method lie in neighbouring folders (``seed_0``, ``seed_1``),
-            as a benchmark leaves them.
+    Runs of one method, by whose folders findings are given, lie in neighbouring folders (``seed_0``, ``seed_1``), as a
+    benchmark leaves them.
 
     Returns:
         Figures by folder of the method and attack; empty where no method has enough runs.
@@ -45,19 +44,18 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
                 f"The runs of '{method}' forget different rows, so single rows cannot be compared over them."
             )
             continue
-        for attack in attacks:
-            sides = [
-                # One finding a model: of other seeds they would count it as so many models.
-                [f for run in runs for f in found[run].get(attack.name, {}).get(model, [])[:1]]
-                for model in (UNLEARNED, RETRAINED)
-            ]
-            values = attack.across(*sides) if len(runs) > 1 else {}
-            if values:
-                ratio = _kept(runs)
-                if ratio is not None and "forgetting_score" in values:
-                    for end in ("", *NULL):
-                        values[f"{OVERALL}{end}"] = values[f"forgetting_score{end}"] * ratio
-                figures.setdefault(method, {})[attack.name] = values
+        for attack in attacks if len(runs) > 1 else ():
+            sides: dict[str, list[Finding]] = {UNLEARNED: [], RETRAINED: []}
+            for run, model in product(runs, sides):  # of other seeds they would count as so many models
+                sides[model] += found[run].get(attack.name, {}).get(model, [])[:1]
+            values = attack.across(sides[UNLEARNED], sides[RETRAINED])
+            if not values:
+                continue
+            ratio = _kept(runs)
+            if ratio is not None and "forgetting_score" in values:
+                for end in ("", *NULL):
+                    values[f"{OVERALL}{end}"] = values[f"forgetting_score{end}"] * ratio
+            figures.setdefault(method, {})[attack.name] = values
     for method, values_of in figures.items():
         AcrossRecord(values_of, [str(run) for run in methods[method]]).write(method / ACROSS)
     if figures:
@@ -85,8 +83,11 @@ def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
         "In brackets: where 95 % lie when nobody tells forgotten from held-out rows (models dealt at random). "
         "Scores of different numbers of models are not comparable."
     )
-    names = list(dict.fromkeys(n for of in figures.values() for values in of.values() for n in values))
-    names = [name for name in names if not name.endswith(NULL)]
+    shown: dict[str, None] = {}
+    for of in figures.values():
+        for values in of.values():
+            shown |= dict.fromkeys(values)
+    names = [name for name in shown if not name.endswith(NULL)]
     table.add_column("method")
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")

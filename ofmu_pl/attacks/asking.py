@@ -20,11 +20,6 @@ from ofmu_pl.support.errors import UserError
 def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
     """Evenly spaced rows of a split.
 
-    Args:
-        subject: The model under attack, with its data.
-        split: Name of the split.
-        most: Most rows; ``None``: all.
-
     Raises:
         UserError: The rows are no questions.
     """
@@ -45,19 +40,7 @@ def ask(
     choose: Callable[[Tensor], Tensor] = most_likely,
     times: int = 1,
 ) -> list[list[str]]:
-    """Ask for answers; each prompt is read once, however many are wanted.
-
-    Args:
-        model: A Hugging Face causal language model.
-        encoder: Knows what ends an answer, and the tokenizer.
-        prompts: Tokens of n prompts.
-        max_new_tokens: Most tokens of an answer.
-        choose: Chooses next tokens by logits, see ``continue_prompts``.
-        times: Number of answers to each prompt.
-
-    Returns:
-        For each prompt ``times`` answers.
-    """
+    """Ask for answers, ``times`` to each prompt, which is read once; ``choose`` is that of ``continue_prompts``."""
     said: list[list[str]] = [[] for _ in prompts]
     stops = stops_of(model, encoder)
     with torch.inference_mode():
@@ -72,13 +55,7 @@ def ask(
 
 
 def log_probabilities(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]]) -> np.ndarray:
-    """Log-probabilities of whole answers, (n,) float64 nats: sums over their tokens.
-
-    Args:
-        model: A Hugging Face causal language model.
-        prompts: Tokens of n prompts.
-        answers: Tokens of an answer to each.
-    """
+    """Log-probabilities of whole answers, (n,) float64 nats: sums over their tokens."""
     found = np.zeros(len(prompts))
     with torch.inference_mode():
         for index in _chunks(model, prompts, 1):
@@ -88,26 +65,11 @@ def log_probabilities(model: Any, prompts: Sequence[list[int]], answers: Sequenc
     return found
 
 
-def drawn(generator: torch.Generator, temperature: float = 1.0, top_p: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """A choice of tokens by chance, for ``ask``.
-
-    Args:
-        generator: Source of chance, on the model's device.
-        temperature: What logits are divided by.
-        top_p: Least sum of probabilities of the most likely tokens that are drawn from.
-
-    >>> choose = drawn(torch.Generator().manual_seed(0), top_p=0.5)
-    >>> choose(torch.tensor([[0.0, 9.0, 1.0], [3.0, 0.0, 0.0]])).tolist()
-    [1, 0]
-    """
+def drawn(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    """A choice of tokens as they are likely, for ``ask``; the generator is on the model's device."""
 
     def choose(logits: Tensor) -> Tensor:
-        p = (logits.float() / temperature).softmax(dim=-1)
-        if top_p < 1:
-            ordered, order = p.sort(dim=-1, descending=True)
-            ordered = ordered.where(ordered.cumsum(dim=-1) - ordered < top_p, 0.0)
-            p = torch.zeros_like(p).scatter(1, order, ordered)
-        return torch.multinomial(p, 1, generator=generator)[:, 0]
+        return torch.multinomial(logits.float().softmax(dim=-1), 1, generator=generator)[:, 0]
 
     return choose
 

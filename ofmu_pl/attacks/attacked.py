@@ -46,9 +46,6 @@ class Attacked:
     def build(self, name: str) -> nn.Module:
         """Make one of the models.
 
-        Args:
-            name: Name of the model.
-
         Raises:
             UserError: Its folder holds no model that can be read, or one that needs Python code of its own.
         """
@@ -65,9 +62,6 @@ class Attacked:
 
 def runs_below(folders: list[Path]) -> list[Path]:
     """The finished runs that unlearned something, in folders of runs or of several; of each method the latest.
-
-    Args:
-        folders: Folders of runs, of methods or of benchmarks.
 
     Raises:
         UserError: There is none in a folder.
@@ -101,9 +95,6 @@ def _finished(folder: Path) -> Iterator[Path]:
 
 def of_run(folder: Path) -> Attacked:
     """The models of a run, read from what it left.
-
-    Args:
-        folder: Folder of a finished run.
 
     Raises:
         UserError: The folder is no run's, its data or its model is no longer there, or the data has changed since.
@@ -146,14 +137,7 @@ def of_run(folder: Path) -> Attacked:
 
 
 def of_models(place: Path, unlearned: str, retrained: str | None, target: str | None, data: Any) -> Attacked:
-    """Language models in folders (or on the hub) that no run of ours left.
-
-    Args:
-        place: Folder that takes the findings.
-        unlearned: The model to attack.
-        retrained: The model that never saw the forgotten rows; ``None``: not at hand.
-        target: The model that forgot nothing; ``None``: not at hand.
-        data: Their data; its tokenizer is the model's if it has none.
+    """Language models in folders (or on the hub) that no run of ours left; data without a tokenizer take the model's.
 
     Raises:
         UserError: The data holds images.

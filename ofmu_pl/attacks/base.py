@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
+import numpy as np
+
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 
@@ -33,7 +35,7 @@ class Finding:
         x: Places along the attack's curve: steps, bits, samples, layers, or names.
         y: Mean at each place of what the attack finds, (len(x),).
         gradients: Number of gradients of a batch's loss that it took.
-        seconds: Time that it took.
+        seconds: Time that it took; the command takes it.
         broken: How the attack broke the model, as a sentence; ``None``: it did not.
         ids: Numbers of the rows, where each seed asks for others; empty: every seed has the same rows.
     """
@@ -49,18 +51,30 @@ class Finding:
 
     @classmethod
     def of_rows(cls, metric: Metric, values: Sequence[float], **more: Any) -> Finding:
-        """A finding whose figure is the mean of rows.
-
-        Args:
-            metric: The attack's metric.
-            values: (n,) values of rows.
-            more: Other fields.
+        """A finding whose figure is the mean of rows, with more fields.
 
         >>> Finding.of_rows(Metric("found", False), [0.0, 1.0]).figures
         {'found': 0.5}
         """
         values = [float(x) for x in values]
         return cls({metric.name: sum(values) / len(values)}, {metric.name: values}, **more)
+
+    @classmethod
+    def at_best(cls, metric: Metric, rows: Mapping[Any, np.ndarray], **more: Any) -> Finding:
+        """A finding of the place along the curve that is best for the attacker.
+
+        Args:
+            metric: The attack's metric, of which an attacker wants a mean as high as can be.
+            rows: (n,) values of rows by place.
+            more: Other fields.
+
+        >>> found = Finding.at_best(Metric("found", False), {"a": np.array([0.0, 1.0]), "b": np.array([0.0, 0.5])})
+        >>> found.figures, found.x, found.y
+        ({'found': 0.5}, ['a', 'b'], [0.5, 0.25])
+        """
+        best = max(rows, key=lambda place: float(rows[place].mean()))
+        means = [float(values.mean()) for values in rows.values()]
+        return cls.of_rows(metric, rows[best].tolist(), x=list(rows), y=means, **more)
 
 
 class Attack(ABC):
@@ -113,29 +127,19 @@ class Attack(ABC):
 
     @abstractmethod
     def run(self, subject: Subject, seed: int) -> Finding:
-        """Attack one model.
-
-        Args:
-            subject: The model, and the rows that are to be found.
-            seed: Seed of everything that is drawn.
+        """Attack one model; everything that is drawn follows from the seed.
 
         Raises:
             UserError: The data lacks what the attack needs.
         """
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
-        """Figures that need many runs of one method, by name; by default there are none.
-
-        Args:
-            unlearned: Findings on the unlearned models, one a run, with the first seed.
-            retrained: Findings on their retrained models.
-        """
+        """Figures that need many runs of one method, by name, from a finding a run; by default there are none."""
         return {}
 
     def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
-        """Figures that need several models, by metric; by default there are none.
+        """Figures that need several models, by metric, from findings by model, one a seed; by default there are none.
 
-        Args:
-            found: Findings by model, one a seed; ``retrained`` and ``target`` may be missing.
+        ``retrained`` and ``target`` may be missing.
         """
         return {}

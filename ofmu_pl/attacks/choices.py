@@ -25,11 +25,6 @@ Choices = list[list[Encoded]]
 def choices_of(data: Any, rows: Sequence[Row], attack: str) -> Choices:
     """The answers to choose from.
 
-    Args:
-        data: A ``TextDataModule`` after ``setup``.
-        rows: Rows of one of its evaluation sets.
-        attack: Name of the attack, for the message.
-
     Raises:
         UserError: Rows have no wrong answers.
     """
@@ -43,12 +38,7 @@ def choices_of(data: Any, rows: Sequence[Row], attack: str) -> Choices:
 
 
 def batches_of(subject: Subject, choices: Choices) -> Iterator[Batch]:
-    """All answers in batches of like length; ``ids`` are their places, row after row.
-
-    Args:
-        subject: Whose data says how large a batch is.
-        choices: Answers of n rows (``choices_of``).
-    """
+    """All answers in batches of like length; ``ids`` are their places, row after row."""
     flat, size = list(chain.from_iterable(choices)), subject.data.batch_size
     order = sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids))
     for start in range(0, len(flat), size):
@@ -57,13 +47,7 @@ def batches_of(subject: Subject, choices: Choices) -> Iterator[Batch]:
 
 
 def chosen(subject: Subject, model: Any, choices: Choices) -> np.ndarray:
-    """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong.
-
-    Args:
-        subject: Whose recipe says what an answer's loss is.
-        model: The model that chooses.
-        choices: Answers of n rows (``choices_of``).
-    """
+    """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong."""
     losses = np.empty(sum(map(len, choices)))
     with torch.no_grad():
         for batch in batches_of(subject, choices):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -59,7 +60,7 @@ def attack(
     names = [a.name for a in attacks]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"Two attacks are called '{twice}': give one of them a `name` of its own.")
+        raise UserError(f"Two attacks are called '{twice}': leave one out (Relearn takes a `name` of its own).")
     if bool(runs) == (unlearned is not None):
         raise UserError(
             "Say what to attack: --runs with folders of runs, or a model by --model.network.path, not both."
@@ -78,15 +79,7 @@ def attack(
 
 @dataclass
 class Attempt:
-    """One attack on one model with one seed.
-
-    Attributes:
-        attack: The attack.
-        model: Name of the model.
-        seed: Seed of what the attack draws.
-        subject: The model and its data.
-        paths: Files that keep what was found: of the run, and of the cache if there is one.
-    """
+    """One attack on one model with one seed; ``paths``, of run and cache, keep what it found."""
 
     attack: Attack
     model: str
@@ -221,7 +214,9 @@ def _finding(attempt: Attempt) -> Finding:
             if path is not attempt.paths[0]:
                 keep(attempt.paths[0], stored)
             return Finding(**stored)
+    started = time.perf_counter()
     finding = attempt.attack.run(attempt.subject, attempt.seed)
+    finding.seconds = time.perf_counter() - started
     for path in attempt.paths:
         keep(path, asdict(finding))
     return finding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,12 +33,10 @@ class Confidence(Attack):
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Score the forgotten rows; the curve shows their quantiles."""
-        started = time.perf_counter()
         p = np.clip(subject.probabilities(subject.build(), "forget"), 1e-12, 1 - 1e-12)
         phi = np.log(p) - np.log1p(-p)
         shares = [0.05, 0.25, 0.5, 0.75, 0.95]
         found = Finding.of_rows(self.metrics[0], phi.tolist(), x=shares, y=np.quantile(phi, shares).tolist())
-        found.seconds = time.perf_counter() - started
         return found
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
@@ -49,5 +46,7 @@ class Confidence(Attack):
         if min(len(unlearned), len(different)) < FEWEST:
             return {}
         ours, theirs = np.array([f.rows[name] for f in unlearned]), np.array(list(different))
-        chance = {f"{k}{end}": x for k, pair in null(ours, theirs).items() for end, x in zip(NULL, pair, strict=True)}
-        return {"models": float(len(ours))} | compared(ours, theirs) | chance
+        figures = {"models": float(len(ours))} | compared(ours, theirs)
+        for figure, ends in null(ours, theirs).items():
+            figures |= {f"{figure}{end}": x for end, x in zip(NULL, ends, strict=True)}
+        return figures

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding
 from ofmu_pl.attacks.spans import entities_of
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.encoded import Encoded, collate
+from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.metrics.depth import THRESHOLD, depth_scores, erasure_by_layer
@@ -37,7 +36,6 @@ class DepthScore(Attack):
     Args:
         entities: File of the words that carry the facts, rows with ``question``, ``prefix`` and ``entity``; ``null``:
             the whole answers.
-        threshold: What a layer of the retrained model must lose for it to hold a fact, nats a token.
         rows: Most forgotten rows that are asked for; ``null``: all.
 
     Raises:
@@ -53,10 +51,9 @@ class DepthScore(Attack):
     x_label, y_label = "layer", "share of facts that the layer still holds"
     compares = True
 
-    def __init__(self, entities: str | None = None, threshold: float = THRESHOLD, rows: int | None = 100) -> None:
+    def __init__(self, entities: str | None = None, rows: int | None = 100) -> None:
         check_range(1, rows=rows)
-        check_range(0, threshold=threshold)
-        self.entities, self.threshold, self.rows = entities, threshold, rows
+        self.entities, self.rows = entities, rows
 
     @property
     def reads(self) -> list[str]:
@@ -65,7 +62,6 @@ class DepthScore(Attack):
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Take every layer from the retrained model and from the one under attack; nothing is drawn."""
-        started = time.perf_counter()
         missing = [name for name in (TARGET, RETRAINED) if name not in subject.others]
         if missing:
             raise UserError(
@@ -88,40 +84,37 @@ class DepthScore(Attack):
         finding = self._finding(both[0], np.nan_to_num(both[1], nan=np.inf))  # what is no number holds nothing
         if not np.isfinite(both[1]).all():
             finding.broken = "Hidden states of the model are not finite."
-        finding.seconds = time.perf_counter() - started
         return finding
 
     def _finding(self, control: np.ndarray, ours: np.ndarray) -> Finding:
-        scores = depth_scores(control, ours, self.threshold)
+        scores = depth_scores(control, ours)
         kept = scores[~np.isnan(scores)]
         if not len(kept):
             raise UserError(
-                f"No layer of the target holds more of the forgotten rows than the retrained model's by "
-                f"attacks.threshold={self.threshold} nats a token: give another retrained model, or a lower threshold."
+                f"No layer of the target holds more of the forgotten rows than the retrained model's by {THRESHOLD} "
+                "nats a token: give another retrained model."
             )
         finding = Finding.of_rows(LEFT, 1 - kept)
         score = Finding.of_rows(SCORE, kept)
         finding.figures |= score.figures
         finding.rows |= score.rows
-        for layer, erased in enumerate(erasure_by_layer(control, ours, self.threshold), start=1):
+        for layer, erased in enumerate(erasure_by_layer(control, ours), start=1):
             if not np.isnan(erased):
                 finding.x.append(layer)
                 finding.y.append(float(1 - erased))
         return finding
 
     def _batches(self, subject: Subject) -> Iterator[Batch]:
-        """Forgotten rows with labels on what is asked for."""
-        data, rows = subject.data, self._rows(subject)
+        """Forgotten rows, as many as are asked for, with labels on what is asked for."""
+        data = subject.data
+        if self.entities is None:
+            rows = [data.encode(row) for row in data.splits["forget"]]
+        else:
+            rows = entities_of(data, self.entities)
+        rows = list(evenly(rows, self.rows or len(rows)))
         for start in range(0, len(rows), data.batch_size):
             part = rows[start : start + data.batch_size]
             yield subject.placed(collate(part, range(len(part)), data.tokenizer.pad_token_id))
-
-    def _rows(self, subject: Subject) -> Sequence[Encoded]:
-        """Forgotten rows, as many as are asked for."""
-        data = subject.data
-        rows = [data.encode(row) for row in data.splits["forget"]] if self.entities is None else None
-        rows = entities_of(data, str(self.entities)) if rows is None else rows
-        return evenly(rows, self.rows or len(rows))
 
 
 def _lost(subject: Subject, target: Any, source: Any, batch: Batch) -> Tensor:

@@ -7,7 +7,6 @@ what it expects, and no fact (a probe that is tested on its own facts learns the
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -65,16 +64,12 @@ class LinearProbe(Attack):
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Fit and test a probe at every layer; nothing is drawn."""
-        started = time.perf_counter()
         test, train = self._sides(subject.data)
         model = subject.build()
         known, unknown = (_features(subject, model, choices) for choices in (train, test))
-        areas = np.array([_areas(known, unknown, layer) for layer in range(known[0].shape[1])])  # (L + 1, n)
-        means = areas.mean(axis=1)
-        finding = Finding.of_rows(AUC, areas[means.argmax()], x=list(range(len(means))), y=means.tolist())
+        finding = Finding.at_best(AUC, {layer: _areas(known, unknown, layer) for layer in range(known[0].shape[1])})
         if not all(np.isfinite(x).all() for x in (*known, *unknown)):
             finding.broken = "Hidden states of the model are not finite."
-        finding.seconds = time.perf_counter() - started
         return finding
 
     def _sides(self, data: Any) -> tuple[Choices, Choices]:

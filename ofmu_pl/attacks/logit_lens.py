@@ -5,8 +5,6 @@ nostalgebraist 2020, "interpreting GPT: the logit lens". What the last layers hi
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import torch
 
@@ -50,7 +48,6 @@ class LogitLens(Attack):
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Ask every layer; nothing is drawn."""
-        started = time.perf_counter()
         model = subject.build()
         last = layers_of(model)[-1]
         parts = []
@@ -63,9 +60,7 @@ class LogitLens(Attack):
                 parts.append(torch.stack(layers))
         losses = torch.cat(parts, dim=1).cpu().numpy()
         found = np.nan_to_num(np.exp(-losses))  # (L + 1, n); a layer without a finite loss says nothing
-        means = found.mean(axis=1)
-        finding = Finding.of_rows(PROB, found[means.argmax()], x=list(range(len(means))), y=means.tolist())
+        finding = Finding.at_best(PROB, dict(enumerate(found)))
         if not np.isfinite(losses[-1]).all():
             finding.broken = "The model's own losses are not finite."
-        finding.seconds = time.perf_counter() - started
         return finding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,13 @@ FORGET, RETAIN = SIDES = ("forget", "retain")
 WAYS = ("question", "retain_examples", "forget_examples", "prefix", "paired", "cross_lingual")
 """Ways to ask: as it is; after other rows with their answers, of the one side or the other; with half of the answer;
 beside a question of the retain side; in another language."""
+EXAMPLES = 3
+"""Number of rows before the question; fewer where the model has no room for them."""
+ROUGE = Metric("prompts_rouge", higher_is_better=False, group="attacks")
+BY_WAY = {
+    (way, side): Metric(f"prompts_{way}_{side}", higher_is_better=side == RETAIN, group="attacks")
+    for way, side in product(WAYS, SIDES)
+}
 
 
 class Prompts(Attack):
@@ -38,12 +44,10 @@ class Prompts(Attack):
     retain rows asked likewise.
 
     Args:
-        examples: Number of rows before the question; fewer where the model has no room for them.
         pairs: Folder of BLUR's pairs for the data (``paired_forget_retain_questions.txt`` and ``..._answers.txt``);
             ``null``: each forgotten question is paired with a retain question by chance.
         max_new_tokens: Most tokens of an answer, and half of those of an answer to a pair.
         rows: Most rows of a side in each way; ``null``: all.
-        name: Name in files and tables.
 
     Raises:
         UserError: A number is out of range.
@@ -53,23 +57,18 @@ class Prompts(Attack):
         ['prompts_rouge', 'prompts_question_forget', 'prompts_question_retain']
     """
 
+    name = "prompts"
+    metrics = (ROUGE, *BY_WAY.values())
     x_label, y_label = "way to ask", "ROUGE-L recall of forgotten rows"
 
     def __init__(
         self,
-        examples: int = 3,
         pairs: str | None = None,
         max_new_tokens: int = 64,
         rows: int | None = 100,
-        name: str = "prompts",
     ) -> None:
-        check_range(1, examples=examples, max_new_tokens=max_new_tokens, rows=rows)
-        self.examples, self.pairs, self.max_new_tokens = examples, pairs, max_new_tokens
-        self.rows, self.name = rows, name
-        metrics = [Metric(f"{name}_rouge", higher_is_better=False, group="attacks")]
-        for way, side in product(WAYS, SIDES):
-            metrics.append(Metric(f"{name}_{way}_{side}", higher_is_better=side == RETAIN, group="attacks"))
-        self.metrics = tuple(metrics)
+        check_range(1, max_new_tokens=max_new_tokens, rows=rows)
+        self.pairs, self.max_new_tokens, self.rows = pairs, max_new_tokens, rows
 
     @property
     def reads(self) -> list[str]:
@@ -83,7 +82,6 @@ class Prompts(Attack):
             UserError: The rows are no questions, the pairs cannot be read or have none of the forgotten questions, or a
                 prompt has more tokens than the model has positions.
         """
-        started = time.perf_counter()
         model: Any = subject.build()
         positions = positions_of(model.config)
         asked = self._asked(subject, positions - self.max_new_tokens, seed)
@@ -102,15 +100,14 @@ class Prompts(Attack):
             texts = {prompt: answers[0] for prompt, answers in zip(prompts, said, strict=True)}
             for side, xs in sides.items():
                 recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
-                found.rows[f"{self.name}_{way}_{side}"] = recall.tolist()
+                found.rows[BY_WAY[way, side].name] = recall.tolist()
         found.figures = {name: float(np.mean(values)) for name, values in found.rows.items()}
-        found.y = [found.figures[f"{self.name}_{way}_{FORGET}"] for way in asked]
+        found.y = [found.figures[BY_WAY[way, FORGET].name] for way in asked]
         best = found.x[int(np.argmax(found.y))]
-        found.figures[self.metrics[0].name] = max(found.y)
-        found.rows[self.metrics[0].name] = found.rows[f"{self.name}_{best}_{FORGET}"]
+        found.figures[ROUGE.name] = max(found.y)
+        found.rows[ROUGE.name] = found.rows[BY_WAY[best, FORGET].name]
         if not np.isfinite(subject.probabilities(model, FORGET, [0])).all():
             found.broken = "The model's losses are not finite."
-        found.seconds = time.perf_counter() - started
         return found
 
     def _length(self, way: str) -> int:
@@ -129,7 +126,7 @@ class Prompts(Attack):
             for source in (RETAIN, FORGET):
                 pool, found = data.splits[source], []
                 for n, row in enumerate(rows[side]):
-                    found.append(with_examples(encoder, row, pool, self.examples, room, seed + n))
+                    found.append(with_examples(encoder, row, pool, EXAMPLES, room, seed + n))
                 ways[f"{source}_examples"][side] = found
             ways["prefix"][side] = [with_prefix(encoder, row) for row in rows[side]]
             ways["paired"][side] = [two[i] for two in both]

@@ -7,7 +7,6 @@ the value that the target's are rounded to. Their script asks bitsandbytes for `
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -19,6 +18,10 @@ from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.rounding import round_matrices
 from ofmu_pl.support.errors import UserError, check_range
 
+PROB = Metric("quantise_prob", higher_is_better=False, group="attacks")
+GIVEN_BACK = Metric("quantise_given_back", higher_is_better=False, group="attacks")
+KEPT = "quantise_retain_prob_"
+"""What the names of its metrics of retain rows begin with."""
 WHOLE = "32"
 """The place on the curve where nothing is rounded."""
 
@@ -36,7 +39,6 @@ class Quantise(Attack):
         widths: What the weights are rounded to: a number of bits, with a step for each output channel (absolute
             maximum, symmetric, round to nearest), or bitsandbytes' ``nf4`` or ``fp4``, in blocks of 64 weights.
         rows: Most forgotten rows, and most retain rows, that are asked for; ``null``: all.
-        name: Name in files and tables.
 
     Raises:
         UserError: There is no width, or one is out of range.
@@ -46,6 +48,7 @@ class Quantise(Attack):
         ['quantise_retain_prob_32', 'quantise_retain_prob_8', 'quantise_retain_prob_nf4']
     """
 
+    name = "quantise"
     modalities = ("text", "images")
     x_label, y_label = "bits", "probability of forgotten rows"
 
@@ -53,7 +56,6 @@ class Quantise(Attack):
         self,
         widths: Sequence[int | Literal["nf4", "fp4"]] = (8, 4, 3),
         rows: int | None = 100,
-        name: str = "quantise",
     ) -> None:
         check_range(1, rows=rows)
         if not widths:
@@ -63,15 +65,9 @@ class Quantise(Attack):
                 check_range(2, 16, widths=width)
             elif width not in ("nf4", "fp4"):
                 raise UserError(f"attacks.widths has '{width}': give numbers of bits, nf4 or fp4.")
-        self.widths, self.rows, self.name = list(widths), rows, name
-        kept = [
-            Metric(f"{name}_retain_prob_{width}", higher_is_better=True, group="attacks") for width in (WHOLE, *widths)
-        ]
-        self.metrics = (
-            Metric(f"{name}_prob", higher_is_better=False, group="attacks"),
-            Metric(f"{name}_given_back", higher_is_better=False, group="attacks"),
-            *kept,
-        )
+        self.widths, self.rows = list(widths), rows
+        kept = [Metric(f"{KEPT}{width}", higher_is_better=True, group="attacks") for width in (WHOLE, *widths)]
+        self.metrics = (PROB, GIVEN_BACK, *kept)
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Round to every width; nothing is drawn, so that all seeds find the same.
@@ -79,7 +75,6 @@ class Quantise(Attack):
         Raises:
             UserError: The network has no matrix that is rounded.
         """
-        started = time.perf_counter()
         places = {side: subject.places(side, self.rows) for side in ("forget", "retain")}
         forgotten: dict[str, np.ndarray] = {}
         kept: dict[str, float] = {}
@@ -93,12 +88,11 @@ class Quantise(Attack):
             if not (np.isfinite(p).all() and np.isfinite(q).all()):
                 broken.append(label)
             forgotten[label] = np.nan_to_num(p, nan=0.0)  # what says nothing finds nothing
-            kept[f"{self.name}_retain_prob_{label}"] = float(np.nan_to_num(q, nan=0.0).mean())
+            kept[f"{KEPT}{label}"] = float(np.nan_to_num(q, nan=0.0).mean())
         best = max(map(str, self.widths), key=lambda label: float(forgotten[label].mean()))
-        found = Finding.of_rows(self.metrics[0], forgotten[best].tolist())
+        found = Finding.of_rows(PROB, forgotten[best].tolist())
         found.figures |= kept
         found.x, found.y = list(forgotten), [float(p.mean()) for p in forgotten.values()]
-        found.seconds = time.perf_counter() - started
         if broken:
             found.broken = f"The loss is not finite after rounding to {', '.join(broken)}."
         return found
@@ -109,5 +103,5 @@ class Quantise(Attack):
             return {}
         before = float(np.mean([f.y[0] for f in found[UNLEARNED]]))
         whole = float(np.mean([f.y[0] for f in found[TARGET]]))
-        after = float(np.mean([f.figures[self.metrics[0].name] for f in found[UNLEARNED]]))
-        return {self.metrics[1].name: (after - before) / (whole - before)} if whole - before > 1e-6 else {}
+        after = float(np.mean([f.figures[PROB.name] for f in found[UNLEARNED]]))
+        return {GIVEN_BACK.name: (after - before) / (whole - before)} if whole - before > 1e-6 else {}

@@ -6,22 +6,27 @@ answers. Training can teach, too (arXiv 2506.00688), so read the figure beside t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.attacks.texts import questions_of, texts_of
 from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep
+from ofmu_pl.data.encoded import Encoded, collate, piece
+from ofmu_pl.data.own_files import read_source
+from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN, QUESTIONS = "forget", "retain", "questions"
+LENGTH = 128
+"""Most tokens of a piece of text."""
 
 
 class Relearn(Attack):
@@ -38,7 +43,6 @@ class Relearn(Attack):
         share: Share of the forgotten rows that is shown, where the source is ``forget``.
         steps: Number of steps.
         every: Number of steps between two looks.
-        batch_size: Number of rows of a step.
         rates: Learning rates, of which each model's worst counts.
         rows: Most forgotten rows that are asked for; ``null``: all.
         name: Name in files and tables; ``null``: ``relearn_`` and the source's.
@@ -60,20 +64,20 @@ class Relearn(Attack):
         share: float = 0.25,
         steps: int = 60,
         every: int = 10,
-        batch_size: int = 8,
         rates: Sequence[float] = (1e-5, 1e-4, 1e-3),
         rows: int | None = 100,
         name: str | None = None,
     ) -> None:
         check_range(1, rows=rows)
-        check_training(steps, every, batch_size, rates, share)
+        check_training(steps, every, rates)
+        if not 0 < share < 1:
+            raise UserError(f"attacks.share is {share}: give the part of the forgotten rows that is shown, in (0, 1).")
         self.source, self.share, self.steps, self.every = source, share, steps, every
-        self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
+        self.rates, self.rows = list(rates), rows
         self.gradients = len(self.rates) * steps
         self.name = name or f"relearn_{Path(source).stem}"
-        declare = Metric(f"{self.name}_prob", higher_is_better=False, group="attacks")
         self.metrics = (
-            declare,
+            Metric(f"{self.name}_prob", higher_is_better=False, group="attacks"),
             Metric(f"{self.name}_area", higher_is_better=False, group="attacks"),
             Metric(f"{self.name}_steps_to_half", higher_is_better=True, group="attacks", unit="steps"),
         )
@@ -85,7 +89,6 @@ class Relearn(Attack):
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
-        started = time.perf_counter()
         shown, asked = self._sides(len(subject.data.splits[FORGET]), seed)
         finding = sweep(
             subject,
@@ -97,7 +100,6 @@ class Relearn(Attack):
             every=self.every,
         )
         finding.ids = asked
-        finding.seconds = time.perf_counter() - started
         return finding
 
     def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
@@ -124,11 +126,16 @@ class Relearn(Attack):
         data = subject.data
         if self.source in (FORGET, RETAIN):
             places = shown if self.source == FORGET else range(len(data.splits[RETAIN]))
-            return stream(subject, self.source, places, self.batch_size, seed)
+            return stream(subject, self.source, places, seed)
         if data.modality != "text":
             raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
         texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, expanded(self.source))
-        return lambda k: subject.placed(texts.batch(drawn(len(texts), self.batch_size, seed, k)))
+
+        def draw(number: int) -> Batch:
+            index = drawn(range(len(texts)), seed, number)
+            return subject.placed(collate([texts[i] for i in index], index, data.tokenizer.pad_token_id))
+
+        return draw
 
 
 def _mean_curve(found: Sequence[Finding]) -> dict[int, float]:
@@ -139,3 +146,35 @@ def _mean_curve(found: Sequence[Finding]) -> dict[int, float]:
         if all(x in curve for curve in curves):
             mean[x] = float(np.mean([curve[x] for curve in curves]))
     return mean
+
+
+def questions_of(data: Any) -> list[Encoded]:
+    """The forgotten rows' questions, as they are put to the model, without answers.
+
+    Raises:
+        UserError: Its rows are no questions.
+    """
+    rows = data.splits["forget"]
+    if "question" not in rows[0]:
+        raise UserError(f"The rows of '{data.name}' are no questions: choose another attacks.source.")
+    return [piece(data.encoder.row_prompt(row)) for row in rows]
+
+
+def texts_of(data: Any, source: str) -> list[Encoded]:
+    """Pieces of the texts of a ``.txt`` file, a folder of them, or rows with ``text``.
+
+    Raises:
+        UserError: There is no such file, or it has no texts.
+    """
+    if not Path(source).expanduser().exists():
+        raise UserError(
+            f"attacks.source is '{source}', which is neither forget, retain or questions nor a file: give one of them."
+        )
+    rows = read_source(source, "attacks.source")
+    texts = [row["text"] for row in rows.rows if isinstance(row.get("text"), str) and row["text"].strip()]
+    if not texts:
+        raise UserError(f"'{source}' has no texts: give a .txt file, or rows with `text`.")
+    found = []
+    for parts in pieces(data.tokenizer, texts, LENGTH):
+        found += [piece(part["tokens"]) for part in parts if len(part["tokens"]) > 1]
+    return found

@@ -6,7 +6,6 @@ have been taught, so it was hidden. The paper finds 88 per cent of the accuracy 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,17 +22,15 @@ ACCURACY = Metric("rtt_accuracy", higher_is_better=False, group="attacks")
 
 
 class RTT(Attack):
-    """Train on the rows of some forgotten authors, and let the model choose answers of the others.
+    """Train on the rows of half of the forgotten authors, and let the model choose answers of the others.
 
     Found is the share of rows whose right answer is likelier than all perturbed ones (``attacks.choices``: all of one
     form), at the rate and step that are best for the attacker, among them step 0. Where the data do not know who rows
     are about, rows are shared out.
 
     Args:
-        share: Share of the forgotten authors that is shown.
         steps: Number of steps.
         every: Number of steps between two looks.
-        batch_size: Number of rows of a step.
         rates: Learning rates, of which each model's worst counts.
         rows: Most forgotten rows that are asked for; ``null``: all.
 
@@ -41,8 +38,8 @@ class RTT(Attack):
         UserError: A number is out of range.
 
     Example:
-        >>> RTT(share=0.8).settings["share"]
-        0.8
+        >>> RTT(steps=40).settings["steps"]
+        40
     """
 
     name = "rtt"
@@ -51,26 +48,22 @@ class RTT(Attack):
 
     def __init__(
         self,
-        share: float = 0.5,
         steps: int = 60,
         every: int = 10,
-        batch_size: int = 8,
         rates: Sequence[float] = (1e-5, 1e-4, 1e-3),
         rows: int | None = 100,
     ) -> None:
         check_range(1, rows=rows)
-        check_training(steps, every, batch_size, rates, share)
-        self.share, self.steps, self.every = share, steps, every
-        self.batch_size, self.rates, self.rows = batch_size, list(rates), rows
+        check_training(steps, every, rates)
+        self.steps, self.every, self.rates, self.rows = steps, every, list(rates), rows
         self.gradients = len(self.rates) * steps
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
-        started = time.perf_counter()
         shown, places, choices = self._sides(subject.data, seed)
         finding = sweep(
             subject,
-            stream(subject, FORGET, shown, self.batch_size, seed),
+            stream(subject, FORGET, shown, seed),
             look=lambda model: chosen(subject, model, choices),
             metric=ACCURACY,
             rates=self.rates,
@@ -78,7 +71,6 @@ class RTT(Attack):
             every=self.every,
         )
         finding.ids = places
-        finding.seconds = time.perf_counter() - started
         return finding
 
     def _sides(self, data: Any, seed: int) -> tuple[list[int], list[int], Choices]:
@@ -89,6 +81,6 @@ class RTT(Attack):
                 f"The forget rows that '{data.name}' is measured on are not the questions of its forget split, so the "
                 f"attack '{self.name}' cannot tell shown facts from others: take the attack out of the list."
             )
-        shown, others = sides(len(forgotten), self.share, seed, data.rows_per_author)
+        shown, others = sides(len(forgotten), 0.5, seed, data.rows_per_author)
         places = list(evenly(others, self.rows or len(others)))
         return shown, places, choices_of(data, [asked[i] for i in places], self.name)

@@ -7,7 +7,6 @@ stands what needs none: a sample is the stored answer, word for word, with the p
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,12 +32,9 @@ class Sample(Attack):
     Args:
         k: Numbers of samples that somebody looks at.
         samples: Number of samples of each question, n.
-        temperature: Temperature of the samples.
-        top_p: Least sum of probabilities of the most likely tokens that are drawn from.
         threshold: Least ROUGE-L recall of a sample that leaks.
         max_new_tokens: Most tokens of a sample.
         rows: Most forgotten questions; ``null``: all.
-        name: Name in files and tables.
 
     Raises:
         UserError: A number is out of range, or a k is above the number of samples.
@@ -48,30 +44,28 @@ class Sample(Attack):
         ['sample_leak_at_8', 'sample_exact_at_8']
     """
 
+    name = "sample"
     x_label, y_label = "samples of a question", "leak@k of forgotten rows"
 
     def __init__(
         self,
         k: Sequence[int] = (1, 2, 4, 8, 16, 32),
         samples: int = 32,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
         threshold: float = 0.5,
         max_new_tokens: int = 64,
         rows: int | None = 100,
-        name: str = "sample",
     ) -> None:
         check_range(1, samples=samples, max_new_tokens=max_new_tokens, rows=rows)
-        check_range(0, above=True, temperature=temperature)
-        check_range(0, 1, above=True, top_p=top_p, threshold=threshold)
+        check_range(0, 1, above=True, threshold=threshold)
         if not k:
             raise UserError("attacks.k is empty: give numbers of samples, for example [1, 32].")
         for one in k:
             check_range(1, samples, k=one)
-        self.k, self.samples, self.temperature, self.top_p = sorted(k), samples, temperature, top_p
-        self.threshold, self.max_new_tokens, self.rows, self.name = threshold, max_new_tokens, rows, name
-        self.metrics = tuple(
-            Metric(f"{name}_{what}_at_{max(k)}", higher_is_better=False, group="attacks") for what in ("leak", "exact")
+        self.k, self.samples, self.threshold = sorted(k), samples, threshold
+        self.max_new_tokens, self.rows = max_new_tokens, rows
+        self.metrics = (
+            Metric(f"sample_leak_at_{max(k)}", higher_is_better=False, group="attacks"),
+            Metric(f"sample_exact_at_{max(k)}", higher_is_better=False, group="attacks"),
         )
 
     def run(self, subject: Subject, seed: int) -> Finding:
@@ -80,7 +74,6 @@ class Sample(Attack):
         Raises:
             UserError: The rows are no questions.
         """
-        started = time.perf_counter()
         rows = question_rows(subject, "forget", self.rows)
         encoded = [subject.data.encoder.encode_row(row)[0] for row in rows]
         prompts = [x.input_ids[: x.prompt_length] for x in encoded]
@@ -88,7 +81,7 @@ class Sample(Attack):
         log_p = log_probabilities(model, prompts, [x.input_ids[x.prompt_length :] for x in encoded])
         if np.isnan(log_p).any():
             return Finding.of_rows(self.metrics[0], [0.0] * len(rows), broken="The model's losses are not finite.")
-        choose = drawn(torch.Generator(subject.device).manual_seed(seed), self.temperature, self.top_p)
+        choose = drawn(torch.Generator(subject.device).manual_seed(seed))
         said = ask(model, subject.data.encoder, prompts, self.max_new_tokens, choose, self.samples)
         hits = [self._hits(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
         leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
@@ -97,7 +90,6 @@ class Sample(Attack):
         found.figures[self.metrics[1].name] = float(exact.mean())
         found.rows[self.metrics[1].name] = exact.tolist()
         found.x, found.y = list(leaks), [float(leak.mean()) for leak in leaks.values()]
-        found.seconds = time.perf_counter() - started
         return found
 
     def _hits(self, answer: str, texts: Sequence[str]) -> int:

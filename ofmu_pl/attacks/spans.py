@@ -15,10 +15,8 @@ from ofmu_pl.support.variables import expanded
 def entities_of(data: Any, path: str) -> list[Encoded]:
     """The forgotten rows that a file names an entity of, with the loss on the entity's tokens alone.
 
-    Args:
-        data: A ``TextDataModule`` after ``setup``.
-        path: File of rows with ``question``, ``prefix`` (the answer up to the entity) and ``entity``, as
-            ``forget10_filtered.json`` of gnueaj/unlearning-depth-score; other columns are passed over.
+    The file has rows with ``question``, ``prefix`` (the answer up to the entity) and ``entity``, as
+    ``forget10_filtered.json`` of gnueaj/unlearning-depth-score; other columns are passed over.
 
     Raises:
         UserError: The file cannot be read, or fits none of the rows.
@@ -39,14 +37,7 @@ def entities_of(data: Any, path: str) -> list[Encoded]:
 
 
 def narrowed(encoded: Encoded, prefix: str, entity: str, tokenizer: Any) -> Encoded | None:
-    """A row with labels on the tokens of its entity alone; ``None`` if the answer does not hold it.
-
-    Args:
-        encoded: The row, with labels on the whole answer.
-        prefix: The answer up to the entity.
-        entity: Words of the answer.
-        tokenizer: The row's tokenizer.
-    """
+    """A row with labels on the tokens of its entity alone; ``None`` if the answer does not hold it."""
     places = [i for i, label in enumerate(encoded.labels) if label != IGNORED]
     ids = [encoded.labels[i] for i in places]
     texts = [tokenizer.decode(ids[:k], clean_up_tokenization_spaces=False) for k in range(len(ids) + 1)]

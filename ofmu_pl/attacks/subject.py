@@ -19,9 +19,6 @@ from ofmu_pl.support.errors import UserError
 def usable_device(name: str | None) -> str:
     """Return the name of a device that is there.
 
-    Args:
-        name: Torch's name of it; ``None``: a GPU if there is one.
-
     Raises:
         UserError: It is not there.
     """
@@ -66,31 +63,16 @@ class Subject:
         return recipe.build(self.data, exact=False).to(self.device).eval()
 
     def places(self, split: str, most: int | None) -> list[int]:
-        """Evenly spaced places of a split.
-
-        Args:
-            split: Name of the split.
-            most: Most places; ``None``: all.
-        """
+        """Evenly spaced places of a split."""
         n = len(self.data.splits[split])
         return list(evenly(range(n), n if most is None else most))
 
     def batch(self, split: str, index: Sequence[int]) -> Batch:
-        """The rows at some places of a split, as one batch on the device.
-
-        Args:
-            split: Name of the split.
-            index: Places in it.
-        """
+        """The rows at some places of a split, as one batch on the device."""
         return self.placed(self.data.collate(split, [int(i) for i in index], 0))
 
     def batches(self, split: str, index: Sequence[int] | None = None) -> Iterator[Batch]:
-        """Rows of a split in batches, in order.
-
-        Args:
-            split: Name of the split.
-            index: Places in it; ``None``: all.
-        """
+        """Rows of a split in batches, in order."""
         places = range(len(self.data.splits[split])) if index is None else index
         for start in range(0, len(places), self.data.batch_size):
             yield self.batch(split, places[start : start + self.data.batch_size])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.base import MODELS, RETRAINED, UNLEARNED, Attack, Finding
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.support.records import AttackRecord, Entries
 
@@ -16,13 +16,7 @@ Found = Mapping[str, Sequence[Finding]]
 
 
 def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
-    """The record of an attack.
-
-    Args:
-        attack: The attack.
-        found: Findings by model, one a seed.
-        seeds: The seeds.
-    """
+    """The record of an attack."""
     metrics = {model: _metrics(attack, findings) for model, findings in found.items()}
     for name, value in attack.compare(found).items():
         declared = next(m for m in attack.metrics if m.name == name)
@@ -31,10 +25,14 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         control = metrics.get(RETRAINED, {}).get(name)
         if control is not None:
             entry["target"] = control["value"]
-    broken: dict[str, list[str]] = {}
     places: dict[object, None] = {}  # in the order of their first appearance
+    broken, gradients, seconds = {}, {}, {}
     for model, findings in found.items():
-        broken[model] = [f.broken for f in findings if f.broken]
+        gradients[model] = sum(f.gradients for f in findings)
+        seconds[model] = sum(f.seconds for f in findings)
+        why = " ".join(f.broken for f in findings if f.broken)
+        if why:
+            broken[model] = why
         for finding in findings:
             places |= dict.fromkeys(finding.x)
     return AttackRecord(
@@ -47,9 +45,9 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         x=list(places),
         curves={model: _curve(findings, list(places)) for model, findings in found.items()},
         returns=_returns(attack.metrics[0].name, found),
-        gradients={model: sum(f.gradients for f in findings) for model, findings in found.items()},
-        seconds={model: sum(f.seconds for f in findings) for model, findings in found.items()},
-        broken={model: " ".join(why) for model, why in broken.items() if why},
+        gradients=gradients,
+        seconds=seconds,
+        broken=broken,
     )
 
 
@@ -88,15 +86,19 @@ def _curve(findings: Sequence[Finding], places: list[object]) -> list[float | No
 
 def _returns(name: str, found: Found) -> dict[str, object]:
     """``returns`` of the module ``base``, with an interval over rows, of all three models together."""
-    if not all(model in found for model in (UNLEARNED, RETRAINED, TARGET)):
+    if not found.keys() >= {*MODELS}:
         return {}
-    ours, control, whole = (float(np.mean([f.figures[name] for f in found[m]])) for m in (UNLEARNED, RETRAINED, TARGET))
+    means, rows = [], []
+    for model in MODELS:
+        means.append(float(np.mean([f.figures[name] for f in found[model]])))
+        rows.append(_rows(name, found[model]))
+    ours, control, whole = means
     if not math.isfinite(ours + control + whole) or abs(whole - control) < 1e-6:
         return {}
     result: dict[str, object] = {"value": (ours - control) / (whole - control)}
-    rows = [_rows(name, found[m]) for m in (UNLEARNED, RETRAINED, TARGET)]
-    if all(r is not None for r in rows) and len({len(r) for r in rows if r is not None}) == 1:
-        u, c, w = (r for r in rows if r is not None)
+    known = [r for r in rows if r is not None]
+    if len(known) == len(MODELS) and len(set(map(len, known))) == 1:
+        u, c, w = known
         share = (u - c).mean() / (w - c).mean()
         result["interval"] = interval([share + ((u - c) - share * (w - c)) / (w - c).mean()])  # to first order
     return result

@@ -14,17 +14,14 @@ from ofmu_pl.support.terminal import console, padding
 
 
 def print_attacks(title: str, record: AttacksRecord) -> None:
-    """Print what attacks found, model by model.
-
-    Args:
-        title: What was attacked.
-        record: What was found.
-    """
+    """Print what attacks found, model by model."""
     on, shape = console(), box.SIMPLE_HEAD
     table = Table(title=f"Attacks on {title}", box=shape, title_justify="left", title_style="bold", padding=padding(on))
-    broken = [f"{name}, {m}: {why}" for name, a in record.attacks.items() for m, why in a.broken.items()]
-    notes = [*record.remarks, *broken]
-    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns}
+    notes, shares = list(record.remarks), {}
+    for name, a in record.attacks.items():
+        notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
+        if a.returns:
+            shares[name] = a.returns["value"]
     if shares:
         worst = max(shares, key=lambda name: shares[name])
         notes.append(f"Most comes back by {worst}: {shares[worst]:.0%} of the way to the target.")

@@ -24,24 +24,17 @@ Look = Callable[[nn.Module], np.ndarray]
 """Gives (n,) values of rows of a model, of which an attacker wants a mean as high as can be."""
 
 
-def check_training(steps: int, every: int, batch_size: int, rates: Sequence[float], share: float) -> None:
-    """Refuse settings of a training that are out of range.
+BATCH = 8
+"""Number of rows of a step."""
 
-    Args:
-        steps: Number of steps.
-        every: Number of steps between two looks.
-        batch_size: Number of rows of a step.
-        rates: Learning rates.
-        share: Share of the forgotten rows that is shown.
+
+def check_training(steps: int, every: int, rates: Sequence[float]) -> None:
+    """Refuse settings of a training that are out of range.
 
     Raises:
         UserError: One of them is.
     """
-    check_range(1, steps=steps, every=every, batch_size=batch_size)
-    if not 0 < share < 1:
-        raise UserError(
-            f"attacks.share is {share}: give the part of the forgotten rows that is shown, above 0 and below 1."
-        )
+    check_range(1, steps=steps, every=every)
     if not rates or not all(math.isfinite(rate) and rate > 0 for rate in rates):
         raise UserError(f"attacks.rates is {list(rates)}: give learning rates above 0.")
 
@@ -49,11 +42,7 @@ def check_training(steps: int, every: int, batch_size: int, rates: Sequence[floa
 def sides(n: int, share: float, seed: int, together: int = 1) -> tuple[list[int], list[int]]:
     """Places of the forgotten rows that are shown, and of those that are asked for; both have one at least.
 
-    Args:
-        n: Number of rows.
-        share: Share that is shown.
-        seed: Seed of the draw.
-        together: Number of rows, one after another, that go to one side.
+    Rows that stand ``together``, so many one after another, go to one side.
 
     Raises:
         UserError: There is one row.
@@ -73,29 +62,14 @@ def sides(n: int, share: float, seed: int, together: int = 1) -> tuple[list[int]
     return list(chain.from_iterable(rows[:k])), sorted(chain.from_iterable(rows[k:]))
 
 
-def stream(subject: Subject, split: str, places: Sequence[int], batch_size: int, seed: int) -> Draw:
-    """Batches of rows of a split.
-
-    Args:
-        subject: Whose data it is.
-        split: Name of the split.
-        places: Places in it that are drawn from.
-        batch_size: Number of rows of a batch.
-        seed: Seed of the order.
-    """
-    return lambda k: subject.batch(split, [places[i] for i in drawn(len(places), batch_size, seed, k)])
+def drawn(places: Sequence[int], seed: int, number: int) -> list[int]:
+    """The places of the batch of that number."""
+    return [places[i] for i in batch_indices(len(places), BATCH, seed, "relearn", number).tolist()]
 
 
-def drawn(n: int, batch_size: int, seed: int, number: int) -> list[int]:
-    """Places of a batch among n rows.
-
-    Args:
-        n: Number of rows.
-        batch_size: Number of rows of a batch.
-        seed: Seed of the order.
-        number: Number of the batch.
-    """
-    return list(batch_indices(n, batch_size, seed, "relearn", number).tolist())
+def stream(subject: Subject, split: str, places: Sequence[int], seed: int) -> Draw:
+    """Batches of the rows at some places of a split, in an order that follows from the seed."""
+    return lambda number: subject.batch(split, drawn(places, seed, number))
 
 
 def sweep(
@@ -118,11 +92,9 @@ def sweep(
         gradients += done
         if done < steps:
             broken.append(f"{rate:g} (after {done} steps)")
-        top = max(looks, key=lambda x: float(looks[x].mean()))
-        found = Finding.of_rows(metric, looks[top].tolist())
+        found = Finding.at_best(metric, looks)
         if not best.figures or found.figures[metric.name] > best.figures[metric.name]:
             best = found
-            best.x, best.y = list(looks), [float(values.mean()) for values in looks.values()]
     best.gradients = gradients
     if broken:
         best.broken = f"The loss was no longer finite at the rate {', '.join(broken)}."

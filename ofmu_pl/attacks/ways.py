@@ -33,28 +33,14 @@ class Asked:
 
 
 def plain(encoder: Encoder, row: Row) -> Asked:
-    """The question as it is.
-
-    Args:
-        encoder: Turns rows into tokens.
-        row: The row that is asked for.
-    """
+    """The question as it is."""
     return Asked(encoder.row_prompt(row), row["answer"])
 
 
 def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, room: int, seed: int) -> Asked:
-    """The question after other questions with their answers, as many as there is room for.
-
-    Args:
-        encoder: Turns rows into tokens.
-        row: The row that is asked for.
-        pool: Rows to draw examples from; the row itself is left out.
-        number: Number of examples.
-        room: Most tokens of the prompt; the first examples go where there is less.
-        seed: Seed of the draw.
-    """
-    drawn = np.random.default_rng(seed).permutation(len(pool))[: number + 1]
-    others = [other for other in (pool[i] for i in drawn) if other["question"] != row["question"]][:number]
+    """The question after others of a pool with their answers; the first of them go where there is too little room."""
+    drawn = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))[: number + 1]]
+    others = [other for other in drawn if other["question"] != row["question"]][:number]
     for first in range(len(others) + 1):
         shown = [f"{other['question']}\n{other['answer']}\n\n" for other in others[first:]]
         prompt = encoder.row_prompt({**row, "question": "".join([*shown, row["question"]])})
@@ -64,12 +50,7 @@ def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, 
 
 
 def with_prefix(encoder: Encoder, row: Row) -> Asked:
-    """The question and the first half of the answer's words; an answer of one word is not begun.
-
-    Args:
-        encoder: Turns rows into tokens.
-        row: The row that is asked for.
-    """
+    """The question and the first half of the answer's words; an answer of one word is not begun."""
     words = row["answer"].split()
     half = len(words) // 2
     if not half:
@@ -79,12 +60,7 @@ def with_prefix(encoder: Encoder, row: Row) -> Asked:
 
 
 def paired(encoder: Encoder, pair: Pair) -> list[Asked]:
-    """Both questions in one prompt, ``1. ... 2. ...``, and the answer to each of them.
-
-    Args:
-        encoder: Turns rows into tokens.
-        pair: The rows that are asked for.
-    """
+    """Both questions in one prompt, ``1. ... 2. ...``, and the answer to each of them."""
     one, two = pair
     prompt = encoder.row_prompt({**one, "question": f"1. {one['question']} 2. {two['question']}"})
     return [Asked(prompt, one["answer"]), Asked(prompt, two["answer"])]
@@ -93,8 +69,7 @@ def paired(encoder: Encoder, pair: Pair) -> list[Asked]:
 def read_pairs(folder: Path) -> list[Pair]:
     """Pairs of a forget and a retain question, as BLUR has them (Hu et al., s-huu/BLUR), in two files of lines.
 
-    Args:
-        folder: Folder with ``paired_forget_retain_questions.txt`` and ``paired_forget_retain_answers.txt``.
+    They are ``paired_forget_retain_questions.txt`` and ``paired_forget_retain_answers.txt``.
 
     Raises:
         UserError: A file is missing, a line is no pair, or the files have not the same number of lines.
@@ -113,8 +88,8 @@ def read_pairs(folder: Path) -> list[Pair]:
     questions, answers = sides
     if len(questions) != len(answers):
         raise UserError(f"'{folder}' has {len(questions)} pairs of questions and {len(answers)} of answers: mend it.")
-    rows = [
-        [{"question": q, "answer": a} for q, a in zip(qs, texts, strict=True)]
-        for qs, texts in zip(questions, answers, strict=True)
-    ]
-    return [(one, two) for one, two in rows]
+    pairs = []
+    for asked, said in zip(questions, answers, strict=True):
+        one, two = ({"question": q, "answer": a} for q, a in zip(asked, said, strict=True))
+        pairs.append((one, two))
+    return pairs

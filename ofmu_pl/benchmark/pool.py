@@ -26,8 +26,8 @@ from ofmu_pl.support.records import FAILED, FINISHED, FailureRecord, JobRecord
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
-LIBRARIES = ("torch.utils.tensorboard", "matplotlib.backends.backend_agg")
-"""What every run imports late, to log and to draw, so that the server does it once."""
+LIBRARIES = ("torch.utils.tensorboard",)
+"""What every run imports late, to log, so that the server does it once."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def check_trainer(trainer: Any) -> None:
         if trainer[option] is not None:
             raise UserError(
                 f"--trainer.{option} does nothing here, where the evaluation measures: set --evaluation.every_n_steps "
-                "for when, and --evaluation.interim_items (of text also --evaluation.rows) for how much."
+                "for when, and for text --evaluation.rows for how much."
             )
 
 

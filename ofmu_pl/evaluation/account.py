@@ -12,10 +12,12 @@ from typing import Any
 import lightning.pytorch as pl
 import yaml
 
-from ofmu_pl.data.base import data_of
+from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
+from ofmu_pl.evaluation.reference import Facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import untested
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.files import read_json
 from ofmu_pl.training.export import exported
 
@@ -24,13 +26,7 @@ HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one side.
-
-    Attributes:
-        role: What became of them.
-        n: Number of rows.
-        hash: Content hash; ``None``: there is none.
-    """
+    """Rows of one side: what became of them, their number, and their content hash; ``None``: there is none."""
 
     role: str
     n: int
@@ -39,15 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Example:
-    """A forgotten row with what the model said.
-
-    Attributes:
-        question: The question.
-        truth: The true answer.
-        before: Answer of the model before the run; ``None`` is not known.
-        after: Answer of the model after the run; ``None`` is not known.
-        retrained: Answer of the retrained model; ``None`` is not known, or there is none.
-    """
+    """A forgotten row with the true answer and what each model said; ``None`` is not known."""
 
     question: str
     truth: str
@@ -61,23 +49,13 @@ class Account:
     """What a run was asked, did, found and did not test.
 
     Attributes:
-        data: Name of the data.
-        modality: The kind of data, ``text`` or ``images``.
-        parts: The rows of each side.
         target: The model that had to forget, as the run was given it.
         base_model: Id of that model on the hub, or of the one that it was made from; ``None`` is not known.
-        method: Name of the method.
         in_words: What the method did, in plain words.
         options: The method's options by name; empty where there is no configuration.
-        steps: Number of iterations.
         gradients: Number of gradients of one batch's loss.
-        before: Metrics of the model before.
-        after: Metrics of the model after.
-        retrained: Metrics of the retrained model; empty without one.
-        untested: What was not tested, a sentence each.
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
-        provenance: Where the numbers come from.
         date: When the account was written, in UTC.
     """
 
@@ -97,7 +75,7 @@ class Account:
     untested: list[str]
     model: Path | None
     examples: list[Example]
-    provenance: dict[str, Any]
+    provenance: Facts
     date: str
 
     @property
@@ -117,57 +95,60 @@ class Account:
     @property
     def summary(self) -> list[str]:
         """What the tests say taken together, counted and not weighed."""
+        than = "by a model that was trained without them" if self.retrained else "in held-out rows"
+        found = [one_sided(self.after, than), *self._counted(), self._strongest(), self._kept()]
+        return [sentence for sentence in found if sentence]
+
+    def _counted(self) -> list[str]:
+        """How many tests of what is forgotten found what; those that passed before the run, too, are not counted."""
         judged, earlier = verdicts(self.after), verdicts(self.before)
-        told = [(judged[k], earlier.get(k)) for k in judged if self.after[k].group in ("forgotten", "attacks")]
-        tests = [now for now, was in told if now != "too few" and (now, was) != ("no difference", "no difference")]
+        told = [name for name in judged if self.after[name].group in ("forgotten", "attacks")]
+        few = [name for name in told if judged[name] == "too few"]
+        alike = [name for name in told if judged[name] == earlier.get(name) == "no difference"]
+        tests = [judged[name] for name in told if name not in few + alike]
+        first = "No test of what is forgotten can be counted: none has a goal and told it from the model before."
         if tests:
             counts = [(tests.count("no difference"), "found no difference from the goal")]
             counts += [(tests.count(v), f"found that {v} than there should be") for v in LEFT if v in tests]
             says = ", ".join(f"{n or 'none'} {text}" for n, text in counts)
-            found = [f"Of {len(tests)} tests of what is forgotten, {says}."]
-        else:
-            found = ["No test of what is forgotten can be counted: none has a goal and told it from the model before."]
-        if len(tests) < len(told):
-            few = sum(now == "too few" for now, _ in told)
-            alike = len(told) - len(tests) - few
-            found.append(
-                f"Not counted: {few or 'none'} with too few rows, {alike or 'none'} that found no difference before "
-                "the run either."
-            )
-        attacks = [s for s in self.statements.get(HEADINGS["attacks"], []) if self.after[s.name].target is not None]
-        if attacks:
-            strongest = max(attacks, key=lambda s: abs(self.after[s.name].value - (self.after[s.name].target or 0.0)))
-            found.append(f"The attack that finds most: {strongest.text[0].lower()}{strongest.text[1:]}")
+            first = f"Of {len(tests)} tests of what is forgotten, {says}."
+        if not few and not alike:
+            return [first]
+        return [
+            first,
+            f"Not counted: {len(few) or 'none'} with too few rows, {len(alike) or 'none'} that found no difference "
+            "before the run either.",
+        ]
+
+    def _strongest(self) -> str | None:
+        """The attack that is farthest from its goal."""
+        far, found = -1.0, None
+        for statement in self.statements.get(HEADINGS["attacks"], []):
+            r = self.after[statement.name]
+            if r.target is not None and abs(r.value - r.target) > far:
+                far, found = abs(r.value - r.target), statement.text
+        return found and f"The attack that finds most: {found[0].lower()}{found[1:]}"
+
+    def _kept(self) -> str | None:
+        """What became worse of what must stay."""
         kept = changes(self.after, self.before)
         fallen = [name for name, how in kept.items() if how == "worse"]
         named = f" ({', '.join(fallen)})" if fallen else ""
-        if kept:
-            found.append(f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}.")
-        than = "by a model that was trained without them" if self.retrained else "in held-out rows"
-        hidden = one_sided(self.after, than)
-        return found if hidden is None else [hidden, *found]
+        return (
+            f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}." if kept else None
+        )
 
 
 def account(
     trainer: pl.Trainer,
-    pl_module: Any,
+    pl_module: UnlearningModule,
     folder: Path,
     columns: dict[str, Metrics],
-    facts: dict[str, Any],
+    facts: Facts,
     examples: list[Example],
     limit: int | None,
 ) -> Account:
-    """Give account of a run that has just been measured.
-
-    Args:
-        trainer: Trainer of the run.
-        pl_module: The method.
-        folder: Folder of the run.
-        columns: Metrics ``before``, ``after`` and perhaps ``retrained``.
-        facts: Provenance of the run.
-        examples: Forgotten rows to read.
-        limit: Most rows of a set that were scored; ``None``: all.
-    """
+    """Give account of a run that has just been measured, at most ``limit`` rows of a set."""
     data, config = data_of(trainer), getattr(pl_module.network, "config", None)
     path = getattr(pl_module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
     retrained = columns.get("retrained", {})
@@ -212,7 +193,7 @@ def base_model(path: str | None) -> str | None:
     return path if HUB_ID.fullmatch(path) else None
 
 
-def _parts(data: Any) -> Iterator[Part]:
+def _parts(data: PairedDataModule) -> Iterator[Part]:
     for name, role in (("forget", "to be forgotten"), ("retain", "to be kept")):
         yield Part(role, len(data.splits[name]), data.hashes.get(name))
     for name in ("holdout", "holdout_doc", "test"):

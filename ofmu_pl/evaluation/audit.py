@@ -17,22 +17,13 @@ REMOVED = "<p>The rows and answers that stood here were removed.</p>"
 
 
 def write_audit(path: Path, account: Account) -> None:
-    """Write the page, whole or not at all.
-
-    Args:
-        path: File to write.
-        account: What the run was asked, did, found and did not test.
-    """
+    """Write the page, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(page(account), encoding="utf-8")
 
 
 def page(account: Account) -> str:
-    """Return the page's text.
-
-    Args:
-        account: What the run was asked, did, found and did not test.
-    """
+    """Return the page's text."""
     # Imported here, so that purge, which needs the marks alone, stays light.
     from ofmu_pl.evaluation.plain import ends, shown
 

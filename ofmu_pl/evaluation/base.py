@@ -4,39 +4,47 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
+from abc import ABC, abstractmethod
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
+from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, account
+from ofmu_pl.evaluation.account import Account, Example, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.gradient_alignment import ROWS
-from ofmu_pl.evaluation.measures import Measures
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
+from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, worse_than_chance
 from ofmu_pl.evaluation.table import Ending, Metrics, print_table
+from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
-from ofmu_pl.metrics.result import MetricResult
+from ofmu_pl.metrics.result import MetricResult, by_name
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
+Scored = dict[str, Any]
+"""Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
 
-class Evaluation(pl.Callback, Measures):
+
+class Evaluation(pl.Callback, ABC):
     """Metrics before, along and after a run; ``validate`` and ``test`` only measure.
 
-    A subclass says what is measured, as ``Measures`` lists it.
+    A subclass says how a model is scored (set by set, item by item), which metrics follow from scores, and which files
+    are written.
 
     Args:
         reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
@@ -48,6 +56,14 @@ class Evaluation(pl.Callback, Measures):
         UserError: Something else is given as one of these.
     """
 
+    modality: ClassVar[Literal["text", "images"]]
+    """The kind of data that it evaluates."""
+    scores_class: ClassVar[Any]
+    """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
+    definition: str = "exact"
+    rows: int | None = None
+    """Most rows of a set that are scored; ``None``: all."""
+
     def __init__(
         self,
         reference: str | None = None,
@@ -55,14 +71,15 @@ class Evaluation(pl.Callback, Measures):
         own_metrics: list[OwnMetric] | None = None,
     ) -> None:
         check_range(1, whole=True, every_n_steps=every_n_steps)
-        if not isinstance(reference, str | PathLike | nn.Module | None):  # a model in Python alone
+        # A model in Python alone
+        if reference == "" or not isinstance(reference, str | PathLike | nn.Module | None):
             raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
         check_own(own_metrics)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
         self.prints = True  # a table at the end
         self.ending: Ending | None = None
-        self.reference = None
-        self.before: dict[str, Any] = {}
+        self.reference: Reference | None = None
+        self.before: Scored = {}
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
         self._seconds = {"training": 0.0, "evaluation": 0.0}
@@ -81,6 +98,71 @@ class Evaluation(pl.Callback, Measures):
                 f"{type(self).__name__} is for {self.modality}, and '{data.name}' holds {data.modality}: set "
                 f"--evaluation {kind}."
             )
+
+    # What a subclass says ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
+        """Score the evaluation sets; a cheap measurement may score fewer rows."""
+
+    @abstractmethod
+    def metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
+        """Metrics of a full measurement, against the reference.
+
+        Args:
+            trainer: Trainer of the run.
+            scores: By evaluation set.
+            column: Whose they are: ``before``, ``after`` (``model``, where nothing was trained) or ``retrained``.
+        """
+
+    @abstractmethod
+    def interim_metrics(self, trainer: pl.Trainer, scores: Scored) -> Metrics:
+        """Metrics of a cheap measurement."""
+
+    @abstractmethod
+    def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
+        """Load the retrained model's scores; refuse them if they belong to other data or were made otherwise."""
+
+    @abstractmethod
+    def scoring_facts(self, trainer: pl.Trainer, model: nn.Module) -> Facts:
+        """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
+
+    @abstractmethod
+    def spread(self, scores: Scored) -> dict[str, np.ndarray]:
+        """Values of single rows for histograms, by what they are."""
+
+    def write_files(
+        self,
+        trainer: pl.Trainer,
+        pl_module: UnlearningModule,
+        network: nn.Module,
+        folder: Path,
+        scores: Scored,
+        columns: dict[str, Metrics],
+    ) -> None:
+        """Write more files beside ``results.json``; by default there are none."""
+
+    def examples(self, trainer: pl.Trainer, scores: Scored) -> list[Example]:
+        """Forgotten rows to read, with what the model said before and after; none unless texts were asked for."""
+        return []
+
+    def more_metrics(self, trainer: pl.Trainer, model: nn.Module) -> Metrics:
+        """Metrics that need the model itself; takes all ranks. A retrained model is used for nothing else afterwards.
+
+        By default it is how far the gradients of forget rows agree, with the retrained model's value as its target.
+        """
+        found = gradient_alignment(trainer.lightning_module, model, data_of(trainer), self.rows)
+        goal = self.reference.values.get(ALIGNMENT.name) if self.reference else None
+        return by_name(replace(found, target=goal)) if found else {}
+
+    def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
+        """What the table does not say by itself: what of the data nobody saw, or what has no goal."""
+        method: Any = trainer.lightning_module
+        told, r = remark_of(data_of(trainer), self.reference is not None), self.reference
+        if r is None or not worse_than_chance(r.scores, method.recipe.uniform_loss(method.network)):
+            return told
+        worse = f"The reference '{r.source}' is worse than chance on retained rows, so it sets no goal to go by."
+        return f"{worse} {told or ''}".strip()
 
     # Around training -------------------------------------------------------------------------------------------------
 
@@ -149,7 +231,7 @@ class Evaluation(pl.Callback, Measures):
         self._seconds[kind] += 0.0 if self._mark is None else now - self._mark
         self._mark = now
 
-    def _measure(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def _measure(self, trainer: pl.Trainer, pl_module: UnlearningModule) -> None:
         """Make a cheap measurement if one is due in this iteration and not made yet."""
         step, history = trainer.global_step, pl_module.record.history
         due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
@@ -160,15 +242,17 @@ class Evaluation(pl.Callback, Measures):
         history.append({"step": step, "metrics": _as_dicts(metrics)})
         self._book("evaluation")
 
-    def _timed_score(self, trainer: pl.Trainer, model: Any, **how: Any) -> dict[str, Any]:
+    def _timed_score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
         self._book("training")
-        scores = self.score(trainer, model, **how)
+        scores = self.score(trainer, model, cheap)
         self._book("evaluation")
         return scores
 
-    def _all_metrics(self, trainer: pl.Trainer, scores: dict[str, Any], column: str) -> Metrics:
+    def _all_metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
         theirs = self.reference.scores if self.reference else None
-        found = with_own(self.metrics(trainer, scores), self.own_metrics, scores, theirs) | self.more.get(column, {})
+        found = with_own(self.metrics(trainer, scores, column), self.own_metrics, scores, theirs) | self.more.get(
+            column, {}
+        )
         return found | official(found)
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -179,13 +263,7 @@ class Evaluation(pl.Callback, Measures):
             )
         if self.source is None or self.reference is not None:
             return
-        try:
-            self.reference = self.load_reference(trainer, pl_module, self.source)
-        except UserError as error:
-            if "`path`" not in str(error):
-                raise
-            # Whoever reads a model takes it for the one to unlearn.
-            raise UserError(str(error).replace("`path`", "`reference`")) from error
+        self.reference = self.load_reference(trainer, pl_module, self.source)
         found = self.more.setdefault("retrained", {})  # empty where the reference is a file
         values, name = self.reference.values, ALIGNMENT.name
         if name in found:
@@ -195,9 +273,18 @@ class Evaluation(pl.Callback, Measures):
             found[name] = ALIGNMENT.result(values[name], min(ROWS, self.rows or ROWS, rows))
 
     @staticmethod
-    def _log(trainer: pl.Trainer, pl_module: Any, metrics: Metrics, *, last: bool = False) -> None:
+    def _log(trainer: pl.Trainer, pl_module: UnlearningModule, metrics: Metrics, *, last: bool = False) -> None:
         values = {f"metrics/{name}": result.value for name, result in metrics.items()}
         pl_module.record.log(trainer.loggers, trainer.global_step, values, last=last)
+
+    def _log_histograms(self, trainer: pl.Trainer, sides: dict[str, Scored]) -> None:
+        """Log what models make of single rows, which TensorBoard alone can show."""
+        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        for side, scores in sides.items():
+            for name, values in self.spread(scores).items():
+                finite = values[np.isfinite(values)]
+                for writer in writers if len(finite) else ():
+                    writer.add_histogram(f"{name}/{side}", finite, trainer.global_step)
 
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         network = pl_module.whole_network()  # this, scores and log_dir take all ranks
@@ -209,11 +296,13 @@ class Evaluation(pl.Callback, Measures):
             return
         data, r = data_of(trainer), self.reference
         sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-        columns = {name: self._all_metrics(trainer, s, name) for name, s in sides.items() if s}
+        sides = {name: s for name, s in sides.items() if s}
+        columns = {name: self._all_metrics(trainer, s, name) for name, s in sides.items()}
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
             self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
+        self._log_histograms(trainer, sides)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)
@@ -230,9 +319,9 @@ class Evaluation(pl.Callback, Measures):
         self,
         trainer: pl.Trainer,
         pl_module: Any,
-        network: Any,
+        network: nn.Module,
         folder: Path,
-        scores: dict[str, Any],
+        scores: Scored,
         columns: dict[str, Metrics],
         remark: str | None,
     ) -> None:

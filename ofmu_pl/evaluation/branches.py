@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from copy import copy
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ofmu_pl.data.encoded import shared
@@ -28,15 +29,10 @@ def trunk_of(answers: Sequence[Tokens]) -> Tokens:
     """
     order = sorted(answers)
     alike = [shared(a, b) for a, b in pairwise(order)]  # of any two, the least between them
-    gains = [sum(_running_least(alike[i:])) + sum(_running_least(alike[:i][::-1])) for i in range(len(order))]
+    gains = []
+    for i in range(len(order)):
+        gains.append(sum(accumulate(alike[i:], min)) + sum(accumulate(alike[:i][::-1], min)))
     return order[max(range(len(order)), key=gains.__getitem__)]
-
-
-def _running_least(values: list[int]) -> list[int]:
-    found: list[int] = []
-    for x in values:
-        found.append(min(x, found[-1]) if found else x)
-    return found
 
 
 def can_branch(cache: Any, columns: int) -> bool:
@@ -47,14 +43,10 @@ def can_branch(cache: Any, columns: int) -> bool:
     )
 
 
-def read_common(model: Any, prompts: Sequence[Tokens]) -> Prompts | None:
+def read_common(model: PreTrainedModel, prompts: Sequence[Tokens]) -> Prompts | None:
     """Read the tokens that all prompts begin with, once; ``None``: nothing is gained, or the cache cannot be cut.
 
     A chat template may write a system turn and a date before each question, which are half of what prompts hold.
-
-    Args:
-        model: A Hugging Face causal language model.
-        prompts: Tokens of each prompt, all of them different.
     """
     if len(prompts) < 2:
         return None
@@ -66,14 +58,8 @@ def read_common(model: Any, prompts: Sequence[Tokens]) -> Prompts | None:
     return common if can_branch(common.cache, max(map(len, prompts))) else None
 
 
-def read_after(model: Any, common: Prompts, prompts: Sequence[Tokens]) -> Prompts:
-    """Run a model over what is left of prompts; the result is that of ``read_prompts``.
-
-    Args:
-        model: The model that read what they begin with.
-        common: That, which all of them share; it stays as it is.
-        prompts: Tokens of B prompts.
-    """
+def read_after(model: PreTrainedModel, common: Prompts, prompts: Sequence[Tokens]) -> Prompts:
+    """Run a model over what is left of prompts; the result is that of ``read_prompts``."""
     rests = [prompt[common.mask.shape[1] :] for prompt in prompts]
     read = common.rows(torch.zeros(len(prompts), dtype=torch.long, device=model.device))
     ids, mask, positions = read.columns_of(padded(rests, model.device))

@@ -2,54 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from transformers import PreTrainedModel
 
-import torch.distributed as dist
-
-from ofmu_pl.evaluation import gradient_norms, scoring
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.evaluation import scoring
 from ofmu_pl.evaluation.prompts import stops_of
+from ofmu_pl.evaluation.shares import read_shared, writes
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.modules.reference_scores import facts_of
-from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
-from ofmu_pl.support.sets import is_document
+from ofmu_pl.support.kept import cache_folder, content_path, keep
 
 
 def cached_scores(
-    model: Any,
-    data: Any,
+    model: PreTrainedModel,
+    data: TextDataModule,
     *,
     items: int | None = None,
     max_new_tokens: int,
     hidden: int | None = None,
-    with_gradient_norms: bool = False,
     texts: bool = False,
     progress: bool = False,
 ) -> Scores:
-    """Run ``scoring.score_rows`` on all evaluation sets of a data module, or read what it gave before.
+    """Run ``scoring.score_rows``, whose arguments these are, on all evaluation sets, or read what it gave before.
 
-    Numbers are kept and texts are not: where texts are wanted, the model generates them again.
-
-    Args:
-        model: A Hugging Face causal language model.
-        data: A ``PairedDataModule`` after ``setup``.
-        items: See ``scoring.score_rows``.
-        max_new_tokens: Length of generations.
-        hidden: See ``scoring.score_rows``.
-        with_gradient_norms: Also differentiate every forget and holdout answer (minutes; the gradnorm attack).
-        texts: Whether ``generations`` are wanted.
-        progress: Show a progress bar.
+    Numbers are kept and texts are not: where ``texts`` are wanted, the model generates them again.
     """
     path, folder = None, cache_folder()
     if folder is not None:
+        counted = [name for name, rows in data.evaluation_sets.items() if "counts" in (rows or [{}])[0]]
         facts = facts_of(model, data) | {
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
-            "settings": [items, max_new_tokens, hidden, with_gradient_norms, *_more(model, data)],
+            "settings": [items, max_new_tokens, hidden, data.thorough, counted, stops_of(model, data.encoder)],
         }
         path = content_path(folder, "scores", facts)
-    scores = _read(path)
-    if scores is None:
+    stored = read_shared(path)
+    if stored is None:
         scores = scoring.score_rows(
             model,
             data.encoder,
@@ -61,11 +49,11 @@ def cached_scores(
             kinds=data.kinds,
             progress=progress,
         )
-        if with_gradient_norms:
-            gradient_norms.add_gradient_norms(model, data.encoder, data.evaluation_sets, scores, progress)
-        if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
+        if path is not None and writes():
             keep(path, {name: s.as_dict() for name, s in scores.items()})
-    elif texts:
+        return scores
+    scores = {name: SetScores.from_dict(fields) for name, fields in stored.items()}
+    if texts:
         scoring.add_generations(
             model,
             data.encoder,
@@ -76,34 +64,3 @@ def cached_scores(
             progress=progress,
         )
     return scores
-
-
-def _more(model: Any, data: Any) -> list[str]:
-    """What sets of some kinds are scored for besides, and what else than the end token ends answers, since 0.1.0."""
-    documents = any(map(is_document, data.evaluation_sets))
-    counted = any("counts" in row for rows in data.evaluation_sets.values() for row in rows[:1])
-    found = {"thorough": data.thorough, "documents' bytes": documents, "words that count": counted}
-    ends = [f"token {x} ends" for x in stops_of(model, data.encoder) if x != data.tokenizer.eos_token_id]
-    return [name for name, there in found.items() if there] + ends
-
-
-def _read(path: Path | None) -> Scores | None:
-    """Read stored scores."""
-    stored = read_shared(path)
-    return stored and {name: SetScores.from_dict(s) for name, s in stored.items()}
-
-
-def read_shared(path: Path | None) -> Any:
-    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does.
-
-    Args:
-        path: Where it would be; ``None``: nothing is kept.
-    """
-    stored = None
-    if path is not None and (not dist.is_initialized() or dist.get_rank() == 0):
-        stored = read_kept(path)
-    if dist.is_initialized():
-        shared = [stored]
-        dist.broadcast_object_list(shared)
-        stored = shared[0]
-    return stored

@@ -17,11 +17,7 @@ KINDS = {"text": ("transformers", "text-generation"), "images": ("ofmu_pl", "ima
 
 
 def write_card(account: Account) -> None:
-    """Write the card into the model's folder, whole or not at all; nothing where no model was exported.
-
-    Args:
-        account: What the run was asked, did, found and did not test.
-    """
+    """Write the card into the model's folder, whole or not at all; nothing where no model was exported."""
     if account.model is None:
         return
     with replacing(account.model / CARD) as temporary:
@@ -29,11 +25,7 @@ def write_card(account: Account) -> None:
 
 
 def card(account: Account) -> ModelCard:
-    """Make the card. It has no licence, which is the base model's and not known.
-
-    Args:
-        account: What the run was asked, did, found and did not test.
-    """
+    """Make the card. It has no licence, which is the base model's and not known."""
     library, task = KINDS[account.modality]
     head = ModelCardData(
         library_name=library,

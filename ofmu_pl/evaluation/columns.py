@@ -1,39 +1,40 @@
 """What a model has read, and what it says next: by its cache, or all over again where rows cannot be taken apart.
 
 Rows are selected, repeated and left out while they are read (``prompts``). A cache of keys and values allows that by
-transformers' public interface; the states of recurrent layers (Mamba, and hybrids of both) do not.
+transformers' public interface; the states of recurrent layers (Mamba, and hybrids of both) do not. While text is
+generated, a cache changes in place: transformers' own copies all columns before it with each that it adds.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+ROOM = 16
+"""Columns of room that are made at a time."""
 
 
 class ReadAgain:
-    """Stands in the place of a cache: the tokens themselves, which are read again with each that follows.
-
-    Attributes:
-        ids: Tokens read so far, (B, P).
-        positions: Their positions, (B, P).
-        layers: None, since nothing is cached.
-    """
+    """Takes the place of a cache: the tokens themselves, (B, P), which are read again with each that follows."""
 
     def __init__(self, ids: Tensor, positions: Tensor) -> None:
         self.ids, self.positions = ids, positions
-        self.layers: list[Any] = []
+        self.layers: list[DynamicLayer] = []  # nothing is cached
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep some rows, each any number of times."""
         self.ids, self.positions = self.ids[indices], self.positions[indices]
 
 
-def begin(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any = None) -> Any:
-    """Read columns of which no logits are made; returns the cache, or what stands in its place.
+def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any = None) -> Any:
+    """Read columns of which no logits are made; returns the cache, or what takes its place.
 
     Args:
         model: A Hugging Face causal language model.
@@ -53,16 +54,10 @@ def begin(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any =
     return cache
 
 
-def go_on(model: Any, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
+def go_on(model: PreTrainedModel, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
     """Read further columns, which are in the cache afterwards; returns the logits of the last of them, (B, keep, V).
 
-    Args:
-        model: The model that began.
-        cache: What ``begin`` returned.
-        ids: Tokens, (B, S).
-        mask: 1 where a column, read before or now, may be attended to, (B, P + S).
-        positions: Positions of the tokens, (B, S).
-        keep: Number of columns whose logits are made, at most S.
+    The mask, (B, P + S), is that of all columns, read before or now.
     """
     how: dict[str, Any] = {"past_key_values": cache, "use_cache": True}
     if isinstance(cache, ReadAgain):
@@ -74,7 +69,55 @@ def go_on(model: Any, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, 
     return logits
 
 
-def _selects_rows(model: nn.Module, cache: Any) -> bool:
+def _selects_rows(model: nn.Module, cache: DynamicCache) -> bool:
     """Whether the model keeps what it has read in this cache, and all of it as columns of rows."""
     taken = "past_key_values" in inspect.signature(model.forward).parameters
     return taken and not any(hasattr(layer, "recurrent_states") for layer in cache.layers)
+
+
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+    """A layer whose keys and values, (B, H, S, D), are the first rows and columns of tensors with room for more."""
+
+    def __init__(self, layer: DynamicLayer) -> None:
+        super().__init__()
+        self.__dict__.update(layer.__dict__)
+        self._whole = [layer.keys, layer.values]
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append columns; returns all keys and values."""
+        rows, begin = len(key_states), self.keys.shape[-2]
+        end = begin + key_states.shape[-2]
+        for k, x in enumerate((key_states, value_states)):
+            if end > self._whole[k].shape[-2]:
+                self._whole[k] = F.pad(self._whole[k][:rows], (0, 0, 0, end - begin + ROOM))
+            self._whole[k][:rows, :, begin:end] = x
+        self._show(rows, end)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep some rows alone, each once; those that stay in their places are not copied."""
+        moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
+        for x in self._whole:
+            x[moved] = x[indices[moved]]
+        self._show(len(indices), self.keys.shape[-2])
+
+    def _show(self, rows: int, columns: int) -> None:
+        self.keys, self.values = (x[:rows, :, :columns] for x in self._whole)
+
+
+def make_roomy(cache: Any) -> None:
+    """Give room to those layers of a cache that keep every column; the others stay as they are."""
+    for k, layer in enumerate(cache.layers):
+        if type(layer) is DynamicLayer and layer.is_initialized:
+            cache.layers[k] = RoomyLayer(layer)
+
+
+def filled(going: Sequence[int]) -> list[int]:
+    """The places of rows that go on, in an order that leaves as many as possible where they are.
+
+    >>> filled([0, 2, 3, 6])
+    [0, 6, 2, 3]
+    """
+    ahead = {k for k in going if k < len(going)}
+    behind = iter(k for k in going if k >= len(going))
+    return [k if k in ahead else next(behind) for k in range(len(going))]

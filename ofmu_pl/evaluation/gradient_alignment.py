@@ -15,7 +15,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE, Ranks
 from ofmu_pl.core.vectors import add_, dot, is_sharded, norm, zeros_like
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.evaluation.cached import read_shared
+from ofmu_pl.evaluation.shares import read_shared
 from ofmu_pl.metrics.alignment import ALIGNMENT, mean_cosine
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.modules.reference_scores import facts_of
@@ -30,13 +30,7 @@ def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None =
     """The mean cosine between the gradients of pairs of different forget rows, at a model's weights.
 
     A row's gradient is that of its mean answer loss by all parameters that are trained. Of a language model the
-    result is kept by content. Takes all ranks.
-
-    Args:
-        pl_module: The method, whose recipe gives the loss and whose ranks share the rows.
-        model: The method's network, whole, or a retrained model; where ranks hold shards, the latter is cut as well.
-        data: The data module after ``setup``.
-        rows: Most rows, evenly spaced, beside ``ROWS``; ``None``: no other bound.
+    result is kept by content. Takes all ranks. At most ``ROWS`` rows, or ``rows`` if they are fewer, are looked at.
 
     Returns:
         The result, without a target; its ``n`` is the number of rows that have a gradient. ``None``: fewer than two
@@ -66,12 +60,6 @@ def sum_of_units(
     """``|sum_i g_i / |g_i||^2`` over the gradients of several losses, and the number of those that do not vanish.
 
     Ranks take a share of the losses each; where they hold shards of the network, all take every loss together.
-
-    Args:
-        model: The network; its mode is left as it is.
-        losses: Maps a batch to the losses of its rows, (B,), whose sum is differentiated.
-        batches: One batch for each gradient.
-        ranks: The processes that share the batches.
     """
     parameters = trainable(model)
     if not parameters or parameters[0].dtype not in (torch.float32, torch.float64):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.image_pictures import draw_pictures
-from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Reference, check_model, read_model_facts
+from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Facts, Reference, check_model, read_model_facts
+from ofmu_pl.evaluation.shares import own_share
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
@@ -34,49 +35,43 @@ class ImageEvaluation(Evaluation):
     Args:
         reference: Folder of the retrained model, or ``retrain`` for one trained as the configuration's ``original``
             says (once; kept by content); ``null``: no goals and no gap.
-        every_n_steps: Outer iterations between two cheap measurements (accuracies of ``interim_items`` forget, retain
-            and validation images); ``null``: none.
-        interim_items: Number of images of each set in a cheap measurement.
+        every_n_steps: Outer iterations between two cheap measurements (accuracies of 1000 forget, retain and validation
+            images); ``null``: none.
         attack_samples: Number of members, and of strangers, that each membership attack learns from (published: 10,000;
             9,000 class-wise); ``null``: as many as there are of both, 1,000 at most.
-        pictures: Whether to draw metrics, confidences, confusion and forgotten images.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
     """
 
     modality = "images"
     scores_class = ImageScores
+    interim_items = 1000
+    """Number of images of each set in a cheap measurement."""
 
     def __init__(
         self,
         reference: str | None = RETRAIN,
         every_n_steps: int | None = None,
-        interim_items: int = 1000,
         attack_samples: int | None = ATTACK_SAMPLES,
-        pictures: bool = True,
         own_metrics: list[OwnMetric] | None = None,
     ) -> None:
         super().__init__(reference, every_n_steps, own_metrics)
-        self.pictures = pictures
-        self.interim_items, self.attack_samples = interim_items, attack_samples
+        self.attack_samples = attack_samples
         self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow
 
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False) -> dict[str, ImageScores]:
+    def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> dict[str, ImageScores]:
         """Score every image of every set; a cheap measurement leaves test images and other requests out."""
         data = data_of(trainer)
         sets = [name for name in data.evaluation_sets if not (cheap and (name == "test" or is_request(name)))]
-        return score_images(
-            model, data, sets, self.interim_items if cheap else None, trainer.global_rank, trainer.world_size
-        )
+        return score_images(model, data, sets, self.interim_items if cheap else None)
 
-    def metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
+    def metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores], column: str) -> Metrics:
         """The metrics of ``metrics.vision_metrics``."""
+        if column in self._known:
+            return self._known[column]
         data, r = data_of(trainer), self.reference
-        side = "before" if scores is self.before else "retrained" if r and scores is r.scores else None
-        if side in self._known:
-            return self._known[side]
         targets = None
-        if r and side != "retrained":
-            targets = {name: result.value for name, result in self.metrics(trainer, r.scores).items()}
+        if r and column != "retrained":
+            targets = {name: result.value for name, result in self.metrics(trainer, r.scores, "retrained").items()}
         found = vision_metrics(
             scores,
             r.scores if r else None,
@@ -86,9 +81,13 @@ class ImageEvaluation(Evaluation):
             intervals=True,
             targets=targets,
         )
-        if side is not None:
-            self._known[side] = found
+        if column in ("before", "retrained"):
+            self._known[column] = found
         return found
+
+    def spread(self, scores: dict[str, ImageScores]) -> dict[str, np.ndarray]:
+        """Probabilities of the true class."""
+        return {f"probability/{name}": np.exp(-s.losses) for name, s in scores.items()}
 
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What can be said without a retrained model."""
@@ -108,7 +107,7 @@ class ImageEvaluation(Evaluation):
         seen = {metrics[name]: s for name, s in scores.items() if len(s.ids)}
         return {m.name: m.result(100 * float(s.correct.mean()), len(s.ids)) for m, s in seen.items()}
 
-    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+    def scoring_facts(self, trainer: pl.Trainer, model: nn.Module) -> Facts:
         """Number format, size of the attacks and BatchNorm's policy."""
         recipe = getattr(trainer.lightning_module, "recipe", None)
         return {
@@ -136,21 +135,6 @@ class ImageEvaluation(Evaluation):
         self.more["retrained"] = self.more_metrics(trainer, model)
         return Reference(name, scores, facts, told)
 
-    def write_files(
-        self,
-        trainer: pl.Trainer,
-        pl_module: Any,
-        network: Any,
-        folder: Path,
-        scores: dict[str, ImageScores],
-        columns: dict[str, Metrics],
-    ) -> None:
-        """Draw the pictures."""
-        if not self.pictures:
-            return
-        sides = {"before": self.before, "after": scores, "retrained": self.reference.scores if self.reference else {}}
-        draw_pictures(folder, data_of(trainer), {name: s for name, s in sides.items() if s}, columns)
-
 
 def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -> int:
     """How many members and strangers there are for an attack to learn from, up to ``ATTACK_SAMPLES``."""
@@ -159,17 +143,9 @@ def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -
 
 
 def score_images(
-    model: Any, data: Any, sets: list[str], items: int | None = None, rank: int = 0, ranks: int = 1
+    model: nn.Module, data: ImageDataModule, sets: list[str], items: int | None = None
 ) -> dict[str, ImageScores]:
     """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share.
-
-    Args:
-        model: The network in eval mode.
-        data: An ``ImageDataModule`` after ``setup``.
-        sets: Names of the sets.
-        items: Number of images of each set; ``None``: all.
-        rank: Number of this process.
-        ranks: Number of processes.
 
     Raises:
         UserError: The model's outputs are NaN.
@@ -181,11 +157,11 @@ def score_images(
         if items is not None and len(chosen) > items:
             chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
         # A rank without an image of its own takes the first, which counts once: ranks gather states of like shapes.
-        mine = chosen[rank::ranks] if rank < len(chosen) else chosen[:1]
+        mine = chosen[own_share()] if len(chosen[own_share()]) else chosen[:1]
         if len(mine):
             ids = torch.from_numpy(data.evaluation_sets[name][mine])
             metric.update(name, ids, labels[mine], predict(model, images[mine]))
-    with metric.sync_context(should_sync=ranks > 1):
+    with metric.sync_context(should_sync=dist.is_initialized()):
         scores = metric.scores()
     broken = {name: int(np.isnan(s.log_probs).any(axis=1).sum()) for name, s in scores.items()}
     if any(broken.values()):

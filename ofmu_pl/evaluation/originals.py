@@ -16,6 +16,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from ofmu_pl.data.tokenizers import refuse_other_tokens
+from ofmu_pl.evaluation.reference import Facts
 from ofmu_pl.modules.finetune import FineTune
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.vision import ImageNetwork
@@ -59,9 +60,6 @@ class Original:
     def filled(self, recipe: ImageNetwork | CausalLM) -> Original:
         """The settings with all that a network of this kind needs.
 
-        Args:
-            recipe: Recipe of the network.
-
         Raises:
             UserError: A setting is for networks of the other kind, or out of range.
 
@@ -97,15 +95,8 @@ def original(
 ) -> Path:
     """Train a model on a split, unless the cache has it already; returns its folder.
 
-    Args:
-        how: Settings of the training.
-        recipe: Recipe of the network; its path is ignored.
-        data: A ``PairedDataModule``, set up here.
-        split: ``full`` for the target, ``retain`` for the retrained model.
-        seed: Seed of what is random in the network (the same for both, as published) and of the order of batches.
-        folder: Where to keep the model if there is no cache folder, or it takes no files.
-        accelerator: Lightning's accelerator.
-        progress: Show a progress bar.
+    The seed, of the network and of the order of batches, is the same for target (``full``) and retrained model
+    (``retain``), as published. ``folder`` keeps the model where there is no cache, or it takes no files.
 
     Raises:
         UserError: The settings do not fit the network, or the data has no such split.
@@ -173,7 +164,7 @@ def original(
     return paths[-1]
 
 
-def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str, seed: int) -> dict[str, Any]:
+def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str, seed: int) -> Facts:
     """All that a model follows from."""
     settings = {name: x for name, x in asdict(how).items() if x is not None and name != "base"}  # its weights count
     facts = {"how": settings, "network": recipe.identity, "seed": seed, "torch": torch.__version__.split("+")[0]}

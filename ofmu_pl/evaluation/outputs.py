@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
@@ -47,12 +48,8 @@ def make_key(folder: Path) -> None:
 def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
     """Write a line per question: how likely the true answer was and how much of it was said, before and after.
 
-    Args:
-        path: File to write.
-        sets: Rows by evaluation set.
-        before: Scores before the run; may be empty.
-        after: Scores after the run.
-        full: Show the question, the true answer and what the model said; otherwise keyed hashes of the first two.
+    With ``full`` it shows the question, the true answer and what the model said; otherwise keyed hashes of the first
+    two.
     """
     if not full:
         make_key(path.parent)
@@ -78,15 +75,12 @@ def _value(scores: Scores, name: str, field: str, k: int) -> Any:
     return None if values is None else values[k]
 
 
-def write_open_unlearning_logs(folder: Path, data: Any, scores: Scores, metrics: Metrics, samples: SamplesName) -> None:
+def write_open_unlearning_logs(
+    folder: Path, data: TextDataModule, scores: Scores, metrics: Metrics, samples: SamplesName
+) -> None:
     """Write ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json`` as open-unlearning writes and reads them.
 
-    Args:
-        folder: Folder of the files.
-        data: The data module.
-        scores: The model's scores by evaluation set.
-        metrics: The metrics under the definition ``open_unlearning``.
-        samples: ``hashes`` writes hashes in place of texts into the first file; ``none`` leaves that file out.
+    With ``hashes`` the first file has hashes instead of texts; with ``none`` it is left out.
     """
     encoder, inputs, truths = data.encoder, {}, {}
     for name, s in ((name, s) for name, s in scores.items() if not is_document(name)):

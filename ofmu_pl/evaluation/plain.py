@@ -17,6 +17,15 @@ Verdict = Literal["no difference", "more is left", "less is left", "above the go
 no values could differ from it."""
 Change = Literal["worse", "better", "unchanged", "too few"]
 LEFT: tuple[Verdict, ...] = ("more is left", "less is left")
+MEANINGS: dict[str, str] = {
+    "no difference": "No difference from the goal was found.",
+    "more is left": "More is left than there should be.",
+    "less is left": "Less is left than there should be: what is avoided stands out, which can give it away.",
+    "above the goal": "It lies above the goal.",
+    "below the goal": "It lies below the goal.",
+    "too few": "Too few rows: whatever the number, no difference from the goal could be told from chance.",
+}
+"""Sentences on verdicts."""
 CHANGES: dict[Change, str] = {
     "worse": "It is worse than before.",
     "better": "It is better than before.",
@@ -51,21 +60,13 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class Statement:
-    """What one test says.
-
-    Attributes:
-        name: Name of the metric.
-        text: Sentence with the number and its interval.
-        before: The number before the run; ``None``: it was not measured.
-        goal: Goal with its name, such as ``50 % (chance)``; ``None``: there is none.
-        verdict: How the number lies to the goal.
-        meaning: A sentence on the verdict, or the direction where there is none.
-    """
+    """What one test says: a sentence with the number and its interval, and one on how it lies to its goal."""
 
     name: str
     text: str
     before: str | None
     goal: str | None
+    """Goal with its name, such as ``50 % (chance)``."""
     verdict: Verdict
     meaning: str
 
@@ -74,23 +75,42 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
     """Say what the tests found, by the question that they answer.
 
     Held-out rows stand among the goals alone, and metrics whose declaration has no sentence in the table of numbers.
-
-    Args:
-        after: Metrics of the model after the run.
-        before: Metrics of the model before.
-        retrained: Metrics of the retrained model; may be empty.
     """
     found: dict[str, list[Statement]] = {}
     judged, changed = verdicts(after), changes(after, before)
     for group in dict.fromkeys([*HEADINGS, *(r.group for r in after.values() if r.group != "unseen")]):
-        told = [
-            _statement(name, r, after, before, retrained, judged.get(name, ""), changed.get(name))
-            for name, r in after.items()
-            if r.group == group and r.metric.says
-        ]
-        if told:
-            found.setdefault(HEADINGS.get(group, "Other tests"), []).extend(told)
+        for name, r in after.items():
+            if r.group != group or not r.metric.says:
+                continue
+            verdict, interval = judged.get(name, ""), ends(r)
+            rows = SETS.get(name[:3], ROWS.get(group, "these rows"))
+            value = shown(r.value, r) + (f" ({interval})" if interval else "")
+            statement = Statement(
+                name=name,
+                text=r.metric.says.format(value=value, rows=rows),
+                before=shown(before[name].value, r) if name in before else None,
+                goal=None if r.target is None else shown(r.target, r) + _whose(name, group, bool(retrained)),
+                verdict=verdict,
+                meaning=MEANINGS.get(verdict) or _untested(r, changed.get(name)),
+            )
+            found.setdefault(HEADINGS.get(group, "Other tests"), []).append(statement)
     return found
+
+
+def _whose(name: str, group: str, retrained: bool) -> str:
+    """Where a goal comes from: chance for choices and for attacks that no retrained model was under."""
+    if group == "choices" or name.endswith("AUC") or (group == "attacks" and not retrained):
+        return " (chance)"
+    return " (the retrained model)" if retrained else " (held-out rows)"
+
+
+def _untested(r: MetricResult, changed: Change | None) -> str:
+    """A sentence on a value without a verdict."""
+    if changed:
+        return CHANGES[changed]
+    if r.target is not None:
+        return "It is no mean over rows, so how much of the difference is chance is not known."
+    return "Higher is better." if r.higher_is_better else "Lower is better."
 
 
 def verdicts(metrics: Metrics) -> dict[str, Verdict]:
@@ -146,9 +166,6 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
     """Which of several differences are shown, after one correction; ``None``: the rows could not show any.
 
     Tests that could not reject after the correction count for nothing in it (Tarone 1990).
-
-    Args:
-        tests: p and the least p that there can be, by name.
     """
     able = {name: p for name, (p, least) in tests.items() if least * len(tests) <= LEVEL and not math.isnan(p)}
     corrected = dict(zip(able, holm(list(able.values())), strict=True))
@@ -156,16 +173,11 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
 
 
 def one_sided(after: Metrics, than: str) -> str | None:
-    """Say what the tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree.
-
-    Args:
-        after: Metrics of the model after the run.
-        than: Whom goals are of, such as ``in held-out rows``.
-    """
+    """Say what tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree."""
     judged = verdicts(after)
     worst: dict[str, Verdict] = {}
     for what, names in SIDES.items():
-        found = {judged[name] for name in names if name in judged}
+        found = [judged.get(name) for name in names]
         worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), "")
     how = next((v for v in KNOWN if v in worst.values()), None)
     named = [what for what in SIDES if worst[what] == how]
@@ -210,61 +222,3 @@ def _number(x: float, r: MetricResult | Metric) -> str:
     if x == 0 or abs(x) >= 0.1:
         return f"{x:.2f}"
     return f"{x:.2g}" if abs(x) >= 1e-3 else f"{x:.0e}"
-
-
-def _statement(
-    name: str,
-    r: MetricResult,
-    after: Metrics,
-    before: Metrics,
-    retrained: Metrics,
-    found: Verdict,
-    changed: Change | None,
-) -> Statement:
-    interval = ends(r)
-    value = shown(r.value, r) + (f" ({interval})" if interval else "")
-    rows = SETS.get(name[:3], ROWS.get(r.group, "these rows"))
-    text = str(r.metric.says).format(value=value, rows=rows)
-    was = before.get(name)
-    return Statement(
-        name=name,
-        text=text,
-        before=shown(was.value, r) if was else None,
-        goal=_goal(name, r, after, retrained),
-        verdict=found,
-        meaning=CHANGES[changed] if changed and not found else _meaning(r, found),
-    )
-
-
-def _goal(name: str, r: MetricResult, after: Metrics, retrained: Metrics) -> str | None:
-    """The goal and where it comes from."""
-    if r.target is None:
-        return None
-    whose = ""
-    if name in retrained:
-        whose = " (the retrained model)" if _alike(retrained[name].value, r.target) else ""
-    elif r.target == 0.5 and (r.group == "attacks" or name.endswith("AUC")):
-        whose = " (chance)"
-    elif any(x.group == "unseen" and _alike(x.value, r.target) for x in after.values()):
-        whose = " (held-out rows)"
-    return f"{shown(r.target, r)}{whose}"
-
-
-def _alike(x: float, y: float) -> bool:
-    return math.isclose(x, y, rel_tol=1e-6, abs_tol=1e-12)
-
-
-def _meaning(r: MetricResult, found: Verdict) -> str:
-    if found == "no difference":
-        return "No difference from the goal was found."
-    if found == "more is left":
-        return "More is left than there should be."
-    if found == "less is left":
-        return "Less is left than there should be: what is avoided stands out, which can give it away."
-    if found == "too few":
-        return "Too few rows: whatever the number, no difference from the goal could be told from chance."
-    if found:
-        return f"It lies {found}."
-    if r.target is not None:
-        return "It is no mean over rows, so how much of the difference is chance is not known."
-    return "Higher is better." if r.higher_is_better else "Lower is better."

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.evaluation.columns import begin, go_on
-from ofmu_pl.evaluation.roomy import filled, make_roomy
+from ofmu_pl.evaluation.columns import begin, filled, go_on, make_roomy
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
 
@@ -48,9 +48,6 @@ class Prompts:
     def columns_of(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What a model reads to predict tokens that follow, one list a prompt.
 
-        Args:
-            labels: The tokens, (B, S), padded on the right with ``IGNORED``.
-
         Returns:
             Tokens, (B, S), the mask of all columns until then, (B, P + S - 1), and the tokens' positions, (B, S).
         """
@@ -70,19 +67,16 @@ def padded(tokens: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 
 def read_prompts(
-    model: Any, prompts: Sequence[list[int]], hidden: int | None = None, skip_hidden: bool = False
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], hidden: int | None = None, skip_hidden: bool = False
 ) -> Prompts:
-    """Run a model over prompts, once.
+    """Run a model over prompts, none of them empty, once.
 
-    Args:
-        model: A Hugging Face causal language model.
-        prompts: B lists of tokens, none of them empty.
-        hidden: A token that nothing may attend to (open-unlearning hides every pad token, real or not).
-        skip_hidden: Positions count only tokens that are not hidden, as in ``model.generate``.
+    Nothing attends to a ``hidden`` token (open-unlearning hides every pad token, real or not). With ``skip_hidden``
+    positions count only tokens that are not hidden, as in ``model.generate``.
     """
     width = max(len(p) for p in prompts)
     device = model.device
-    ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=device)
+    ids = torch.tensor([[0] * (width - len(p)) + [*p] for p in prompts], device=device)
     real = torch.arange(width, device=device) >= width - torch.tensor([[len(p)] for p in prompts], device=device)
     mask = real.long() if hidden is None else (real & (ids != hidden)).long()
     positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
@@ -116,16 +110,9 @@ class Detail(IntEnum):
 
 
 def score_answers(
-    model: Any, prompts: Prompts, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
+    model: PreTrainedModel, prompts: Prompts, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
 ) -> AnswerScores:
-    """Score one answer per prompt; logits exist for answer tokens only.
-
-    Args:
-        model: The model that read the prompts.
-        prompts: B prompts; afterwards their cache holds the answers too, all but the last column.
-        answers: B lists of tokens.
-        detail: Which fields of ``AnswerScores`` are computed.
-    """
+    """Score one answer per prompt; logits exist for answer tokens only. The cache then holds them."""
     labels = padded(answers, model.device)
     ids, mask, positions = prompts.columns_of(labels)
     logits = go_on(model, prompts.cache, ids, mask, positions, keep=ids.shape[1])
@@ -151,7 +138,7 @@ def _score(logits: Tensor, labels: Tensor, detail: Detail) -> tuple[Tensor, ...]
     return nll, likely, mean, variance.clamp(min=1e-6).sqrt()
 
 
-def stops_of(model: Any, encoder: Encoder) -> list[int]:
+def stops_of(model: PreTrainedModel, encoder: Encoder) -> list[int]:
     """Tokens that end an answer: the encoder's (``Encoder.stops``), and those of the model's way to generate."""
     ends = getattr(model.generation_config, "eos_token_id", None)
     return sorted({*encoder.stops, *(ends if isinstance(ends, list) else [ends])} - {None})
@@ -162,23 +149,12 @@ def most_likely(logits: Tensor) -> Tensor:
     return logits.argmax(dim=-1)
 
 
-def continue_greedily(
-    model: Any,
-    prompts: Prompts,
-    stops: Sequence[int],
-    max_new_tokens: int,
-    begun: Sequence[Sequence[int]] | None = None,
-) -> list[list[int]]:
-    """Generate the most likely tokens after each prompt; the arguments are those of ``continue_prompts``."""
-    return continue_prompts(model, prompts, stops, max_new_tokens, most_likely, begun)
-
-
 def continue_prompts(
-    model: Any,
+    model: PreTrainedModel,
     prompts: Prompts,
     stops: Sequence[int],
     max_new_tokens: int,
-    choose: Callable[[Tensor], Tensor],
+    choose: Callable[[Tensor], Tensor] = most_likely,
     begun: Sequence[Sequence[int]] | None = None,
 ) -> list[list[int]]:
     """Generate tokens after each prompt, without the end token.

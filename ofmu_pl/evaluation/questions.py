@@ -11,17 +11,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
 from tqdm.auto import tqdm
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.guessable import facts_loss
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, read_after, read_common, trunk_of
-from ofmu_pl.evaluation.lengths import like_lengths
 from ofmu_pl.evaluation.prompts import Detail, Prompts, read_prompts, score_answers
 from ofmu_pl.evaluation.saying import Sayings
 from ofmu_pl.metrics import min_k
@@ -31,7 +30,6 @@ TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 one."""
 PROMPTS_PER_CHUNK = {"cpu": 128, "cuda": 64}
 """Most prompts in the cache at a time, from among which answers of like length come together."""
-
 COST_OF_CALL = {"cpu": 32, "cuda": 8192}
 """What a call of the model costs by itself, in tokens: batches are as many as make this and the padding least."""
 
@@ -80,22 +78,16 @@ Questions = dict[Tokens, Question]
 
 
 def answer_questions(
-    model: Any,
+    model: PreTrainedModel,
     encoder: Encoder,
     questions: Questions,
     max_new_tokens: int | None,
     hidden: int | None = None,
     progress: bool = False,
 ) -> None:
-    """Fill in what the model says, with prompts of like length together.
+    """Fill in what a model in eval mode says, under ``torch.inference_mode``, with prompts of like length together.
 
-    Args:
-        model: A Hugging Face causal language model in eval mode, under ``torch.inference_mode``.
-        encoder: What made the tokens.
-        questions: The questions; their answers and generations are completed in place.
-        max_new_tokens: Length of generations; ``None``: nothing is generated.
-        hidden: A token of prompts that nothing may attend to (see ``read_prompts``).
-        progress: Show a progress bar.
+    Without ``max_new_tokens`` nothing is generated; ``hidden`` is that of ``read_prompts``.
     """
     sayings = None if max_new_tokens is None else Sayings(model, encoder, max_new_tokens)
     order = sorted(questions, key=len)
@@ -123,6 +115,11 @@ class _Task:
     known: int
     detail: Detail
 
+    @property
+    def left(self) -> Tokens:
+        """Tokens that must be read."""
+        return self.answer[self.known :]
+
 
 def _tasks(row: int, question: Question, branches: bool) -> list[_Task]:
     """The answers to a question; of those that begin alike, one is the trunk that the others branch off."""
@@ -141,40 +138,72 @@ def _tasks(row: int, question: Question, branches: bool) -> list[_Task]:
 def _batches(tasks: Sequence[_Task], device: str) -> Iterator[list[_Task]]:
     """Batches of like length, looked at alike, under a budget of tokens."""
     budget, call = TOKENS_PER_BATCH.get(device, 8192), COST_OF_CALL.get(device, 8192)
-    key = lambda task: (task.detail, len(task.answer) - task.known)  # noqa: E731
-    for _, group in groupby(sorted(tasks, key=key), key=lambda task: task.detail):
+    ordered = sorted(tasks, key=lambda task: (task.detail, len(task.left)))
+    for _, group in groupby(ordered, key=lambda task: task.detail):
         alike = list(group)
-        for part in like_lengths([len(task.answer) - task.known for task in alike], len(alike), budget, call):
+        for part in like_lengths([len(task.left) for task in alike], len(alike), budget, call):
             yield alike[part]
+
+
+def like_lengths(lengths: Sequence[int], rows: int, tokens: int, call: int) -> list[slice]:
+    """Cut rows that are sorted by length into batches at the least cost; each row is padded to its batch's longest.
+
+    A batch has at most so many rows, and tokens with its padding (a longer row is alone); it costs ``call`` tokens by
+    itself.
+
+    >>> like_lengths([2, 2, 3, 9, 9], rows=9, tokens=99, call=3)
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    costs, begins = [0], [0]  # of the first rows alone: the least cost, and where the last batch begins
+    for end, length in enumerate(lengths, 1):
+        most = max(1, min(rows, tokens // max(1, length)))
+        first = max(0, end - most)
+        choices = [costs[begin] + (end - begin) * length for begin in range(first, end)]
+        costs.append(min(choices) + call)
+        begins.append(first + choices.index(costs[-1] - call))
+    batches, end = [], len(lengths)
+    while end:
+        batches.append(slice(begins[end], end))
+        end = begins[end]
+    return batches[::-1]
 
 
 class _Chunk:
     """Questions whose prompts are in the cache together."""
 
     def __init__(
-        self, model: Any, asked: Questions, sayings: Sayings | None, hidden: int | None, common: Prompts | None
+        self,
+        model: PreTrainedModel,
+        asked: Questions,
+        sayings: Sayings | None,
+        hidden: int | None,
+        common: Prompts | None,
     ) -> None:
         self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
         self.sayings, self.hidden = sayings, hidden
-        prompts = [list(p) for p in asked]
         if common is None:
-            self.read = read_prompts(model, prompts, hidden)
+            self.read = read_prompts(model, self.prompts, hidden)
         else:
             self.read = read_after(model, common, self.prompts)
-        longest = max((len(answer) for question in self.asked for answer in question.answers), default=0)
+        longest = 0
+        for question in self.asked:
+            longest = max([longest, *map(len, question.answers)])
         self.branches = can_branch(self.read.cache, self.read.mask.shape[1] + longest)
         # Where tokens are hidden, what is generated has other positions than what is scored, see read_prompts.
-        self.apart = hidden is not None and any(hidden in prompt for prompt in prompts)
+        self.apart = hidden is not None and any(hidden in prompt for prompt in self.prompts)
         self.trunks: dict[int, dict[str, np.ndarray]] = {}
 
     def score(self, summed: bool) -> None:
         """Score all answers, trunks and what shares nothing with them before the branches; the model says its own."""
-        tasks = [task for row, x in enumerate(self.asked) for task in _tasks(row, x, self.branches)]
-        branches = [task for task in tasks if task.known]
+        whole: list[_Task] = []
+        branches: list[_Task] = []
+        for row, question in enumerate(self.asked):
+            for task in _tasks(row, question, self.branches):
+                (branches if task.known else whole).append(task)
         parting, device = {task.row for task in branches}, self.model.device
         rows: list[int] = []
         parts = []
-        for batch in _batches([task for task in tasks if not task.known], device.type):
+        for batch in _batches(whole, device.type):
             read = self.read.rows(torch.tensor([task.row for task in batch], device=device))
             self._score_batch(read, batch, summed)
             kept = [b for b, task in enumerate(batch) if task.row in parting and task.answer == task.trunk]
@@ -194,30 +223,35 @@ class _Chunk:
 
     def _score_batch(self, read: Prompts, batch: Sequence[_Task], summed: bool) -> None:
         """Score what follows the prompts, and begin what the model says where that is a draft."""
-        scored = score_answers(self.model, read, [x.answer[x.known :] for x in batch], batch[0].detail)
+        scored = score_answers(self.model, read, [task.left for task in batch], batch[0].detail)
         arrays = {name: x.double().cpu().numpy() for name, x in vars(scored).items() if x is not None}
         begun: dict[int, list[int]] = {}
         for b, task in enumerate(batch):
             question, result = self.asked[task.row], self.asked[task.row].answers[task.answer]
-            tokens = {name: x[b, : len(task.answer) - task.known] for name, x in arrays.items()}
-            if task.known:
-                trunk = self.trunks[task.row]
-                tokens = {name: np.concatenate([trunk[name][: task.known], x]) for name, x in tokens.items()}
-            elif task.answer == task.trunk:
-                self.trunks[task.row] = tokens
+            tokens = self._tokens(task, {name: x[b, : len(task.left)] for name, x in arrays.items()})
             result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
             if task.answer in question.detailed:
                 result.details = _details(task.answer[: len(task.answer) - result.ended], **tokens)
-                if (own := result.own) is not None:
-                    result.details["facts_loss"] = facts_loss(tokens["nll"], own)
+                if result.own is not None:
+                    result.details["facts_loss"] = facts_loss(tokens["nll"], result.own)
             if task.answer == question.draft and self._drafted and self.sayings is not None:
                 likely = tokens["likely"].astype(int).tolist()
-                if (said := self.sayings.begin(self.prompts[task.row], task.answer, likely)) is not None:
+                said = self.sayings.begin(self.prompts[task.row], task.answer, likely)
+                if said is not None:
                     begun[b] = said
         if begun and self.sayings is not None:
             depths = [len(said) - batch[b].known for b, said in begun.items()]
             cut = branch(read, list(begun), depths, [said[-1] for said in begun.values()])
             self.sayings.wait([self.prompts[batch[b].row] for b in begun], list(begun.values()), cut)
+
+    def _tokens(self, task: _Task, read: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What was found of all tokens of an answer, by that of those which were read; a trunk's is kept."""
+        if task.known:
+            trunk = self.trunks[task.row]
+            return {name: np.concatenate([trunk[name][: task.known], x]) for name, x in read.items()}
+        if task.answer == task.trunk:
+            self.trunks[task.row] = read
+        return read
 
     @property
     def _drafted(self) -> bool:
@@ -228,10 +262,10 @@ class _Chunk:
         """Have the model say all of its own answers."""
         rows = [row for row, question in enumerate(self.asked) if question.draft is not None]
         if rows:
-            prompts = [list(prompt) for prompt in self.prompts]
-            read = read_prompts(self.model, prompts, self.hidden, skip_hidden=True) if self.apart else self.read
-            read = read.rows(torch.tensor(rows, device=self.model.device))
-            sayings.ask([self.prompts[row] for row in rows], read)
+            read = self.read
+            if self.apart:
+                read = read_prompts(self.model, self.prompts, self.hidden, skip_hidden=True)
+            sayings.ask([self.prompts[row] for row in rows], read.rows(torch.tensor(rows, device=self.model.device)))
 
 
 def _details(

@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import nn
 
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.evaluation.outputs import KEY, hashed
 from ofmu_pl.metrics import Scores, SetScores
@@ -18,10 +20,13 @@ from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
+from ofmu_pl.support.hub import model_folder
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
+Facts = dict[str, Any]
+"""Provenance by name, which JSON can hold."""
 LOADED = "a loaded model"
 """What a reference is called that was given as a model in memory."""
 RETRAIN = "retrain"
@@ -38,8 +43,6 @@ class Reference:
     """A retrained model's scores on the evaluation sets.
 
     Attributes:
-        source: Where the scores come from.
-        scores: Scores by evaluation set.
         model: Provenance of the model; ``None`` if its folder has none (then its split cannot be checked).
         evaluation: Provenance of the scores; ``None`` for another program's log.
         values: Totals by metric that its scores do not give: of another program's log, or of the model itself.
@@ -47,8 +50,8 @@ class Reference:
 
     source: str
     scores: Any
-    model: dict[str, Any] | None
-    evaluation: dict[str, Any] | None
+    model: Facts | None
+    evaluation: Facts | None
     values: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -57,7 +60,7 @@ class Reference:
         ScoresRecord(self.source, self.model, self.evaluation, scores, self.values).write(path)
 
 
-def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> dict[str, Any]:
+def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> Facts:
     """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
     dtype = str(model.dtype).removeprefix("torch.")
     return {
@@ -70,8 +73,8 @@ def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: in
 
 
 def evaluation_facts(
-    model: Any, datamodule: Any, items: int | None, max_new_tokens: int, hidden: int | None
-) -> dict[str, Any]:
+    model: Any, datamodule: TextDataModule, items: int | None, max_new_tokens: int, hidden: int | None
+) -> Facts:
     """Provenance of a model's scores."""
     return provenance(
         datamodule,
@@ -83,19 +86,15 @@ def evaluation_facts(
 
 def load_reference(
     source: str | nn.Module,
-    datamodule: Any,
+    datamodule: TextDataModule,
     place: dict[str, Any],
-    score: Callable[[Any], Scores],
-    facts: Callable[[Any], dict[str, Any]],
+    score: Callable[[nn.Module], Scores],
+    facts: Callable[[nn.Module], Facts],
 ) -> Reference:
     """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
 
-    Args:
-        source: Path of such a file, or a model's folder or hub id; or the model itself, which is copied.
-        datamodule: Data with the evaluation sets, encoder and hashes that the reference must share.
-        place: ``device`` and ``dtype`` of the run's model, with which the reference is scored, too.
-        score: Scores a model as the run does; the model is used for nothing else afterwards.
-        facts: Gives ``evaluation_facts`` of a model as the run has them.
+    A model in memory is copied. ``score`` scores a model as the run does, on the ``device`` and in the ``dtype`` of
+    ``place``, and uses it for nothing else afterwards; ``facts`` gives its ``evaluation_facts``.
 
     Raises:
         UserError: The reference is missing or unreadable, reads other tokens, or was made for another split, template
@@ -108,6 +107,7 @@ def load_reference(
     path = Path(source).expanduser()
     if path.suffix == ".json":
         return _read(path, datamodule)
+    model_folder(source, "reference")
     model_facts = read_model_facts(source)
     check_model(source, model_facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)
@@ -124,17 +124,12 @@ def load_reference(
 
 
 def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
-    """Whether a model's mean loss on retained rows is above that of one that knows nothing.
-
-    Args:
-        scores: Scores by evaluation set.
-        chance: The latter's loss, ln of the number of tokens or classes.
-    """
+    """Whether a model's mean loss on retained rows is above ``chance``, that of one that knows nothing."""
     kept = [scores[name] for name in ("retain", "retain_doc") if name in scores]
     return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
 
 
-def read_model_facts(source: str) -> dict[str, Any] | None:
+def read_model_facts(source: str) -> Facts | None:
     """Read ``provenance.json`` in a model's folder; ``None`` without such a file.
 
     Raises:
@@ -144,7 +139,7 @@ def read_model_facts(source: str) -> dict[str, Any] | None:
     return ModelRecord.read(path).facts if path.is_file() else None
 
 
-def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
+def check_comparable(reference: Reference, facts: Facts) -> None:
     """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``).
 
     Raises:
@@ -161,7 +156,7 @@ def check_comparable(reference: Reference, facts: dict[str, Any]) -> None:
             )
 
 
-def _read(path: Path, datamodule: Any) -> Reference:
+def _read(path: Path, datamodule: TextDataModule) -> Reference:
     try:
         content = read_json(path)
         foreign = "forget_truth_ratio" in content
@@ -172,7 +167,6 @@ def _read(path: Path, datamodule: Any) -> Reference:
             kept = ScoresRecord.read(path)
             scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
             reference = Reference(str(path), scores, kept.model, kept.evaluation, kept.values)
-            _drop_other_facts(reference, datamodule)
     except NewerError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -183,32 +177,28 @@ def _read(path: Path, datamodule: Any) -> Reference:
     if foreign:
         _check_texts(path, content["forget_Q_A_ROUGE"]["value_by_index"], datamodule)
     else:
-        evaluated = [k for k in datamodule.hashes if k.endswith("_eval")]
-        _check_splits(str(path), reference.evaluation or {}, datamodule, evaluated)
-        _check_template(str(path), reference.evaluation or {}, datamodule)
-        check_model(str(path), reference.model, datamodule)
-        _check_ids(path, scores, datamodule)
+        _check_own(reference, datamodule)
     return reference
 
 
-def _drop_other_facts(reference: Reference, datamodule: Any) -> None:
-    """Leave out the losses of tokens that other retain rows told to be a row's own."""
-    if (reference.evaluation or {}).get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
+def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
+    """Refuse a file of ours whose scores are of other rows; other retain rows tell other tokens to be facts."""
+    facts = reference.evaluation or {}
+    _check_splits(reference.source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
+    _check_template(reference.source, facts, datamodule)
+    check_model(reference.source, reference.model, datamodule)
+    for name, rows in datamodule.evaluation_sets.items():
+        if name in reference.scores and reference.scores[name].ids.tolist() != list(range(len(rows))):
+            raise UserError(
+                f"The reference '{reference.source}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give "
+                "the retrained model's folder, so that it is scored anew."
+            )
+    if facts.get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
         for s in reference.scores.values():
             s.facts_loss = None
 
 
-def _check_ids(path: Path, scores: Scores, datamodule: Any) -> None:
-    """Refuse a file whose scores are not of the rows that it names."""
-    for name, rows in datamodule.evaluation_sets.items():
-        if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
-            raise UserError(
-                f"The reference '{path}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give the "
-                "retrained model's folder, so that it is scored anew."
-            )
-
-
-def _check_texts(path: Path, entries: dict[str, Any], datamodule: Any) -> None:
+def _check_texts(path: Path, entries: dict[str, Any], datamodule: TextDataModule) -> None:
     """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
     theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
@@ -246,12 +236,12 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> None:
+def check_model(source: str, facts: Facts | None, datamodule: PairedDataModule) -> None:
     """Refuse a model that was not trained on this run's retain split alone, as far as it is known."""
     if facts is None:
         return
     _check_splits(source, facts, datamodule, ("retain",))
-    if "template_hash" in datamodule.facts:
+    if isinstance(datamodule, TextDataModule):
         _check_template(source, facts, datamodule)
     if facts.get("streams") != ["retain"]:
         raise UserError(
@@ -260,7 +250,7 @@ def check_model(source: str, facts: dict[str, Any] | None, datamodule: Any) -> N
         )
 
 
-def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: Iterable[str]) -> None:
+def _check_splits(source: str, facts: Facts, datamodule: PairedDataModule, splits: Iterable[str]) -> None:
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
         if theirs != ours:
@@ -270,15 +260,11 @@ def _check_splits(source: str, facts: dict[str, Any], datamodule: Any, splits: I
             )
 
 
-def _check_template(source: str, facts: dict[str, Any], datamodule: Any) -> None:
-    encoder = datamodule.encoder
-    if facts.get("date_string") != encoder.date_string:
-        raise UserError(
-            f"The reference '{source}' was made with date_string '{facts.get('date_string')}', here "
-            f"'{encoder.date_string}': the date is part of the prompt, so use the same for both."
-        )
-    if facts.get("template_hash") != encoder.template_hash:
-        raise UserError(
-            f"The reference '{source}' was made with another prompt template (hash {facts.get('template_hash')}, here "
-            f"{encoder.template_hash}): use the same tokenizer, system prompt and max_length for both."
-        )
+def _check_template(source: str, facts: Facts, datamodule: TextDataModule) -> None:
+    for name, remedy in (("date_string", "system prompt and date"), ("template_hash", "system prompt and max_length")):
+        theirs, ours = facts.get(name), getattr(datamodule.encoder, name)
+        if theirs != ours:
+            raise UserError(
+                f"The reference '{source}' was made with another prompt template ({name} {theirs}, here {ours}): use "
+                f"the same tokenizer, {remedy} for both."
+            )

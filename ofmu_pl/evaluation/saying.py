@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, merge
-from ofmu_pl.evaluation.prompts import Prompts, continue_greedily, stops_of
+from ofmu_pl.evaluation.prompts import Prompts, continue_prompts, stops_of
 from ofmu_pl.networks.positions import positions_of
 
 ROWS = {"cpu": 256, "cuda": 64}
@@ -21,29 +22,21 @@ class Sayings:
     Up to the first place where the given answer parts from them they are what the model would say, token for token; so
     is the token in that place. Only what follows is generated.
 
-    Args:
-        model: A Hugging Face causal language model.
-        encoder: Knows what ends an answer.
-        max_new_tokens: Length of what is said.
-
     Attributes:
         said: Tokens of what has been said so far, by the tokens of its prompt.
     """
 
-    def __init__(self, model: Any, encoder: Encoder, max_new_tokens: int) -> None:
+    def __init__(self, model: PreTrainedModel, encoder: Encoder, max_new_tokens: int) -> None:
         self.model, self.max_new_tokens = model, max_new_tokens
         self.stops = stops_of(model, encoder)
         self.rows = ROWS.get(model.device.type, 64)
         self.said: dict[Tokens, list[int]] = {}
-        self._waiting: list[tuple[list[Tokens], list[list[int]], Prompts]] = []
+        self._prompts: list[Tokens] = []  # of what waits, with what follows each
+        self._begun: list[list[int]] = []
+        self._read: list[Prompts] = []
 
     def begin(self, prompt: Tokens, answer: Tokens, likely: Sequence[int]) -> list[int] | None:
-        """Take what scores say of the model's own answer.
-
-        Args:
-            prompt: Tokens of the prompt.
-            answer: Tokens of a given answer.
-            likely: The most likely tokens in their places.
+        """Take what scores say of the model's own answer: the most likely tokens in the places of a given one.
 
         Returns:
             What must be continued; ``None``: nothing, for the end is known.
@@ -53,38 +46,25 @@ class Sayings:
         end = next((i for i, token in enumerate(tokens) if token in self.stops), len(tokens))
         if end == len(tokens) < room:
             return tokens
-        self._say([prompt], [tokens[: min(end, room)]])
+        self.said[prompt] = tokens[: min(end, room)]
         return None
 
     def wait(self, prompts: list[Tokens], begun: list[list[int]], read: Prompts) -> None:
-        """Keep what has been begun until there are enough.
-
-        Args:
-            prompts: Tokens of B prompts.
-            begun: What follows each, the last token of which is the last of those in ``read``.
-            read: The prompts and what follows them, with a cache of their own.
-        """
-        self._waiting.append((prompts, begun, read))
-        if sum(len(x) for x, _, _ in self._waiting) >= self.rows:
+        """Keep what has been begun until there are enough; ``read`` holds it but for its last token."""
+        self._prompts += prompts
+        self._begun += begun
+        self._read.append(read)
+        if len(self._prompts) >= self.rows:
             self.finish()
 
     def finish(self) -> None:
         """Continue all that waits."""
-        if self._waiting:
-            prompts = [x for part, _, _ in self._waiting for x in part]
-            begun = [x for _, part, _ in self._waiting for x in part]
-            read = merge([x for _, _, x in self._waiting])
-            self._waiting = []
-            self._say(prompts, continue_greedily(self.model, read, self.stops, self.max_new_tokens, begun))
+        if self._prompts:
+            prompts, begun, read = self._prompts, self._begun, merge(self._read)
+            self._prompts, self._begun, self._read = [], [], []
+            self.ask(prompts, read, begun)
 
-    def ask(self, prompts: list[Tokens], read: Prompts) -> None:
-        """Generate from the first token on.
-
-        Args:
-            prompts: Tokens of B prompts.
-            read: The same, with a cache of their own.
-        """
-        self._say(prompts, continue_greedily(self.model, read, self.stops, self.max_new_tokens))
-
-    def _say(self, prompts: Sequence[Tokens], said: Sequence[list[int]]) -> None:
+    def ask(self, prompts: list[Tokens], read: Prompts, begun: list[list[int]] | None = None) -> None:
+        """Generate, from the first token on where nothing is begun."""
+        said = continue_prompts(self.model, read, self.stops, self.max_new_tokens, begun=begun)
         self.said |= zip(prompts, said, strict=True)

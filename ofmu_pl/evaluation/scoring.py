@@ -6,12 +6,12 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
 from ofmu_pl.data.guessable import OWN
@@ -19,6 +19,7 @@ from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
+from ofmu_pl.evaluation.shares import gathered, own_share
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
@@ -34,8 +35,19 @@ Key = tuple[Tokens, Tokens]
 """Tokens of a prompt, and of an answer to it."""
 
 
+@dataclass
+class _Set:
+    """This rank's rows of an evaluation set, what is asked of them, and where each of a row's answers is found."""
+
+    ids: np.ndarray
+    rows: list[Row]
+    detailed: bool
+    generates: bool
+    keys: list[list[Key]] = field(default_factory=list)
+
+
 def score_rows(
-    model: Any,
+    model: PreTrainedModel,
     encoder: Encoder,
     sets: dict[str, list[Row]],
     *,
@@ -62,16 +74,8 @@ def score_rows(
     Raises:
         UserError: Rows of a set differ in the number of perturbed answers, or a loss is not finite.
     """
-    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    ids = {name: np.arange(len(rows)) for name, rows in sets.items()}
-    if items is not None:
-        ids = {name: np.array(evenly(range(len(x)), items), dtype=np.int64) for name, x in ids.items()}
-    ids = {name: x[rank::world] for name, x in ids.items()}
-    detailed = [name for name in sets if thorough or name in DETAILED or is_document(name)]
-    asked = [name for name in sets if not is_document(name) and (thorough or prefix_of(name) is not None)]
-    asked = [] if max_new_tokens is None else asked
     questions: Questions = {}
-    keys: dict[str, list[list[Key]]] = {}
+    parts: dict[str, _Set] = {}
     for name, rows in sets.items():
         if len({len(wrong_answers_of(row)) for row in rows}) > 1:
             raise UserError(
@@ -79,24 +83,26 @@ def score_rows(
                 "same number of them in perturbed_answer, or remove the field from all."
             )
         document = is_document(name)
-        how = {"document": document, "detailed": name in detailed, "generate": name in asked}
-        encoded = encoder.encode_rows([rows[i] for i in ids[name]])
-        keys[name] = [_ask(questions, encoder, x, **how) for x in encoded]
+        detailed = thorough or document or name in DETAILED
+        generates = max_new_tokens is not None and not document and (thorough or prefix_of(name) is not None)
+        ids = np.arange(len(rows)) if items is None else np.array(evenly(range(len(rows)), items), dtype=np.int64)
+        ids = ids[own_share()]
+        part = parts[name] = _Set(ids, [rows[i] for i in ids], detailed, generates)
         # The facts of documents are the attacks' alone, and these need documents to compare with.
-        if kinds is not None and name in detailed and (not document or "holdout_doc" in sets):
-            for x, ((prompt, answer), *_) in zip(encoded, keys[name], strict=True):
-                questions[prompt].answers[answer].own = kinds(x[0]) == OWN
+        tells_facts = kinds is not None and detailed and (not document or "holdout_doc" in sets)
+        for encoded in encoder.encode_rows(part.rows):
+            keys = _ask(questions, encoder, encoded, document, part)
+            part.keys.append(keys)
+            if kinds is not None and tells_facts:
+                prompt, answer = keys[0]
+                questions[prompt].answers[answer].own = kinds(encoded[0]) == OWN
     with _inference(model):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     decode = _decoder(encoder)
-    scores = {
-        name: _collect(questions, keys[name], x, [sets[name][i] for i in x], name in detailed, name in asked, decode)
-        for name, x in ids.items()
-    }
-    if world > 1:
-        shares: list[Any] = [None] * world
-        dist.all_gather_object(shares, scores)
-        scores = {name: SetScores.merge([share[name] for share in shares]) for name in sets}
+    shares = gathered({name: _collect(questions, part, decode) for name, part in parts.items()})
+    scores = {}
+    for name in sets:
+        scores[name] = SetScores.merge([share[name] for share in shares])
     broken = broken_items(scores)
     if broken:
         counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items())
@@ -108,7 +114,7 @@ def score_rows(
 
 
 def add_generations(
-    model: Any,
+    model: PreTrainedModel,
     encoder: Encoder,
     sets: dict[str, list[Row]],
     scores: Scores,
@@ -117,101 +123,92 @@ def add_generations(
     hidden: int | None = None,
     progress: bool = False,
 ) -> None:
-    """Generate again what the model said when it was scored, into the scores' ``generations``; takes all ranks.
+    """Generate again what the model said when it was scored, into the ``generations`` of scores with ``rouge``.
 
-    Args:
-        model: The model that ``score_rows`` scored.
-        encoder: Turns rows into tokens.
-        sets: Rows by evaluation set.
-        scores: Scores by evaluation set; those with ``rouge`` are completed in place.
-        max_new_tokens: Length of generations.
-        hidden: A token of prompts that nothing may attend to.
-        progress: Show a progress bar.
+    It takes all ranks.
     """
-    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     prompts: dict[str, list[Tokens]] = {}
     drafts: dict[Tokens, Tokens] = {}
     for name, s in scores.items():
-        if s.rouge is not None:
-            encoded = [x[0] for x in encoder.encode_rows([sets[name][i] for i in s.ids])]
-            prompts[name] = [tuple(x.input_ids[: x.prompt_length]) for x in encoded]
-            answers = [tuple(x.input_ids[x.prompt_length :]) for x in encoded]
-            drafts = dict(zip(prompts[name], answers, strict=True)) | drafts
-    questions = {p: Question({drafts[p]: Answer()}, draft=drafts[p]) for p in list(drafts)[rank::world]}
+        if s.rouge is None:
+            continue
+        prompts[name] = []
+        for encoded, *_ in encoder.encode_rows([sets[name][i] for i in s.ids]):
+            prompt, answer = _parted(encoded)
+            prompts[name].append(prompt)
+            drafts.setdefault(prompt, answer)
+    questions = {p: Question({drafts[p]: Answer()}, draft=drafts[p]) for p in list(drafts)[own_share()]}
     with _inference(model):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     decode = _decoder(encoder)
-    said = {prompt: decode(question.said).strip() for prompt, question in questions.items()}
-    if world > 1:
-        shares: list[Any] = [None] * world
-        dist.all_gather_object(shares, said)
-        said = {prompt: text for share in shares for prompt, text in share.items()}
+    said: dict[Tokens, str] = {}
+    for share in gathered({prompt: decode(question.said).strip() for prompt, question in questions.items()}):
+        said |= share
     for name, asked in prompts.items():
         scores[name].generations = np.array([said[prompt] for prompt in asked], dtype=object)
 
 
-def _ask(
-    questions: Questions,
-    encoder: Encoder,
-    encoded: Sequence[Encoded],
-    *,
-    document: bool,
-    detailed: bool,
-    generate: bool,
-) -> list[Key]:
+def _parted(encoded: Encoded) -> Key:
+    return tuple(encoded.input_ids[: encoded.prompt_length]), tuple(encoded.input_ids[encoded.prompt_length :])
+
+
+def _ask(questions: Questions, encoder: Encoder, encoded: Sequence[Encoded], document: bool, part: _Set) -> list[Key]:
     """Enter a row's answers under their prompts; returns where to find each afterwards."""
-    keys = []
-    for x in encoded:
-        keys.append((tuple(x.input_ids[: x.prompt_length]), tuple(x.input_ids[x.prompt_length :])))
-        answers = questions.setdefault(keys[-1][0], Question()).answers
-        answers.setdefault(keys[-1][1], Answer(document, 0 if document else encoder.ends(x.input_ids)))
-    first = questions[keys[0][0]]
-    if detailed:
-        first.detailed.add(keys[0][1])
-    if generate and first.draft is None:
-        first.draft = keys[0][1]
+    keys = [_parted(x) for x in encoded]
+    for x, (prompt, answer) in zip(encoded, keys, strict=True):
+        answers = questions.setdefault(prompt, Question()).answers
+        answers.setdefault(answer, Answer(document, 0 if document else encoder.ends(x.input_ids)))
+    prompt, answer = keys[0]
+    first = questions[prompt]
+    if part.detailed:
+        first.detailed.add(answer)
+    if part.generates and first.draft is None:
+        first.draft = answer
     return keys
 
 
-def _collect(
-    questions: Questions,
-    keys: list[list[Key]],
-    ids: np.ndarray,
-    rows: Sequence[Row],
-    detailed: bool,
-    generated: bool,
-    decode: Callable[[list[int]], str],
-) -> SetScores:
+def _collect(questions: Questions, part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
     """Put a set's scores together from those of its answers."""
-    table = [[questions[prompt].answers[answer].loss for prompt, answer in row] for row in keys]
-    right = [x[: len(x) - len(wrong_answers_of(row))] for x, row in zip(table, rows, strict=True)]
-    wrong = [x[len(x) - len(wrong_answers_of(row)) :] for x, row in zip(table, rows, strict=True)]
+    right, paraphrased, wrong, paraphrases = [], [], [], False
+    for row, keys in zip(part.rows, part.keys, strict=True):
+        losses = [questions[prompt].answers[answer].loss for prompt, answer in keys]
+        n = len(losses) - len(wrong_answers_of(row))
+        right.append(losses[0])
+        paraphrased.append(losses[n - 1])
+        wrong.append(losses[n:])
+        paraphrases = paraphrases or n > 1
     scores = SetScores(
-        ids,
-        np.array([x[0] for x in right], dtype=np.float64),
-        np.array([x[-1] for x in right]) if any(len(x) > 1 for x in right) else None,
+        part.ids,
+        np.array(right, dtype=np.float64),
+        np.array(paraphrased) if paraphrases else None,
         np.array(wrong) if any(wrong) else None,
     )
-    firsts = [row[0] for row in keys]
-    if generated:
-        said = [questions[prompt].said for prompt, _ in firsts]
-        answers, texts = [row["answer"] for row in rows], [decode(tokens).strip() for tokens in said]
-        scores.generations = np.array(texts, dtype=object)
-        counted = texts
-        if rows and "counts" in rows[0]:
-            counted = [_counted(decode, *pair) for pair in zip(said, rows, strict=True)]
-            scores.rouge_f1 = rouge_l_f1(answers, counted)
-            scores.rouge_words = rouge_l_recall_of_words(answers, counted)
-        scores.rouge = rouge_l_recall(answers, counted)
-        pairs = zip(answers, texts, strict=True)
-        scores.exact = np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64)
-    if detailed and rows:
+    firsts = [keys[0] for keys in part.keys]
+    if part.generates:
+        _add_said(scores, part.rows, [questions[prompt].said for prompt, _ in firsts], decode)
+    if part.detailed and part.rows:
         found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
         for key in found[0]:
             setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
-        texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in rows]
+        texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in part.rows]
         scores.zlib_bytes = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
     return scores
+
+
+def _add_said(
+    scores: SetScores, rows: Sequence[Row], said: Sequence[list[int]], decode: Callable[[list[int]], str]
+) -> None:
+    """Enter what the model said, and how much of each answer that is."""
+    answers, texts = [row["answer"] for row in rows], [decode(tokens).strip() for tokens in said]
+    scores.generations = np.array(texts, dtype=object)
+    counted = texts
+    if rows and "counts" in rows[0]:
+        counted = [_counted(decode, *pair) for pair in zip(said, rows, strict=True)]
+        scores.rouge_f1 = rouge_l_f1(answers, counted)
+        scores.rouge_words = rouge_l_recall_of_words(answers, counted)
+    scores.rouge = rouge_l_recall(answers, counted)
+    pairs = zip(answers, texts, strict=True)
+    scores.exact = np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64)
 
 
 def _plain(text: str) -> str:
@@ -232,7 +229,7 @@ def _decoder(encoder: Encoder) -> Callable[[list[int]], str]:
 
 
 @contextmanager
-def _inference(model: Any) -> Iterator[None]:
+def _inference(model: PreTrainedModel) -> Iterator[None]:
     """A context of eval mode and no gradients."""
     training = model.training
     model.eval()

@@ -27,13 +27,9 @@ IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
-    """Print metrics side by side.
+    """Print metrics side by side, by model: ``before``, the measured ones, ``retrained``.
 
-    Args:
-        title: Line above the table.
-        columns: Metrics by model, in this order: ``before``, the measured ones, ``retrained``. Goal, interval and
-            number of rows are shown where one model is measured.
-        remark: Line below the table.
+    Goal, interval and number of rows are shown where one model is measured.
     """
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1

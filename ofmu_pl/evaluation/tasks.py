@@ -15,13 +15,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.evaluation.cached import read_shared
+from ofmu_pl.evaluation.shares import read_shared
 from ofmu_pl.evaluation.table import Metrics
-from ofmu_pl.evaluation.task_functions import names_functions
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.modules.reference_scores import computed
@@ -40,11 +40,6 @@ PREFIX = "task_"
 
 class Tasks:
     """Tasks of lm-eval by name, run by lm-eval itself on a model that is in memory.
-
-    Args:
-        names: Names of tasks, groups or tags.
-        folder: Folder with YAML files of tasks of one's own, which need no network; ``None``: lm-eval's own alone.
-        rows: Most rows of each task, its first ones; ``None``: all.
 
     Raises:
         UserError: lm-eval is not installed, the folder is missing, or there is no task of a name.
@@ -68,10 +63,6 @@ class Tasks:
 
     def __call__(self, model: Any, tokenizer: Any) -> Metrics:
         """Measure a model, or read what was measured before; random numbers and mode are afterwards as they were.
-
-        Args:
-            model: A Hugging Face causal language model.
-            tokenizer: Its tokenizer.
 
         Raises:
             UserError: A task cannot be loaded, mostly because its data cannot be had.
@@ -170,13 +161,13 @@ def _load(manager: Any, names: list[str]) -> dict[str, Any]:
 def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[MetricResult]:
     """Results of the tasks asked for, and of the tasks of a tag; of a group its own alone, if it has any.
 
-    Args:
-        found: What ``simple_evaluate`` gave.
-        names: The names asked for.
+    They are read from what ``simple_evaluate`` found.
     """
     parts = found.get("group_subtasks") or {}
-    whole = {name for name in parts if any("," in key for key in found["results"].get(name, ()))}
-    below = {leaf for name in whole for leaf in _below(name, parts)}
+    below: set[str] = set()
+    for name in parts:
+        if any("," in key for key in found["results"].get(name, ())):
+            below |= _below(name, parts)
     for task, values in found["results"].items():
         if task in below and task not in names:
             continue
@@ -192,24 +183,23 @@ def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[Metric
                 continue
             label = name if selection == "none" else f"{name}_{selection}"
             error = values.get(f"{name}_stderr,{selection}")
-            yield _metric(f"{task}_{label}", task, bool(upwards), name.startswith(SHARES)).result(
-                float(value), n, interval=_interval(value, error, n, name.startswith(SHARES))
+            share = name.startswith(SHARES)
+            metric = Metric(
+                f"{PREFIX}{task}_{label}",
+                higher_is_better=bool(upwards),
+                unit="0 to 1" if share else "score",
+                group="kept",
+                says=f"In the test {task}, the model reaches {{value}}.",
             )
-
-
-def _metric(name: str, task: str, upwards: bool, share: bool) -> Metric:
-    return Metric(
-        f"{PREFIX}{name}",
-        higher_is_better=upwards,
-        unit="0 to 1" if share else "score",
-        group="kept",
-        says=f"In the test {task}, the model reaches {{value}}.",
-    )
+            yield metric.result(float(value), n, interval=_interval(value, error, n, share))
 
 
 def _below(group: str, parts: dict[str, list[str]]) -> set[str]:
     """Tasks and groups in a group, at any depth."""
-    return {name for part in parts.get(group, ()) for name in {part} | _below(part, parts)}
+    found: set[str] = set()
+    for part in parts.get(group, ()):
+        found |= {part} | _below(part, parts)
+    return found
 
 
 def _interval(value: float, error: Any, n: int, share: bool) -> tuple[float, float] | None:
@@ -219,3 +209,42 @@ def _interval(value: float, error: Any, n: int, share: bool) -> tuple[float, flo
     if share:
         return wilson(float(value), float(value * (1 - value) / error**2) if error else n)
     return float(value - 1.96 * error), float(value + 1.96 * error)
+
+
+READER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""What lm-eval reads tasks with: another reader could part from it over what a file says."""
+
+
+def names_functions(path: Path, seen: frozenset[Path] = frozenset()) -> bool:
+    """Whether a task's file, or one that it includes, names a function that lm-eval runs; nothing is imported.
+
+    A file that cannot be read names none, since lm-eval cannot read it either. ``seen`` are those that include it.
+    """
+    path = path.expanduser().resolve()
+    if path in seen:
+        return False
+    try:
+        reader = _Reader(path.read_bytes())
+        content = reader.get_single_data()
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
+        return False
+    includes = content.get("include") if isinstance(content, dict) else None
+    names = includes if isinstance(includes, list) else [includes]
+    return reader.functions > 0 or any(
+        names_functions(path.parent / name, seen | {path}) for name in names if isinstance(name, str)
+    )
+
+
+class _Reader(READER):  # type: ignore[misc]  # yaml's classes have no types
+    """Reads YAML and counts the functions that it names."""
+
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self.functions = 0
+
+    def function(self, node: yaml.Node) -> str:
+        self.functions += 1
+        return str(node.value)
+
+
+_Reader.add_constructor("!function", _Reader.function)

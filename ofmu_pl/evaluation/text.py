@@ -9,14 +9,15 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Example
 from ofmu_pl.evaluation.base import Evaluation, unlearns
 from ofmu_pl.evaluation.cached import cached_scores
-from ofmu_pl.evaluation.histograms import draw_histograms
 from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
+    Facts,
     Reference,
     check_comparable,
     evaluation_facts,
@@ -28,11 +29,12 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
-from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores, probability
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.own import OwnMetric
-from ofmu_pl.metrics.tofu import quality_ceiling
-from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.metrics.tofu_items import log_truth_ratio
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
 from ofmu_pl.support.sets import is_probe, is_request
@@ -48,16 +50,13 @@ class TextEvaluation(Evaluation):
         reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
             that an earlier run wrote, open-unlearning's ``TOFU_EVAL.json``, or ``retrain`` for one trained as the
             configuration's ``original`` says (once; kept by content); ``null``: no forget quality and no goals.
-        second_reference: One more retrained model, of another seed, whose forget quality is the best to hope for.
         definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
             and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's
             paper).
-        every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios, nothing
-            generated); ``null``: none.
-        interim_items: Number of rows of each set in a cheap measurement.
+        every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios of 100 rows of
+            each set, nothing generated); ``null``: none.
         rows: Number of evenly spaced rows of each set in every measurement, for a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
-        gradient_norms: Run the gradnorm membership attack, too, at one gradient per forget and holdout row.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
         tasks: What else must stay: names of lm-eval's tasks (``[arc_easy, piqa]``), which are run before and after,
             with ``rows`` their first ones alone; needs the package lm-eval. ``null``: none.
@@ -69,17 +68,16 @@ class TextEvaluation(Evaluation):
 
     modality = "text"
     scores_class = SetScores
+    interim_items = 100
+    """Number of rows of each set in a cheap measurement."""
 
     def __init__(
         self,
         reference: str | None = None,
-        second_reference: str | None = None,
         definition: DefinitionName = "exact",
         every_n_steps: int | None = None,
-        interim_items: int = 100,
         rows: int | None = None,
         max_new_tokens: int = 200,
-        gradient_norms: bool = False,
         samples: SamplesName = "hashes",
         own_metrics: list[OwnMetric] | None = None,
         tasks: list[str] | None = None,
@@ -88,26 +86,20 @@ class TextEvaluation(Evaluation):
         super().__init__(reference, every_n_steps, own_metrics)
         self.task_names, self.tasks_folder = tasks or [], tasks_folder
         self.tasks: Tasks | None = None
-        check_range(1, interim_items=interim_items, max_new_tokens=max_new_tokens)
-        self.second_source, self.definition = second_reference, definition
-        self.interim_items, self.rows = interim_items, rows
-        self.max_new_tokens, self.gradient_norms, self.samples = max_new_tokens, gradient_norms, samples
-        self.ceiling: Metrics = {}
+        check_range(1, rows=rows, max_new_tokens=max_new_tokens)
+        self.definition, self.rows = definition, rows
+        self.max_new_tokens, self.samples = max_new_tokens, samples
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse data of the other modality, a second reference without a first, and measurements of no rows."""
+        """Refuse data of the other modality, and tasks that cannot be run."""
         super().setup(trainer, pl_module, stage)
-        if self.rows is not None and self.rows < 1:
-            raise UserError(f"evaluation.rows is {self.rows}: set it to 1 or more, or to null for all rows.")
-        if self.second_source is not None and self.source is None:
-            raise UserError("A second reference needs a first: set --evaluation.reference too.")
         if self.task_names:
             self.tasks = Tasks(self.task_names, self.tasks_folder, self.rows)
 
-    def score(self, trainer: pl.Trainer, model: Any, cheap: bool = False, quiet: bool = False) -> Scores:
+    def score(self, trainer: pl.Trainer, model: PreTrainedModel, cheap: bool = False) -> Scores:
         """Score a model; a cheap measurement scores some rows, no probes, no other requests, and generates nothing.
 
-        Where scores are known already, texts are generated anew if files show them, unless ``quiet``.
+        Where scores are known already, texts are generated anew if files show them.
         """
         data = data_of(trainer)
         settings = self._settings(trainer)
@@ -117,68 +109,71 @@ class TextEvaluation(Evaluation):
             sets = {name: rows for name, rows in data.evaluation_sets.items() if name not in left_out}
             settings |= {"items": self.interim_items, "max_new_tokens": None, "kinds": data.kinds}
             return score_rows(model, data.encoder, sets, **settings, thorough=data.thorough, progress=progress)
-        texts = not quiet and (self.samples == "full" or self.definition == "open_unlearning")
-        settings |= {"with_gradient_norms": self.gradient_norms, "texts": texts}
-        return cached_scores(model, data, **settings, progress=progress)
+        texts = self.samples == "full" or self.definition == "open_unlearning"
+        return cached_scores(model, data, **settings, texts=texts, progress=progress)
 
-    def more_metrics(self, trainer: pl.Trainer, model: Any) -> Metrics:
+    def more_metrics(self, trainer: pl.Trainer, model: PreTrainedModel) -> Metrics:
         """What lm-eval's tasks say of the model, and how far the gradients of forget rows agree."""
         said = self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
         return said | super().more_metrics(trainer, model)
 
-    def metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
+    def metrics(self, trainer: pl.Trainer, scores: Scores, column: str) -> Metrics:
         """The metrics of the data's suite, with intervals."""
         r = self.reference
         theirs, values = (None, None) if r is None else (r.scores, r.values)
         options = {"definition": self.definition, "reference_values": values, "intervals": True}
-        return SUITES[data_of(trainer).suite](scores, theirs, **options) | self.ceiling
+        return SUITES[data_of(trainer).suite](scores, theirs, **options)
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite without the reference, which has other items."""
         return SUITES[data_of(trainer).suite](scores, definition=self.definition)
 
-    def scoring_facts(self, trainer: pl.Trainer, model: Any) -> dict[str, Any]:
+    def scoring_facts(self, trainer: pl.Trainer, model: PreTrainedModel) -> Facts:
         """Number format, length of generations and hidden token."""
         return scoring_facts(model, **self._settings(trainer))
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
-        """Load the first reference, and keep the ceiling that the second one sets."""
+        """Read or score the reference."""
+        data, settings = data_of(trainer), self._settings(trainer)
 
-        def judge(model: Any) -> Scores:
+        def judge(model: PreTrainedModel) -> Scores:
             scores = self._timed_score(trainer, model)
             self.more["retrained"] = self.more_metrics(trainer, model)
             return scores
 
-        load = partial(
-            load_reference,
-            datamodule=data_of(trainer),
+        found = load_reference(
+            source,
+            datamodule=data,
             place={"device": pl_module.device, "dtype": pl_module.network.dtype},
-            facts=partial(evaluation_facts, datamodule=data_of(trainer), **self._settings(trainer)),
+            score=judge,
+            facts=partial(evaluation_facts, datamodule=data, **settings),
         )
-        ours = self.scoring_facts(trainer, pl_module.network)
-        first = load(source, score=judge)
-        check_comparable(first, ours)
-        if first.model is None:
+        check_comparable(found, self.scoring_facts(trainer, pl_module.network))
+        if found.model is None:
             rank_zero_warn(
-                f"The reference '{first.source}' does not say what its model was trained on (provenance.json), so that "
+                f"The reference '{found.source}' does not say what its model was trained on (provenance.json), so that "
                 "cannot be checked."
             )
-        if self.second_source is not None:
-            second = load(self.second_source, score=partial(self._timed_score, trainer, quiet=True))
-            check_comparable(second, ours)
-            self.ceiling = quality_ceiling(first.scores, second.scores, self.definition)
-        return first
+        return found
+
+    def spread(self, scores: Scores) -> dict[str, np.ndarray]:
+        """Probabilities and truth ratios of the forget rows' answers."""
+        if "forget" not in scores:
+            return {}
+        ratio = log_truth_ratio(scores["forget"], DEFINITIONS[self.definition])
+        found = {"probability/forget": probability(scores["forget"].answer_loss)}
+        return found if ratio is None else found | {"log10_truth_ratio/forget": ratio / np.log(10)}
 
     def write_files(
         self,
         trainer: pl.Trainer,
-        pl_module: Any,
-        network: Any,
+        pl_module: UnlearningModule,
+        network: PreTrainedModel,
         folder: Path,
         scores: Scores,
         columns: dict[str, Metrics],
     ) -> None:
-        """Write reference, samples, histograms, and under its definition open-unlearning's logs."""
+        """Write reference and samples, and under its definition open-unlearning's logs."""
         data, r = data_of(trainer), self.reference
         judged = next(name for name in columns if name in ("after", "model"))
         if r is not None:
@@ -191,12 +186,8 @@ class TextEvaluation(Evaluation):
         if self.samples != "none":
             full = self.samples == "full"
             write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores, full)
-        if "forget" in scores:
-            if self.definition == "open_unlearning":
-                write_open_unlearning_logs(folder, data, scores, columns[judged], self.samples)
-            pictured = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-            forget = {name: s["forget"] for name, s in pictured.items() if s}
-            draw_histograms(folder / "histograms.png", forget, self.definition)
+        if "forget" in scores and self.definition == "open_unlearning":
+            write_open_unlearning_logs(folder, data, scores, columns[judged], self.samples)
 
     def examples(self, trainer: pl.Trainer, scores: Scores) -> list[Example]:
         """Evenly spaced forgotten rows with the models' answers, where ``samples`` is ``full``."""
@@ -205,15 +196,11 @@ class TextEvaluation(Evaluation):
         models = self.before, scores, self.reference.scores if self.reference else {}
         sides = [s["forget"].generations if "forget" in s else None for s in models]
         ids, rows = scores["forget"].ids, data_of(trainer).evaluation_sets["forget"]
-        shown = np.unique(np.linspace(0, len(ids) - 1, min(len(ids), EXAMPLES)).round().astype(int))
-        return [
-            Example(
-                str(rows[ids[k]]["question"]),
-                str(rows[ids[k]]["answer"]),
-                *(None if said is None else str(said[k]) for said in sides),
-            )
-            for k in shown
-        ]
+        found = []
+        for k in np.unique(np.linspace(0, len(ids) - 1, min(len(ids), EXAMPLES)).round().astype(int)):
+            said = [None if texts is None else str(texts[k]) for texts in sides]
+            found.append(Example(str(rows[ids[k]]["question"]), str(rows[ids[k]]["answer"]), *said))
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """The scores and times that a resumed run cannot measure again, with texts if files show them."""
@@ -234,7 +221,7 @@ class TextEvaluation(Evaluation):
         return {"items": self.rows, "max_new_tokens": self.max_new_tokens, "hidden": hidden}
 
 
-def _model_facts(trainer: pl.Trainer, pl_module: Any) -> dict[str, Any] | None:
+def _model_facts(trainer: pl.Trainer, pl_module: Any) -> Facts | None:
     """Facts on what the measured model was trained on, from this run or from its folder."""
     if trainer.state.fn == "fit":
         return provenance(data_of(trainer), streams=list(pl_module.streams))

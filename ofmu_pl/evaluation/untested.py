@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.sets import is_probe
@@ -24,56 +23,33 @@ TEXT = (
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
-def remark_of(data: Any, compared: bool) -> str | None:
-    """The remark of a data module, without what a retrained model can tell; ``None``: there is none.
-
-    Args:
-        data: The data module after ``setup``.
-        compared: Whether a retrained model was at hand.
-    """
+def remark_of(data: PairedDataModule, compared: bool) -> str | None:
+    """The remark of a data module, without what a retrained model, if one is at hand, can tell; ``None``: none."""
     told = data.remark or ""
     return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
 
 
 def untested(
-    data: Any, after: Metrics, compared: bool, limit: int | None = None, *, watched: bool = False
+    data: PairedDataModule, after: Metrics, compared: bool, limit: int | None = None, *, watched: bool = False
 ) -> list[str]:
     """Say what was not tested, the most important first.
 
-    Args:
-        data: The data module after ``setup``.
-        after: Metrics of the model after the run.
-        compared: Whether a retrained model was at hand.
-        limit: Most rows of a set that were scored; ``None``: all.
-        watched: Whether the method looked at held-out rows to say how far to forget.
+    ``compared``: there was a retrained model; ``limit``: most rows of a set that were scored; ``watched``: the method
+    looked at held-out rows to say how far to forget.
     """
-    found = []
-    if watched:
-        things = "rows" if data.modality == "text" else "images"
-        found.append(
-            f"How the tests end on held-out {things} that the run did not look at: it said how far to forget by some "
-            "of those that the tests compare with."
-        )
-    if not compared:
-        found.append(
-            "What a model would do that was trained without the forgotten rows: there was no retrained model to "
-            "compare with."
-        )
+    text, remark, sets = data.modality == "text", remark_of(data, compared), data.evaluation_sets
     attacked = any(r.group == "attacks" for r in after.values())
-    remark = remark_of(data, compared)
-    if data.modality == "text" and not attacked and "holdout" not in (remark or ""):
-        found.append(
-            "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows "
-            "(holdout) were given."
-        )
-    if remark:
-        found.append(remark)
-    forget = [name for name in ("forget", "forget_doc") if name in data.evaluation_sets]
-    if limit is not None and any(len(data.evaluation_sets[name]) > limit for name in forget):
-        found.append(f"All forgotten rows: {limit} of each set were scored.")
-    if data.modality == "text":
-        asked = [name for name in data.evaluation_sets if is_probe(name) or name == "forget_paraphrased"]
-        if not asked:
-            found.append("Whether the model tells when asked in other words, in another language, or in steps.")
-        return [*found, *TEXT, *ALWAYS]
-    return [*found, *IMAGES, *ALWAYS]
+    cut = any(limit is not None and len(sets.get(name, ())) > limit for name in ("forget", "forget_doc"))
+    asked = any(is_probe(name) or name == "forget_paraphrased" for name in sets)
+    told = {
+        f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: it said how far "
+        "to forget by some of those that the tests compare with.": watched,
+        "What a model would do that was trained without the forgotten rows: there was no retrained model to compare "
+        "with.": not compared,
+        "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows (holdout) were "
+        "given.": text and not attacked and "holdout" not in (remark or ""),
+        remark or "": bool(remark),
+        f"All forgotten rows: {limit} of each set were scored.": cut,
+        "Whether the model tells when asked in other words, in another language, or in steps.": text and not asked,
+    }
+    return [*(sentence for sentence, missing in told.items() if missing), *(TEXT if text else IMAGES), *ALWAYS]

@@ -17,9 +17,7 @@ from .functional import probability as probability
 from .functional import true_better as true_better
 from .functional import truth_probability as truth_probability
 from .image_scores import ImageScores as ImageScores
-from .image_scores import confusion as confusion
 from .images import ImageUnlearning as ImageUnlearning
-from .items import ItemMean as ItemMean
 from .membership import auc as auc
 from .membership import membership_closeness as membership_closeness
 from .membership import min_k as min_k
@@ -35,5 +33,4 @@ from .sampling import leak_at_k as leak_at_k
 from .scores import Scores as Scores
 from .scores import SetScores as SetScores
 from .tofu import tofu_metrics as tofu_metrics
-from .vision import overall_scores as overall_scores
 from .vision import vision_metrics as vision_metrics

@@ -11,8 +11,9 @@ from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.support.sets import is_probe
 
-Read = Callable[[Scores], dict[Metric, np.ndarray]]
-"""Gives a benchmark's metrics and their values row by row, (N,) each, of the probes that were asked."""
+Read = Callable[[Scores], dict[Metric, np.ndarray | None]]
+"""Gives a benchmark's metrics and their values row by row, (N,) each, of the probes that were asked; ``None``: nothing
+was generated."""
 
 
 def asked_metrics(
@@ -36,10 +37,17 @@ def asked_metrics(
         reference_values: The goals by metric, where they are known.
         intervals: Compute intervals over rows.
     """
-    ours, theirs = ({k: s for k, s in side.items() if not is_probe(k)} for side in (scores, reference or {}))
+    ours, theirs = _without_probes(scores), _without_probes(reference or {})
     results = own_rows_metrics(ours, theirs, definition, reference_values, intervals)
     known, wanted = dict(reference_values or {}), read(reference or {})
     for metric, values in read(scores).items():
-        goal = None if metric.higher_is_better else wanted.get(metric, known.get(metric.name))
-        results |= by_name(metric.of_items(values, goal, definition, intervals))
+        if values is None:
+            continue
+        goal: np.ndarray | float | None = wanted.get(metric)
+        goal = known.get(metric.name) if goal is None else goal
+        results |= by_name(metric.of_items(values, None if metric.higher_is_better else goal, definition, intervals))
     return results
+
+
+def _without_probes(scores: Scores) -> Scores:
+    return {name: s for name, s in scores.items() if not is_probe(name)}

@@ -6,8 +6,8 @@ The decision is often a single threshold that moves with the number of samples (
 with 2 x 2,000 to 2 x 10,000), and where members look like strangers the number is noise. Hence ``attack_quality``, and
 no efficacy without its numbers of samples beside it.
 
-Features come from (N, C) log-probabilities, each row summing to 1 in probability. A NaN there makes its sample's
-feature NaN.
+Features come from (N, C) log-probabilities, each row summing to 1 in probability, and from (N,) labels, whether or not
+they use them. A NaN there makes its sample's feature NaN.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ Array = np.ndarray
 def correctness(log_probs: Array, labels: Array) -> Array:
     """1 where the likeliest class is the label, else 0, (N,).
 
-    Args:
-        log_probs: (N, C) natural logarithms.
-        labels: (N,) int.
-
     >>> correctness(np.log([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1])).tolist()
     [1.0, 0.0]
     """
@@ -37,10 +33,6 @@ def correctness(log_probs: Array, labels: Array) -> Array:
 def confidence(log_probs: Array, labels: Array) -> Array:
     """``p_y``, the softmax probability of the label, (N,).
 
-    Args:
-        log_probs: (N, C) natural logarithms.
-        labels: (N,) int.
-
     >>> confidence(np.log([[0.75, 0.25], [0.75, 0.25]]), np.array([0, 1])).round(9).tolist()
     [0.75, 0.25]
     """
@@ -49,10 +41,6 @@ def confidence(log_probs: Array, labels: Array) -> Array:
 
 def entropy(log_probs: Array, labels: Array) -> Array:
     """``-sum_i p_i log p_i`` in nats, (N,), with ``0 log 0 = 0``.
-
-    Args:
-        log_probs: (N, C) natural logarithms.
-        labels: Unused; all features are called alike.
 
     >>> entropy(np.log([[0.5, 0.5]]), np.array([0])).round(4).tolist()
     [0.6931]
@@ -66,10 +54,6 @@ def modified_entropy(log_probs: Array, labels: Array) -> Array:
 
     Unlike entropy it knows the label: 0 for a model that is sure and right, unbounded for one that is sure and wrong
     (infinite where ``p_y = 0``). For two classes it is ``-2 (1 - p_y) log p_y``.
-
-    Args:
-        log_probs: (N, C) natural logarithms.
-        labels: (N,) int.
 
     >>> modified_entropy(np.log([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 0])).round(4).tolist()
     [0.6931, 2.0794]
@@ -86,12 +70,7 @@ def modified_entropy(log_probs: Array, labels: Array) -> Array:
 
 
 def probability(log_probs: Array, labels: Array) -> Array:
-    """All class probabilities, (N, C).
-
-    Args:
-        log_probs: (N, C) natural logarithms.
-        labels: Unused; all features are called alike.
-    """
+    """All class probabilities, (N, C)."""
     return np.exp(log_probs.astype(np.float64))
 
 
@@ -157,8 +136,7 @@ def attack_quality(feature_member: Array, feature_stranger: Array, seed: int) ->
 
     Returns:
         Balanced accuracy in per cent and AUC (0 to 1). At 50 and 0.5 the attack learns nothing, and the efficacy is
-        noise. NaN if
-        a feature is not finite or a side has fewer than two samples.
+        noise. NaN if a feature is not finite or a side has fewer than two samples.
 
     >>> attack_quality(np.linspace(0.9, 1, 20), np.linspace(0.2, 0.3, 20), seed=0)
     (100.0, 1.0)

@@ -37,11 +37,6 @@ def layer_erasure(retrained: Array, unlearned: Array, threshold: float = THRESHO
 def depth_scores(retrained: Array, unlearned: Array, threshold: float = THRESHOLD) -> Array:
     """UDS of N rows, (N,): 0, all is there; 1, all is erased; NaN where no layer holds the fact.
 
-    Args:
-        retrained: (N, L) losses Delta^ret.
-        unlearned: (N, L) losses Delta^unl.
-        threshold: tau.
-
     >>> depth_scores(np.array([[0.01, 0.5, 2.0], [0.0, 0.0, 0.0]]), np.array([[3.0, 0.25, 4.0], [1.0, 1.0, 1.0]]))
     array([0.9, nan])
     """
@@ -50,11 +45,6 @@ def depth_scores(retrained: Array, unlearned: Array, threshold: float = THRESHOL
 
 def erasure_by_layer(retrained: Array, unlearned: Array, threshold: float = THRESHOLD) -> Array:
     """LER of L layers over N rows with the score's weights, (L,); NaN where a layer holds nothing.
-
-    Args:
-        retrained: (N, L) losses Delta^ret.
-        unlearned: (N, L) losses Delta^unl.
-        threshold: tau.
 
     >>> erasure_by_layer(np.array([[0.01, 0.5], [0.0, 1.5]]), np.array([[1.0, 0.5], [1.0, 0.0]]))
     array([ nan, 0.25])

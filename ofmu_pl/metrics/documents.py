@@ -47,14 +47,7 @@ def document_metrics(
 
     They are TOFU's metrics of the same names, with the whole piece of text but its first token in the place of the
     answer: how much of it greedy decoding would complete, and how many of its tokens are the likeliest ones after the
-    true ones.
-
-    Args:
-        scores: Scores by evaluation set.
-        reference: Scores of the retrained model on the same pieces, whose values are the goals on the forget side.
-            Without them the goals are what the same model has on ``holdout_doc``, if there are such pieces.
-        definition: A key of ``DEFINITIONS``.
-        intervals: Compute intervals over pieces.
+    true ones. Goals on the forget side are the retrained model's values, or without one those of ``holdout_doc``.
     """
     d, results = DEFINITIONS[definition], {}
     for name in filter(is_document, scores):

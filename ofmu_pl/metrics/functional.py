@@ -14,19 +14,6 @@ from typing import Literal
 import numpy as np
 from scipy import special, stats
 
-__all__ = [
-    "closer_to_one",
-    "extraction_strength",
-    "forget_quality",
-    "harmonic_mean",
-    "log_truth_ratio",
-    "normalised_probability",
-    "overall_score",
-    "probability",
-    "true_better",
-    "truth_probability",
-]
-
 Array = np.ndarray
 
 
@@ -42,9 +29,6 @@ def _plus(log_x: Array, epsilon: float) -> Array:
 
 def probability(loss: Array) -> Array:
     """``p(y|x)^(1/n) = exp(-loss)``, the geometric mean of an answer's token probabilities.
-
-    Args:
-        loss: Losses of any shape, nats per token.
 
     >>> probability(np.array([0.0, np.log(4.0)])).tolist()
     [1.0, 0.25]
@@ -170,10 +154,6 @@ def forget_quality_distance(p: float, n: int) -> float:
 
     D is a multiple of 1 / n, and p falls as D grows, so that bisection finds the inverse (of D = 0 and 1 / n,
     which both give 1, the first).
-
-    Args:
-        p: The p-value of the two-sample Kolmogorov-Smirnov test.
-        n: Number of items of each side.
     """
     items = np.arange(n)
     steps = bisect_left(items, -p * (1 + 1e-6), key=lambda k: -stats.ks_2samp(items, items + k - 0.5 * (k > 0)).pvalue)
@@ -192,18 +172,24 @@ def harmonic_mean(parts: Sequence[float]) -> float:
 def overall_score(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The paper's overall score: the mean over metrics of each method's value over the best method's (appendix).
 
-    It depends on the set of methods compared, and takes a higher value of every metric as better.
+    It depends on the set of methods compared, and takes a higher value of every metric as better, so it rewards
+    forgetting a random set of images beyond what retraining does. The paper does not say whether the retrained model
+    takes part in the maximum; here it does if it is among the methods. A method with a NaN scores NaN and does not
+    touch the others.
 
     Args:
-        metrics: For each method its metrics by name (TOFU: forget quality, model utility, forget truth ratio), all >=
-            0.
+        metrics: For each method its metrics by name, all >= 0: forget quality, model utility, forget truth ratio of
+            TOFU; UA, RA, TA, MIA of images.
 
     >>> overall_score({"a": {"FQ": 0.5, "MU": 0.6}, "b": {"FQ": 0.1, "MU": 0.3}})
     {'a': 1.0, 'b': 0.35}
     """
-    names = list(next(iter(metrics.values())))
-    best = {name: max(values[name] for values in metrics.values()) for name in names}
-    return {
-        method: float(np.mean([values[name] / best[name] if best[name] else 0.0 for name in names]))
-        for method, values in metrics.items()
-    }
+    whole = {method: values for method, values in metrics.items() if not np.isnan(list(values.values())).any()}
+    best: dict[str, float] = {}
+    for values in whole.values():
+        for name, value in values.items():
+            best[name] = max(value, best.get(name, value))
+    scores = dict.fromkeys(metrics, float("nan"))
+    for method, values in whole.items():
+        scores[method] = float(np.mean([value / best[name] if best[name] else 0.0 for name, value in values.items()]))
+    return scores

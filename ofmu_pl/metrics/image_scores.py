@@ -56,15 +56,3 @@ class ImageScores:
     def losses(self) -> np.ndarray:
         """Cross-entropies, (N,) float64, nats."""
         return -self.log_probs[np.arange(len(self.labels)), self.labels].astype(np.float64)
-
-
-def confusion(scores: ImageScores, classes: int) -> np.ndarray:
-    """Counts of true (rows) and predicted (columns) classes, (C, C) int; NaN predictions are left out.
-
-    >>> says_1 = ImageScores(np.arange(3), np.array([0, 1, 1]), np.log([[0.2, 0.8]] * 3))
-    >>> confusion(says_1, 2).tolist()
-    [[0, 1], [0, 2]]
-    """
-    from sklearn.metrics import confusion_matrix  # takes a second: only where it is used
-
-    return confusion_matrix(scores.labels, scores.predictions, labels=np.arange(classes))

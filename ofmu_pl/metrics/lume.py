@@ -9,7 +9,7 @@ import numpy as np
 from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.asked import asked_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
-from ofmu_pl.metrics.scores import Scores, SetScores
+from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.support.sets import PROBE, is_probe
 
 _SAYS = {
@@ -38,17 +38,10 @@ def lume_metrics(
     loss attack. ``lume_aggregate_released`` has the AUC itself in that place, as the released script has, by which a
     model that gives its forgotten rows away scores higher. ``lume_task_aggregate`` is the harmonic mean without the
     attack, the task site's "Task Aggregate"; of it, the attack and MMLU the site takes the arithmetic mean
-    (``official``).
-
-    Args:
-        scores: By evaluation set: ``forget``, ``retain``, ``holdout`` and ``probe_TASK_KIND_SIDE``.
-        reference: Scores of the retrained model on the same rows, which give the goals.
-        definition: A key of ``DEFINITIONS``.
-        reference_values: The goals by metric, where they are known.
-        intervals: Compute intervals over rows.
+    (``official``). The arguments are those of ``asked_metrics``.
     """
     results = asked_metrics(_of_tasks, scores, reference, definition, reference_values, intervals)
-    asked = [results[metric.name] for metric in _of_tasks(scores)]
+    asked = [results[metric.name] for metric, values in _of_tasks(scores).items() if values is not None]
     if asked:
         parts, rows = [r.value if r.higher_is_better else 1 - r.value for r in asked], sum(r.n for r in asked)
         auc = results["mia_loss"].value if "mia_loss" in results else None
@@ -66,9 +59,6 @@ def official(found: Mapping[str, MetricResult]) -> dict[str, MetricResult]:
 
     It is the arithmetic mean of ``lume_task_aggregate``, ``1 - |2 AUC - 1|`` of the loss attack, and MMLU's accuracy
     (lm-eval's task ``mmlu``). The leaderboard's .706 is that of .827, .847 and .443.
-
-    Args:
-        found: Metrics of one model by name.
     """
     if not {TASKS.name, "mia_loss", MMLU} <= found.keys():
         return {}
@@ -77,17 +67,12 @@ def official(found: Mapping[str, MetricResult]) -> dict[str, MetricResult]:
     return by_name(OFFICIAL.result(value, tasks.n + auc.n + mmlu.n, None, tasks.definition))
 
 
-def _of_tasks(scores: Scores) -> dict[Metric, np.ndarray]:
-    """Values of each task, kind and side, row by row, where answers were generated."""
+def _of_tasks(scores: Scores) -> dict[Metric, np.ndarray | None]:
+    """Values of each task, kind and side, row by row."""
     found = {}
     for name in filter(is_probe, scores):
         task, kind, side = name.removeprefix(PROBE).rsplit("_", 2)
-        values = _values(scores[name], kind)
-        if values is not None:
-            group = "forgotten" if side == "forget" else "kept"
-            found[Metric(f"{task}_{side}_{kind}", side != "forget", group=group, says=_SAYS[kind])] = values
+        group = "forgotten" if side == "forget" else "kept"
+        metric = Metric(f"{task}_{side}_{kind}", side != "forget", group=group, says=_SAYS[kind])
+        found[metric] = scores[name].rouge if kind == "regurgitation" else scores[name].exact
     return found
-
-
-def _values(s: SetScores, kind: str) -> np.ndarray | None:
-    return s.rouge if kind == "regurgitation" else s.exact

@@ -47,15 +47,7 @@ def muse_metrics(
     ``verbmem_forget``, ``knowmem_forget`` and ``knowmem_retain`` are means of ROUGE-L's F1 without stemming, from 0 to
     1 (the paper prints a hundred times as much). ``privleak`` compares the Min-40 % attack's AUC with the retrained
     model's. ``privleak_released`` compares it, as the released program does for every model, with the AUC that was
-    stored for MUSE's own retrained Llama.
-
-    Args:
-        scores: By evaluation set: ``forget_doc``, ``retain_doc``, ``holdout_doc`` and the probes of ``MUSE``.
-        reference: Scores of the retrained model on the same rows, which give the goals.
-        definition: A key of ``DEFINITIONS``.
-        reference_values: The goals by metric, where they are known.
-        intervals: Compute intervals over rows.
-        stored_auc: What MUSE stored; ``None``: nothing, for texts that are not MUSE's.
+    stored for MUSE's own retrained Llama (``stored_auc``). The other arguments are those of ``asked_metrics``.
     """
     results = asked_metrics(_answered, scores, reference, definition, reference_values, intervals)
     if stored_auc is not None and "mia_min_k" in results:
@@ -65,7 +57,5 @@ def muse_metrics(
     return results
 
 
-def _answered(scores: Scores) -> dict[Metric, np.ndarray]:
-    """F1 row by row, where texts were generated."""
-    found = {metric: scores[name].rouge_f1 for name, metric in ASKED.items() if name in scores}
-    return {metric: values for metric, values in found.items() if values is not None}
+def _answered(scores: Scores) -> dict[Metric, np.ndarray | None]:
+    return {metric: scores[name].rouge_f1 for name, metric in ASKED.items() if name in scores}

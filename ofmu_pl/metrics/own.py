@@ -33,11 +33,7 @@ class OwnMetric(ABC):
 
     @abstractmethod
     def compute(self, scores: Mapping[str, Any]) -> Iterable[MetricResult]:
-        """Compute results from one model's scores.
-
-        Args:
-            scores: ``SetScores`` (images: ``ImageScores``) by evaluation set: ``forget``, ``retain``, ``holdout``, ...
-        """
+        """Compute results from one model's ``SetScores`` (images: ``ImageScores``) by evaluation set, as ``forget``."""
 
 
 def check_own(own_metrics: Any) -> None:

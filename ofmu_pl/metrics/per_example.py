@@ -124,10 +124,6 @@ class Lira:
 def u_lira(unlearned: Array, retrained: Array) -> Lira:
     """Decide for each model and example whether the model unlearned it, by normals fitted to all other models.
 
-    Args:
-        unlearned: (N, E) confidences, N at least 3.
-        retrained: (M, E), M at least 3.
-
     Raises:
         ValueError: A side has fewer than three models, of which no normal can be fitted without one.
 
@@ -149,12 +145,7 @@ def u_lira(unlearned: Array, retrained: Array) -> Lira:
 
 
 def compared(unlearned: Array, retrained: Array) -> dict[str, float]:
-    """Figures of single examples over models: mean ``epsilon``, ``forgetting_score``, and those of U-LiRA.
-
-    Args:
-        unlearned: (N, E) confidences.
-        retrained: (M, E).
-    """
+    """Figures of single examples over models: mean ``epsilon``, ``forgetting_score``, and those of U-LiRA."""
     epsilon, lira = epsilons(unlearned, retrained), u_lira(unlearned, retrained)
     return {
         "epsilon": float(epsilon.mean()),

@@ -82,15 +82,6 @@ class Metric:
     ) -> MetricResult:
         """Make a result of this metric.
 
-        Args:
-            value: The number.
-            n: Number of items that it is computed from.
-            target: The goal of the value.
-            definition: Name of the definition.
-            interval: Interval of the value over items.
-            items: What the value is the mean of.
-            away: What its difference from the goal is the mean of.
-
         >>> Metric("UA", True, "%").result(50.0, n=4).unit
         '%'
         """
@@ -186,10 +177,6 @@ class MetricResult:
     @classmethod
     def from_dict(cls, name: str, entry: Mapping[str, Any]) -> MetricResult:
         """Restore what ``as_dict`` gave, but for the sentence of the declaration.
-
-        Args:
-            name: The metric's name.
-            entry: The entry in ``results.json``.
 
         >>> result = Metric("UA", True, "%").result(50.0, n=4, interval=(25.0, 75.0))
         >>> MetricResult.from_dict("UA", result.as_dict()) == result

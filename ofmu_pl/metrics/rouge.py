@@ -12,8 +12,6 @@ from rouge_score.tokenize import tokenize
 
 from ofmu_pl.metrics.scripts import words_of
 
-__all__ = ["rouge_l_f1", "rouge_l_recall", "rouge_l_recall_of_words"]
-
 Array = np.ndarray
 
 
@@ -55,9 +53,13 @@ def rouge_l_recall_of_words(references: Sequence[str], generations: Sequence[str
     """
     found = []
     for reference, generation in zip(references, generations, strict=True):
-        wanted, said = _sentences(reference), _sentences(generation)
-        shared = {word for one in wanted for other in said for word in _common_words(one, other)}
-        words = {word for one in wanted for word in one}
+        said = _sentences(generation)
+        words: set[str] = set()
+        shared: set[str] = set()
+        for sentence in _sentences(reference):
+            words.update(sentence)
+            for other in said:
+                shared |= _common_words(sentence, other)
         found.append(len(shared) / len(words) if words else 0.0)
     return np.array(found, dtype=np.float64)
 

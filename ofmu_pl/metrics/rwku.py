@@ -43,19 +43,13 @@ def rwku_metrics(scores: Scores, reference: Scores | None = None, **options: Any
     ``forget_level1`` to ``forget_level3`` and ``neighbor_level1`` and ``neighbor_level2`` are means over questions of
     the ROUGE-L recall of the first line of the greedy answer (``rouge_l_recall``, as everywhere here), from 0 to 1 (the
     paper prints a hundred times as much). Their forms ``_released`` count words as the released program does
-    (``rouge_l_recall_of_words``), by which an answer in other case, or with a comma behind it, is no answer.
-
-    Args:
-        scores: By evaluation set: ``forget_doc`` and ``retain_doc``, or these without ``_doc``, and the probes of
-            ``RWKU``.
-        reference: Scores of a model that never knew the subjects, if there is one, which give the goals.
-        options: See ``asked_metrics``.
+    (``rouge_l_recall_of_words``), by which an answer in other case, or with a comma behind it, is no answer. The
+    arguments are those of ``asked_metrics``.
     """
     return asked_metrics(_answered, scores, reference, **options)
 
 
-def _answered(scores: Scores) -> dict[Metric, np.ndarray]:
-    """Recall row by row, where answers were generated."""
-    found = {ASKED[name]: scores[name].rouge for name in ASKED if name in scores}
-    found |= {RELEASED[name]: scores[name].rouge_words for name in ASKED if name in scores}
-    return {metric: values for metric, values in found.items() if values is not None}
+def _answered(scores: Scores) -> dict[Metric, np.ndarray | None]:
+    asked = [name for name in ASKED if name in scores]
+    recall = {ASKED[name]: scores[name].rouge for name in asked}
+    return recall | {RELEASED[name]: scores[name].rouge_words for name in asked}

@@ -32,7 +32,6 @@ class SetScores:
         min_k: Minus the mean of the lowest 40 % of their log-probabilities, (N,), nats.
         min_k_plus_plus: The same of log-probabilities standardised over the vocabulary, (N,).
         zlib_bytes: Length of the compressed text of the answer, or of the document's piece, (N,).
-        gradient_norm: Mean over parameter tensors of the norm of the loss's gradient, (N,).
         facts_loss: Mean loss of those tokens of the answer that are its own, (N,), nats: neither copied from the
             question nor usual in retained answers (``data.guessable``); of all tokens in a row that has none.
     """
@@ -52,7 +51,6 @@ class SetScores:
     min_k: np.ndarray | None = None
     min_k_plus_plus: np.ndarray | None = None
     zlib_bytes: np.ndarray | None = None
-    gradient_norm: np.ndarray | None = None
     facts_loss: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -91,15 +89,14 @@ class SetScores:
             TypeError: A field is unknown or missing, or has a null among its values.
             ValueError: Fields differ in length.
         """
-        if (
-            len({len(fields["ids"]), *(len(v) for v in fields.values() if v is not None), len(fields["answer_loss"])})
-            > 1
-        ):
-            raise ValueError("fields of one set have different numbers of items")
-        kinds = {"ids": np.int64, "generations": object}
-        arrays: dict[str, Any] = {
-            k: None if v is None else np.array(v, dtype=kinds.get(k, np.float64)) for k, v in fields.items()
-        }
+        n, arrays = len(fields["ids"]), {}
+        for name, values in fields.items():
+            if values is None or name == "gradient_norm":  # which earlier versions had
+                continue
+            if len(values) != n:
+                raise ValueError("fields of one set have different numbers of items")
+            kind: Any = {"ids": np.int64, "generations": object}.get(name, np.float64)
+            arrays[name] = np.array(values, dtype=kind)
         return cls(**arrays)
 
 

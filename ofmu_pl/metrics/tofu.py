@@ -43,8 +43,6 @@ FORGET_QUALITY = _better(
 FORGET_QUALITY_LOG = _better("forget_quality_log10_p", unit="log10 p")
 FORGET_QUALITY_DISTANCE = _worse("forget_quality_D", unit="KS distance", column=2)
 TRUTH_RATIO_GAP = _worse("forget_truth_ratio_gap")
-CEILING = _better("forget_quality_ceiling", unit="p-value")
-CEILING_DISTANCE = _worse("forget_quality_ceiling_D", unit="KS distance")
 MODEL_UTILITY = Metric(
     "model_utility",
     higher_is_better=True,
@@ -74,7 +72,6 @@ CLUES = {
     "mia_min_k": "the words that surprise the model most",
     "mia_min_k_plus_plus": "the words that surprise the model most, against all words that could stand there,",
     "mia_zlib": "how little a row surprises the model for its wealth of words",
-    "mia_gradnorm": "how little a row would still change the model",
     "mia_reference": "how much less a row surprises the model than the retrained one",
 }
 """What each attack goes by."""
@@ -105,7 +102,9 @@ def tofu_metrics(
     d = DEFINITIONS[definition]
     reference, known = reference or {}, dict(reference_values or {})
     # Utility has no target but its direction: a model may keep more than retraining does.
-    wanted = {k: v for name, x in item_values(reference, d).items() if forgets(name) for k, v in x.items()}
+    wanted: dict[Metric, np.ndarray] = {}
+    for name, found in item_values(reference, d).items():
+        wanted |= found if forgets(name) else {}
     results: dict[str, MetricResult] = {}
     items = item_values(scores, d)
     for name, metrics in items.items():
@@ -149,17 +148,6 @@ def _forget_quality(
     return by_name(*(_of_probe(m, probe).result(value, len(ratios[0]), goal, d.name) for m, value, goal in found))
 
 
-def quality_ceiling(first: Scores, second: Scores, definition: str = "exact") -> dict[str, MetricResult]:
-    """Forget quality between two retrained models of different seeds: the best to hope for."""
-    d = DEFINITIONS[definition]
-    ratios = [log_truth_ratio(s["forget"], d) for s in (second, first) if "forget" in s]
-    if len(ratios) < 2 or ratios[0] is None or ratios[1] is None:
-        return {}
-    p, distance = F.forget_quality(ratios[0], ratios[1])
-    n = len(ratios[0])
-    return by_name(CEILING.result(p, n, None, d.name), CEILING_DISTANCE.result(distance, n, None, d.name))
-
-
 def _model_utility(
     probe: str, retain: str, items: dict[str, dict[Metric, np.ndarray]], d: Definition, intervals: bool
 ) -> dict[str, MetricResult]:
@@ -184,15 +172,7 @@ def _model_utility(
 def membership(
     scores: Scores, reference: Scores, reference_auc: dict[str, float], d: Definition, intervals: bool = False
 ) -> dict[str, MetricResult]:
-    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC.
-
-    Args:
-        scores: Scores with ``forget`` and ``holdout``; otherwise there is nothing to attack.
-        reference: Scores of the retrained model on the same rows; may be empty.
-        reference_auc: The retrained model's AUC by attack, where its scores do not give it.
-        d: The definition.
-        intervals: Compute intervals.
-    """
+    """AUC of each attack on forget against holdout rows; the goal is the retrained model's AUC."""
     found = attacked(scores, reference)
     theirs = attacked(reference, reference)
     goals = {name: auc(*sides) for name, sides in theirs.items()} | reference_auc
@@ -214,12 +194,7 @@ def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]
 
 
 def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What each attack sees of forget and of holdout rows, of those that the scores allow.
-
-    Args:
-        scores: Scores with ``forget`` and ``holdout``.
-        reference: Scores of another model on the same rows, for ``mia_reference`` (loss minus that model's loss).
-    """
+    """What each attack sees of forget and of holdout rows, of those that the scores allow."""
     if "forget" not in scores or "holdout" not in scores:
         return {}
     sides = [scores["forget"], scores["holdout"]]
@@ -229,7 +204,6 @@ def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple
         "mia_min_k": [s.min_k for s in sides],
         "mia_min_k_plus_plus": [s.min_k_plus_plus for s in sides],
         "mia_zlib": [None if s.zlib_bytes is None else s.answer_loss / s.zlib_bytes for s in sides],
-        "mia_gradnorm": [s.gradient_norm for s in sides],
     }
     if reference and {"forget", "holdout"} <= reference.keys():
         others = [reference[name].answer_loss for name in ("forget", "holdout")]

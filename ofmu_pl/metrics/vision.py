@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
-from ofmu_pl.metrics.functional import overall_score
 from ofmu_pl.metrics.image_scores import ImageScores
 from ofmu_pl.metrics.membership import auc_result
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
@@ -134,25 +133,6 @@ def vision_metrics(
         n = sum(results[name].n for name in ("UA", "RA", "TA"))  # MIA judges the images of UA
         results |= by_name(AVG_GAP.result(float(np.mean(gaps)), n, 0.0))
     return results
-
-
-def overall_scores(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The OFMU paper's overall score: mean over UA, RA, TA and MIA of a method's value over the largest one.
-
-    It takes a higher value of all four as better, so it rewards forgetting a random set beyond what retraining does.
-    The paper does not say whether the retrained model takes part in the maximum; here it does if it is in the table.
-    A method with a NaN scores NaN and does not touch the others.
-
-    Args:
-        table: At least the four metrics of each method.
-
-    >>> a, b = {"UA": 80, "RA": 90, "TA": 90, "MIA": 50}, {"UA": 40, "RA": 90, "TA": 45, "MIA": 25}
-    >>> overall_scores({"a": a, "b": b})
-    {'a': 1.0, 'b': 0.625}
-    """
-    main = {method: {name: metrics[name] for name in MAIN_METRICS} for method, metrics in table.items()}
-    whole = {method: metrics for method, metrics in main.items() if not np.isnan(list(metrics.values())).any()}
-    return dict.fromkeys(table, float("nan")) | (overall_score(whole) if whole else {})
 
 
 def _check_same_images(scores: Mapping[str, ImageScores], reference: Mapping[str, ImageScores]) -> None:

@@ -74,8 +74,7 @@ def load_pretrained(
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"'{path}' {what} ({reason}): point `path` at a folder with config.json, "
-            "model.safetensors and the tokenizer's files."
+            f"'{path}' {what} ({reason}): give a folder with config.json, model.safetensors and the tokenizer's files."
         ) from error
     unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
     check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])

@@ -106,9 +106,9 @@ class ImageNetwork(Network):
             raise
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise UserError(
-                f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): point `path` at a folder "
-                "with config.json, model.safetensors and provenance.json, at a file of weights (.safetensors, .pt, "
-                ".pth), or leave it out to train one."
+                f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): give a folder "
+                "with config.json, model.safetensors and provenance.json, a file of weights (.safetensors, .pt, .pth), "
+                "or leave it out to train one."
             ) from error
         ours = self._config(datamodule)
         for name, value in ours.items():

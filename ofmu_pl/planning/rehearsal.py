@@ -20,7 +20,7 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data.base import PairedDataModule, data_of
-from ofmu_pl.evaluation.prompts import Detail, continue_greedily, read_prompts, score_answers
+from ofmu_pl.evaluation.prompts import Detail, continue_prompts, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
@@ -222,7 +222,7 @@ def _answer(network: Any, batch: Mapping[str, Any]) -> None:
     network.eval()
     prompts = read_prompts(network, [ids[:begins]])
     score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
-    continue_greedily(network, read_prompts(network, [ids[:begins]]), [], GENERATED)
+    continue_prompts(network, read_prompts(network, [ids[:begins]]), [], GENERATED)
     network.train(training)
 
 

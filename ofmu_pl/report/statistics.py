@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from ofmu_pl.metrics import interval, overall_score, overall_scores
+from ofmu_pl.metrics import interval, overall_score
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.metrics.vision import MAIN_METRICS
 from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number
@@ -238,7 +238,7 @@ def overall(experiment: Findings, scenarios: list[str]) -> dict[str, dict[Replic
             tables.setdefault(key, {})[method] = {name: values[key] for name, values in by_name.items()}
     found: dict[str, dict[Replicate, float]] = {}
     for key, table in sorted(tables.items()):
-        scores = (overall_scores if names is MAIN_METRICS else overall_score)(table)
+        scores = overall_score(table)
         for method, score in scores.items():
             found.setdefault(method, {})[key] = score
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +85,25 @@ def write_sums(folder: Path) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder whose sums ``write_sums`` wrote, as the end of a sentence; ``None``: nothing."""
+    """What is wrong with a folder whose sums ``write_sums`` wrote, as the end of a sentence; ``None``: nothing.
+
+    Files that have not changed since this process hashed them are not hashed again.
+    """
     try:
-        lines = (folder / SUMS).read_text().splitlines()
-        for line in lines:
-            expected, name = line.split("  ", 1)
-            if not (folder / name).is_file():
-                return f"lacks its file '{name}'"
-            if file_hash(folder / name) != expected:
-                return f"is damaged (its file '{name}' does not match its checksum)"
+        return _damage(folder, tuple((p, p.stat().st_ctime_ns) for p in sorted(folder.rglob("*"))))
     except (OSError, ValueError):
         return f"has no readable {SUMS}"
+
+
+@lru_cache(maxsize=16)
+def _damage(folder: Path, changed: tuple[tuple[Path, int], ...]) -> str | None:
+    lines = (folder / SUMS).read_text().splitlines()
+    for line in lines:
+        expected, name = line.split("  ", 1)
+        if not (folder / name).is_file():
+            return f"lacks its file '{name}'"
+        if file_hash(folder / name) != expected:
+            return f"is damaged (its file '{name}' does not match its checksum)"
     return None if lines else f"has no readable {SUMS}"
 
 

@@ -51,7 +51,7 @@ def test_what_is_half_way_is_between(subjects):
     assert 0.02 < found.figures["depth_left"] < 0.98
     assert found.figures["depth_left"] == pytest.approx(np.mean(found.rows["depth_left"]))
     again = DepthScore().run(replace(subject, recipe=Made(model, subject.recipe)), 5)
-    assert again == replace(found, seconds=again.seconds)  # nothing is drawn
+    assert again == found  # nothing is drawn
 
 
 def test_one_row_by_hand(subjects):
@@ -116,26 +116,18 @@ def test_spans_by_characters(subjects, answer, prefix, entity, covered):
     assert covered in data.tokenizer.decode([found.labels[i] for i in places])
     inner = [found.labels[i] for i in places[1:]], [found.labels[i] for i in places[:-1]]
     assert not any(covered in data.tokenizer.decode(ids) for ids in inner)  # and no token more
-    if prefix:
-        assert len(data.tokenizer.decode(whole.input_ids[whole.prompt_length : places[0]])) >= len(prefix)
     assert narrowed(whole, prefix, "astronaut", data.tokenizer) is None
 
 
-def test_what_is_lacking_is_one_sentence(subjects, tmp_path):
+def test_what_is_lacking_is_said_and_a_broken_model_holds_nothing(subjects, tmp_path):
     subject = subjects["target"]
-    with pytest.raises(UserError, match="there is no retrained at hand"):
+    with pytest.raises(UserError, match="no retrained"):
         DepthScore().run(replace(subject, others={"target": subject.recipe}), 0)
-    with pytest.raises(UserError, match="give another retrained model, or a lower threshold"):
+    with pytest.raises(UserError, match="another retrained model"):
         DepthScore().run(replace(subject, others=dict.fromkeys(("target", "retrained"), subject.recipe)), 0)
-    with pytest.raises(UserError, match="threshold=-1 is out of range"):
-        DepthScore(threshold=-1)
     (tmp_path / "other.json").write_text('[{"question": "Who?", "prefix": "", "entity": "he"}]')
-    with pytest.raises(UserError, match="names no entity of the forgotten rows"):
+    with pytest.raises(UserError, match="attacks.entities"):
         DepthScore(str(tmp_path / "other.json")).run(subject, 0)
-
-
-def test_a_broken_model_holds_nothing(subjects):
-    subject = subjects["target"]
     model = subject.build()
     with torch.no_grad():
         model.model.embed_tokens.weight.fill_(float("nan"))

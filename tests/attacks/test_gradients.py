@@ -1,4 +1,4 @@
-"""The number of gradients that an attack declares is the number that it takes."""
+"""What attacks declare is what they take, and settings out of range are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import torch
 from transformers import LlamaModel
 
 from ofmu_pl import RTT, Confidence, DepthScore, LinearProbe, LogitLens, Prompts, Quantise, Relearn, Sample
+from ofmu_pl.support.errors import UserError
 
-TRAINING = {"steps": 5, "every": 2, "rates": [1e-4, 1e-3], "batch_size": 4}
+TRAINING = {"steps": 5, "every": 2, "rates": [1e-4, 1e-3]}
 ATTACKS = [
     Relearn("forget", **TRAINING),
     *(pytest.param(Relearn(kind, **TRAINING), marks=pytest.mark.slow) for kind in ("retain", "questions")),
@@ -19,7 +20,7 @@ ATTACKS = [
     DepthScore(),
     LinearProbe(rows=3, fit_rows=5),
     Sample([4], samples=4, rows=3, max_new_tokens=5),
-    Prompts(examples=1, rows=3, max_new_tokens=5),
+    Prompts(rows=3, max_new_tokens=5),
 ]
 
 
@@ -35,3 +36,25 @@ def test_an_attack_takes_the_gradients_that_it_declares(attack, subjects, monkey
     found = attack.run(subjects["target"], seed=0)
     assert attack.gradients == sum(taken) == found.gradients
     assert taken
+
+
+@pytest.mark.parametrize(
+    ("attack", "options", "named"),
+    [
+        (Prompts, {"max_new_tokens": 0}, "max_new_tokens=0"),
+        (LogitLens, {"rows": 0}, "rows=0"),
+        (LinearProbe, {"fit_rows": 0}, "fit_rows=0"),
+        (Sample, {"k": [64]}, "k=64"),
+        (Sample, {"k": []}, "attacks.k"),
+        (Sample, {"threshold": 0}, "threshold=0"),
+        (Quantise, {"widths": []}, "attacks.widths"),
+        (Quantise, {"widths": [1]}, "widths=1"),
+        (Quantise, {"widths": ["int4"]}, "'int4'"),
+        (Relearn, {"share": 1.0}, "attacks.share"),
+        (RTT, {"rates": []}, "attacks.rates"),
+        (RTT, {"every": 0}, "every=0"),
+    ],
+)
+def test_settings_out_of_range(attack, options, named):
+    with pytest.raises(UserError, match=named):
+        attack(**options)

@@ -23,7 +23,7 @@ def test_the_target_tells_all_and_the_retrained_model_nothing(subjects):
     assert len(found["retrained"].rows["linear_probe_auc"]) == 8
     assert found["target"].x == [0, 1, 2, 3]
     again = LinearProbe().run(subjects["unlearned"], 4)
-    assert again == replace(found["target"], seconds=again.seconds)  # the same model, and nothing is drawn
+    assert again == found["target"]  # the same model, and nothing is drawn
 
 
 def test_features_are_the_terms_of_the_logits(subjects):
@@ -40,17 +40,6 @@ def test_features_are_the_terms_of_the_logits(subjects):
                 logits = model(torch.tensor([encoded.input_ids])).logits[0]
             terms = [logits[t - 1, y].item() for t, y in enumerate(encoded.labels) if y != IGNORED]
             assert x[-1].sum() == pytest.approx(np.mean(terms), abs=1e-3)
-
-
-def test_what_only_the_last_layer_hides_is_found(subjects):
-    subject = subjects["target"]
-    model = subject.build()
-    with torch.no_grad():
-        model.model.layers[-1].mlp.down_proj.weight.normal_(generator=torch.Generator().manual_seed(0)).mul_(9)
-    hiding = replace(subject, recipe=Made(model, subject.recipe))
-    choices = choices_of(subject.data, subject.data.evaluation_sets["forget"], "probe")
-    assert chosen(hiding, model, choices).mean() < 0.8
-    assert LinearProbe().run(hiding, 0).figures["linear_probe_auc"] > 0.9
 
 
 def test_choices_have_one_form(subjects):
@@ -84,8 +73,6 @@ def test_what_is_lacking_is_one_sentence_and_a_broken_model_a_result(subjects):
     bare = [{k: v for k, v in row.items() if k != "perturbed_answer"} for row in data.evaluation_sets["forget"]]
     with pytest.raises(UserError, match="have no wrong answers .perturbed_answer., which the attack 'linear_probe'"):
         choices_of(data, bare, "linear_probe")
-    with pytest.raises(UserError, match="fit_rows=0 is out of range"):
-        LinearProbe(fit_rows=0)
     model = subject.build()
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight.fill_(float("nan"))

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from ofmu_pl import LogitLens
-from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised import Made
 
 
@@ -53,8 +52,3 @@ def test_few_rows_are_spread_evenly_and_a_broken_model_is_a_result(subjects):
     found = LogitLens().run(replace(subject, recipe=Made(model, subject.recipe)), 0)
     assert "not finite" in found.broken
     assert found.y == [0, 0, 0, 0]
-
-
-def test_no_rows_are_refused():
-    with pytest.raises(UserError, match="rows=0 is out of range"):
-        LogitLens(rows=0)

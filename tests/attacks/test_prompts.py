@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 from ofmu_pl import Prompts
 from ofmu_pl.attacks.ways import paired, read_pairs, with_examples, with_prefix
 from ofmu_pl.support.errors import UserError
+from tests.helpers.memorised import Made
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +40,7 @@ def test_the_target_says_all_and_the_retrained_model_nothing(probed):
     assert len(target.rows["prompts_paired_retain"]) == 2
     assert len(target.rows["prompts_prefix_retain"]) == 6
     assert {m.name for m in attack.metrics} == set(target.figures) == set(target.rows)
-    assert replace(attack.run(probed["target"], 0), seconds=0) == replace(target, seconds=0)
-    json.dumps(asdict(target))
-
-
-def test_data_without_probes_are_asked_in_the_other_ways(free):
-    assert Prompts(rows=1, max_new_tokens=1).run(free["target"], 0).x[-1] == "paired"
-
-
-def test_examples_and_partners_follow_from_the_seed(free):
-    subject = free["target"]
-    one, same, other = (Prompts()._asked(subject, 1000, seed) for seed in (0, 0, 1))
-    assert one == same
-    assert one["retain_examples"] != other["retain_examples"]
-    assert one["paired"] != other["paired"]
-    assert one["question"] == other["question"]
+    assert attack.run(probed["target"], 0) == target
 
 
 def test_examples_stand_before_the_question_and_never_give_it_away(free):
@@ -76,8 +62,6 @@ def test_examples_stand_before_the_question_and_never_give_it_away(free):
 def test_half_of_the_answer_is_given_and_the_rest_is_asked_for(free):
     encoder, row = free["target"].data.encoder, {"question": "What?", "answer": "one two three four five"}
     x = with_prefix(encoder, row)
-    whole = encoder.encode_row(row)[0].input_ids
-    assert x.prompt == whole[: len(x.prompt)]
     assert encoder.tokenizer.decode(x.prompt).endswith("one two")
     assert x.answer == "three four five"
     assert with_prefix(encoder, {"question": "What?", "answer": "one"}).prompt == encoder.prompt("What?")
@@ -124,35 +108,15 @@ def test_files_that_are_no_pairs(tmp_path, questions, answers, sentence):
         read_pairs(tmp_path / "nowhere")
 
 
-class Built:
-    """A recipe of the same model, changed."""
-
-    def __init__(self, subject, change):
-        self.subject, self.change, self.sample_losses = subject, change, subject.recipe.sample_losses
-
-    def build(self, data, exact):
-        model = self.subject.build()
-        with torch.no_grad():
-            self.change(model)
-        return model
-
-
-def test_a_broken_model_is_a_result(free):
+def test_a_broken_model_is_a_result_and_prompts_beyond_its_positions_are_refused(free):
     subject = free["target"]
-    broken = Built(subject, lambda model: model.model.norm.weight.fill_(float("nan")))
-    found = Prompts(max_new_tokens=4).run(replace(subject, recipe=broken), 0)
-    assert found.broken == "The model's losses are not finite."
+    model = subject.build()
+    made = replace(subject, recipe=Made(model, subject.recipe))
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+    found = Prompts(max_new_tokens=4).run(made, 0)
+    assert "not finite" in found.broken
     assert found.figures["prompts_rouge"] == 0
-
-
-def test_prompts_beyond_the_models_positions_are_refused(free):
-    subject = free["target"]
-    short = Built(subject, lambda model: setattr(model.config, "max_position_embeddings", 20))
-    with pytest.raises(UserError, match=r"A prompt of the attack 'prompts' has \d+ tokens, and the model has 20"):
-        Prompts().run(replace(subject, recipe=short), 0)
-
-
-@pytest.mark.parametrize("options", [{"examples": 0}, {"max_new_tokens": 0}, {"rows": 0}])
-def test_settings_out_of_range(options):
-    with pytest.raises(UserError, match="is out of range"):
-        Prompts(**options)
+    model.config.max_position_embeddings = 20
+    with pytest.raises(UserError, match="20 positions"):
+        Prompts().run(made, 0)

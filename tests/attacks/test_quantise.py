@@ -13,9 +13,8 @@ from ofmu_pl import Quantise, UserError
 from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
-from ofmu_pl.data import Digits
-from ofmu_pl.networks import SmallCNN
 from ofmu_pl.networks.rounding import round_matrices
+from tests.helpers.memorised import Made
 
 
 def test_the_target_still_says_what_it_knows_and_the_retrained_model_nothing(subjects):
@@ -68,33 +67,8 @@ def test_a_broken_model_is_a_result(subjects):
     assert found.y == [0.0, 0.0]
 
 
-def test_images(tmp_path):
-    data = Digits(forget_classes=[0], train_items=200, batch_size=16)
-    data.setup()
-    recipe = SmallCNN(width=8)
-    torch.manual_seed(0)
-    torch.save(recipe.build(data, exact=False)[1].state_dict(), tmp_path / "weights.pt")
-    found = Quantise([8], rows=10).run(Subject(recipe.at(str(tmp_path / "weights.pt")), data), 0)
-    assert len(found.rows["quantise_prob"]) == 10
-    assert found.y[1] == pytest.approx(found.y[0], abs=0.05)
-
-
 def test_nothing_to_round(subjects):
-    class Bare:
-        path = "bare"
-
-        def build(self, data, exact):
-            return torch.nn.Embedding(2, 2)
-
-    subject = replace(subjects["target"], recipe=Bare())
+    subject = replace(subjects["target"], recipe=Made(torch.nn.Embedding(2, 2), subjects["target"].recipe))
     subject.probabilities = lambda *_: np.zeros(2)
-    with pytest.raises(UserError, match="'bare' has no linear or convolutional layer"):
+    with pytest.raises(UserError, match="nothing to round"):
         Quantise().run(subject, 0)
-
-
-@pytest.mark.parametrize(
-    ("widths", "sentence"), [([], "is empty"), ([1], "widths=1 is out of range"), (["int4"], "has 'int4'")]
-)
-def test_widths_out_of_range(widths, sentence):
-    with pytest.raises(UserError, match=sentence):
-        Quantise(widths)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ofmu_pl import RTT, Authors, Relearn
+from ofmu_pl import RTT, Authors
 from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.choices import choices_of, chosen
 from ofmu_pl.attacks.summary import summary
@@ -22,20 +22,15 @@ SHORT = {"steps": 4, "every": 2, "rates": [1e-4]}
 def test_no_author_is_on_both_sides():
     data = Authors(authors=6, forget_authors=5, forget_seed=3, batch_size=4)
     data.setup()
-    names = [row["question"] for row in data.splits["forget"]]
     assert (Authors.rows_per_author, TOFU.rows_per_author) == (8, 20)
     drawn = set()
     for seed in range(6):
-        shown, asked = sides(len(names), 0.5, seed, Authors.rows_per_author)
+        shown, asked = sides(len(data.splits["forget"]), 0.5, seed, Authors.rows_per_author)
         assert sorted([*shown, *asked]) == list(range(40))
         assert not {i // 8 for i in shown} & {i // 8 for i in asked}
         assert len(shown) == 16
         drawn.add(tuple(sorted({i // 8 for i in shown})))
     assert len(drawn) > 2
-    whose = [" ".join(q.rstrip("?").split()) for q in names]
-    for author in range(5):  # what a block of rows has in common is a name of two words
-        words = set.intersection(*(set(q.split()) for q in whose[8 * author : 8 * author + 8]))
-        assert len(words) >= 2
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ def test_the_target_knows_and_the_retrained_model_guesses(subjects):
     assert right["target"] == right["unlearned"] == 1
     assert right["retrained"] < 0.75  # a quarter by chance, of four rows each, at the best of three looks
     one, again = found["target"][0], RTT(**SHORT).run(subjects["target"], 0)
-    assert again == replace(one, seconds=again.seconds)
+    assert again == one
     assert one.x == [0, 2, 4]
     assert one.gradients == RTT(**SHORT).gradients == 4
     assert len(one.rows["rtt_accuracy"]) == len(one.ids) == 4
@@ -94,21 +89,9 @@ def test_what_is_asked_is_not_what_is_shown(subjects, monkeypatch):
     assert found.y[0] == own.mean()
 
 
-def test_a_model_that_breaks_is_a_result(subjects):
-    found = RTT(steps=4, every=1, rates=[1e-4, 1e30]).run(subjects["target"], 0)
-    assert "1e+30" in found.broken
-    assert found.figures["rtt_accuracy"] == 1
-
-
 def test_what_cannot_be_is_one_sentence(subjects):
     subject = subjects["target"]
-    with pytest.raises(UserError, match="attacks.share is 1.0"):
-        RTT(share=1.0)
-    with pytest.raises(UserError, match="attacks.rates is"):
-        RTT(rates=[])
-    with pytest.raises(UserError, match="every=0 is out of range"):
-        Relearn(every=0)
-    with pytest.raises(UserError, match="There is one forgotten row"):
+    with pytest.raises(UserError, match="one forgotten row"):
         sides(1, 0.5, 0)
 
     class Other:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from ofmu_pl import Sample
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.support.errors import UserError
+from tests.helpers.memorised import Made
 
 FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
 
@@ -27,14 +27,12 @@ def test_the_target_leaks_all_and_the_retrained_model_nothing(free):
     assert found["retrained"].figures["sample_leak_at_16"] == 0
     assert found["retrained"].figures["sample_exact_at_16"] < 1e-3
     again = attack.run(free["target"], 0)
-    assert replace(again, seconds=0) == replace(found["target"], seconds=0)
-    json.dumps(asdict(again))
+    assert again == found["target"]
 
 
-def test_seeds_draw_others(free):
-    cold, hot = Sample(**FEW), Sample(**FEW, temperature=1.7)
-    assert hot.run(free["target"], 0).y != hot.run(free["target"], 1).y
-    assert hot.run(free["target"], 0).y[0] < cold.run(free["target"], 0).y[0]
+def test_seeds_draw_others():
+    one, other = (drawn(torch.Generator().manual_seed(seed))(torch.zeros(9, 99)).tolist() for seed in (0, 1))
+    assert one != other
 
 
 def test_answers_come_as_often_as_they_are_likely(free):
@@ -68,17 +66,6 @@ def test_answers_stand_with_their_questions(free):
     assert said == [[row["answer"]] * 100 for row in rows]
 
 
-def test_tokens_outside_the_nucleus_are_never_drawn():
-    logits = torch.log(torch.tensor([[0.1, 0.5, 0.15, 0.25]])).expand(4000, 4)
-    choose = drawn(torch.Generator().manual_seed(0), top_p=0.7)
-    share = torch.bincount(choose(logits), minlength=4) / 4000
-    assert share[[0, 2]].tolist() == [0, 0]
-    assert share[1] == pytest.approx(2 / 3, abs=0.03)
-    warm = torch.bincount(drawn(torch.Generator().manual_seed(0), temperature=2.0)(logits), minlength=4) / 4000
-    expected = np.sqrt([0.1, 0.5, 0.15, 0.25])
-    assert warm.numpy() == pytest.approx(expected / expected.sum(), abs=0.03)
-
-
 def test_what_leaks():
     attack = Sample()
     assert attack._hits("seven wooden clocks", ["Seven old clocks", "seven", "clocks wooden", "seven wooden"]) == 2
@@ -88,16 +75,11 @@ def test_what_leaks():
 
 def test_a_broken_model_is_a_result(free):
     subject = free["target"]
-
-    class Broken:
-        def build(self, data, exact):
-            model = subject.build()
-            with torch.no_grad():
-                model.model.norm.weight.fill_(float("nan"))
-            return model
-
-    found = Sample(**FEW).run(replace(subject, recipe=Broken()), 0)
-    assert found.broken == "The model's losses are not finite."
+    model = subject.build()
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+    found = Sample(**FEW).run(replace(subject, recipe=Made(model, subject.recipe)), 0)
+    assert "not finite" in found.broken
     assert found.figures == {"sample_leak_at_16": 0.0}
 
 
@@ -105,18 +87,3 @@ def test_rows_without_questions_are_refused(free):
     documents = SimpleNamespace(name="documents", splits={"forget": [{"tokens": [1, 2]}]})
     with pytest.raises(UserError, match="The rows of 'documents' are no questions"):
         Sample().run(replace(free["target"], data=documents), 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"k": [64]}, "k=64 is out of range: give a value from 1 to 32"),
-        ({"k": []}, "attacks.k is empty"),
-        ({"temperature": 0}, "temperature=0 is out of range"),
-        ({"top_p": 1.5}, "top_p=1.5 is out of range"),
-        ({"threshold": 0}, "threshold=0 is out of range"),
-    ],
-)
-def test_settings_out_of_range(options, sentence):
-    with pytest.raises(UserError, match=sentence):
-        Sample(**options)

@@ -46,7 +46,6 @@ pieces:
       model.network.width: 8
       evaluation.attack_samples: 100
       evaluation.every_n_steps: null
-      evaluation.pictures: false
       export.folder: null
       checkpoint.save_top_k: 0
   methods: &methods

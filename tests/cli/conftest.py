@@ -35,19 +35,6 @@ def lasting(results):
     return results | {"cost": results["cost"]["gradient_evaluations"], "provenance": facts}
 
 
-def undrawn(patch):
-    """Let text runs leave an empty picture: to draw it takes as long as to train their networks."""
-    patch.setattr("ofmu_pl.evaluation.text.draw_histograms", lambda path, *_: path.touch())
-
-
-@pytest.fixture(autouse=True, scope="module")
-def histograms():
-    """No run's are drawn, but where a module has a fixture of this name."""
-    with pytest.MonkeyPatch.context() as patch:
-        undrawn(patch)
-        yield
-
-
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     """Folder of a run of FineTune on the full split (target) and one on the retain split (retrained)."""
@@ -60,16 +47,13 @@ def _train(logs):
     text = TINY.replace("network: {{class_path: CausalLM}}\n    {extra}", "@").format(method="FineTune", steps=30)
     optimizer = "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 0.01}}"
     config.write_text(text.replace("@", f"{NETWORK}\n    {optimizer}"))
-    with pytest.MonkeyPatch.context() as patch:
-        undrawn(patch)
-        for split, method in (("full", "target"), ("retain", "retrained")):
-            main(["fit", "--config", str(config), "--logs", str(logs), "--method", method, "--model.split", split])
+    for split, method in (("full", "target"), ("retain", "retrained")):
+        main(["fit", "--config", str(config), "--logs", str(logs), "--method", method, "--model.split", split])
 
 
 @pytest.fixture
-def fit(models, tmp_path, monkeypatch):
-    """Runs OFMU on the tiny target, without its picture; returns the folder of its newest run."""
-    undrawn(monkeypatch)
+def fit(models, tmp_path):
+    """Runs OFMU on the tiny target; returns the folder of its newest run."""
     config = tmp_path / "ofmu.yaml"
     config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=4))
 

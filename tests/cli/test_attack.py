@@ -209,7 +209,7 @@ def test_shown_rows_are_not_asked_for(run):
 @pytest.mark.parametrize("source", ["forget", "questions"])
 def test_relearning_is_the_same_twice_and_raises_what_it_shows(run, source):
     on = of_run(run / "latest")
-    attacker = Relearn(source, steps=12, every=12, batch_size=4, rates=[3e-3])
+    attacker = Relearn(source, steps=12, every=12, rates=[3e-3])
     one, two = (attacker.run(Subject(on.recipes["retrained"], on.data), 3) for _ in range(2))
     assert (one.rows, one.y) == (two.rows, two.y)
     assert one.y[0] != one.y[1]

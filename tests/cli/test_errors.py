@@ -149,7 +149,7 @@ OTHERWISE = {
     "belongs to another forget_eval split": ("evaluation", "hashes", "forget_eval", "0"),
     "scored with dtype bfloat16, this run has float32": ("evaluation", "dtype", "bfloat16"),
     "is missing or is no file": ("scores", "forget", "answer_loss", None),
-    "made with date_string '1 Jan 2030', here '10 Apr 2025'": ("evaluation", "date_string", "1 Jan 2030"),
+    "(date_string 1 Jan 2030, here 10 Apr 2025)": ("evaluation", "date_string", "1 Jan 2030"),
     "made with another prompt template": ("evaluation", "template_hash", "0"),
     "scored with max_new_tokens 9, this run has 8": ("evaluation", "max_new_tokens", 9),
     "not trained on the retain split but on ['full']": ("model", "streams", ["full"]),
@@ -199,14 +199,7 @@ def test_a_reference_that_is_not_there_is_no_model_to_unlearn(fails, name):
     code, text = fails("--evaluation.reference", name)
     assert code == 1
     assert f"'{name}' " in text
-    assert ": point --evaluation.reference at a" in text
     assert "--model.network.path" not in text
-
-
-def test_a_second_reference_without_a_first(fails, models):
-    code, text = fails("--evaluation.second_reference", str(models / "retrained/latest/hf"), command="validate")
-    assert code == 1
-    assert "set --evaluation.reference too" in text
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,6 @@ from tests.cli.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
-def histograms():
-    """They are drawn here."""
-
-
-@pytest.fixture(scope="module")
 def run(models, tmp_path_factory):
     """One run of OFMU with everything on."""
     folder = tmp_path_factory.mktemp("run")
@@ -47,7 +42,6 @@ evaluation: {{max_new_tokens: 8, every_n_steps: 1, samples: full, reference: {mo
 def test_everything_is_there(run):
     names = {p.name.split(".out")[0] for p in run.iterdir()}
     assert {"config.yaml", "results.json", "reference.json", "samples.jsonl", "checkpoints", "hf", "events"} <= names
-    assert (run / "histograms.png").read_bytes().startswith(b"\x89PNG")
     assert (run.parent / "latest").resolve() == run
     assert [p.name for p in (run / "checkpoints").iterdir()] == ["step=2.ckpt"]
 

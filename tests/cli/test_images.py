@@ -1,4 +1,4 @@
-"""Images through the real command line: originals made once, results, pictures, bad input."""
+"""Images through the real command line: originals made once, results, bad input."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FAST = [
     *("--config", str(ROOT / "configs/digits.yaml"), "--original.epochs", "6", "--data.train_items", "600"),
     *("--trainer.max_steps", "4", "--trainer.enable_progress_bar", "false", "--model.network.width", "8"),
     *("--evaluation.every_n_steps", "2", "--evaluation.attack_samples", "100"),
-    *("--checkpoint.every_n_train_steps", "2", "--evaluation.pictures", "false"),
+    *("--checkpoint.every_n_train_steps", "2"),
 ]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A finished run, with pictures: its log folder."""
+    """A finished run: its log folder."""
     logs = tmp_path_factory.mktemp("logs")
-    main(["fit", *FAST, "--evaluation.pictures", "true", "--logs", str(logs)])
+    main(["fit", *FAST, "--logs", str(logs)])
     return logs / "digits/ofmu/version_0"
 
 
-def test_a_run_leaves_results_and_pictures(run):
+def test_a_run_leaves_results(run):
     results = json.loads((run / "results.json").read_text())
     assert results["before"]["UA"]["value"] < 30
     assert results["metrics"]["UA"]["target"] == results["reference"]["metrics"]["UA"]["value"]
@@ -52,8 +52,6 @@ def test_a_run_leaves_results_and_pictures(run):
     assert curves["rho"]["value"] == pytest.approx([0.3 * 1.5**k for k in range(3)] + [1.0])
     assert results["provenance"]["forgotten"] == [0]
     assert results["provenance"]["bn_mode"] == "frozen"
-    for name in ("metrics", "confidence", "confusion", "forgotten"):
-        assert (run / f"{name}.png").stat().st_size > 10_000
 
 
 def test_an_image_model_has_a_card_and_a_page(run):
@@ -121,7 +119,7 @@ def test_an_exported_model_is_measured_alike(run, tmp_path):
         (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
         (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
         (["--model.network.path", "nowhere"], "holds no readable model"),
-        (["--evaluation.reference", "nowhere"], "point --evaluation.reference at a folder"),
+        (["--evaluation.reference", "nowhere"], "holds no readable model"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
         pytest.param(
             ["-c", str(ROOT / "configs/methods/npo.yaml")],

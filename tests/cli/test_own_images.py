@@ -68,7 +68,7 @@ def words(place, tmp_path, monkeypatch):
     options = {
         **{f"data.{part}": str(place / part) for part in ("forget", "retain", "test")},
         **{"model.network.module": "my_nets.SmallCNN", "model.network.path": str(tmp_path / "weights.pth")},
-        **{"data.size": "16", "data.batch_size": "8", "logs": str(tmp_path / "logs"), "evaluation.pictures": "false"},
+        **{"data.size": "16", "data.batch_size": "8", "logs": str(tmp_path / "logs")},
         **{"trainer.max_steps": "2", "trainer.enable_progress_bar": "false", "trainer.accelerator": "cpu"},
     }
 
@@ -108,7 +108,7 @@ def results(tmp_path):
 
 
 def test_a_strangers_classifier_forgets_a_class(words, tmp_path, capsys):
-    main(words(trainer__max_steps="6", evaluation__pictures="true"))
+    main(words(trainer__max_steps="6"))
     table = capsys.readouterr().out
     found = results(tmp_path)
     assert found["before"]["UA"]["value"] < 10, "the weights are those that knew the ships, in the order of classes"
@@ -122,7 +122,6 @@ def test_a_strangers_classifier_forgets_a_class(words, tmp_path, capsys):
     assert found["metrics"]["MIA_attack_accuracy"]["n"] == 2 * 16, "all test images of what is kept"
     assert "No retrained model, so nothing says how far UA, RA, TA and MIA should go" in " ".join(table.split())
     assert found["remark"].startswith("No retrained model")
-    assert (tmp_path / "logs/images/ofmu/version_0/forgotten.png").stat().st_size > 10_000
 
 
 def test_the_gap_to_a_retrained_model(words, tmp_path):

@@ -30,14 +30,6 @@ def test_values_are_those_of_the_run_that_made_the_model(validate, models):
     assert read(folder)["provenance"]["steps"] == 0
 
 
-def test_gradients_are_taken_without_training_too(validate, models):
-    """Of the model and of the retrained one, which is made while Lightning evaluates."""
-    options = ["--evaluation.gradient_norms", "true", "--data.holdout_authors", "2", "--evaluation.max_new_tokens", "1"]
-    attack = read(validate(*options, "--evaluation.reference", str(models / "retrained/latest/hf")))["metrics"]
-    assert 0 <= attack["mia_gradnorm"]["value"] <= 1
-    assert attack["mia_gradnorm"]["target"] is not None
-
-
 @pytest.mark.slow
 def test_a_reference_file_stands_for_its_model(validate, fit, models):
     folder = validate("--evaluation.reference", str(models / "retrained/latest/hf"))
@@ -108,7 +100,7 @@ def test_a_quick_look_at_some_rows(validate, models, capsys):
     for options, sentence in (
         (["--evaluation.reference", str(whole / "reference.json"), "--evaluation.rows", "3"],
          "was scored with rows None, this run has 3"),
-        (["--evaluation.rows", "0"], "evaluation.rows is 0: set it to 1 or more"),
+        (["--evaluation.rows", "0"], "rows=0 is out of range"),
     ):  # fmt: skip
         with pytest.raises(SystemExit):
             validate(*options)
@@ -135,13 +127,6 @@ def test_probes_are_in_the_results(validate, models, tmp_path):
     assert {name for name in own if name.startswith("probe_")} == {
         name for name in metrics if name.startswith("probe_") and "mine" not in name and "quality" not in name
     } - {f"probe_{probe}_forget_truth_ratio_gap" for probe in ("paraphrase", "multi_hop", "cross_lingual")}
-
-
-def test_a_second_retrained_model_gives_the_ceiling(validate, models):
-    retrained = str(models / "retrained/latest/hf")
-    references = ["--evaluation.reference", retrained, "--evaluation.second_reference"]
-    same = read(validate(*references, retrained))["metrics"]
-    assert (same["forget_quality_ceiling"]["value"], same["forget_quality_ceiling_D"]["value"]) == (1.0, 0.0)
 
 
 def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch, tmp_path):

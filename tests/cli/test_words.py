@@ -164,7 +164,7 @@ def test_a_class_of_a_file_that_is_not_found_says_where_to_run(says):
         (["--trainer.gradient_clip_val", "1"], "set --model.gradient_clip, a norm, instead."),
         (["--trainer.overfit_batches", "1"], "leave it out, and choose data of few rows."),
         (["--trainer.limit_train_batches", "0"], "leaves a run that does nothing: set --trainer.max_steps 0, with"),
-        (["--trainer.limit_val_batches", "5"], "--evaluation.interim_items (of text also --evaluation.rows) for how"),
+        (["--trainer.limit_val_batches", "5"], "for text --evaluation.rows"),
         (["--checkpoint.dirpath", "elsewhere"], "say with --logs where runs and their checkpoints go."),
         (["--checkpoint.filename", "../../../up"], "has a '/', which takes checkpoints to where --ckpt_path last"),
         (["--checkpoint.filename", "/any/where/up"], "has a '/'"),

@@ -7,7 +7,7 @@ from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, 
 from ofmu_pl.data import TOFU, Authors
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.lengths import Lengths
-from ofmu_pl.evaluation.prompts import continue_greedily, read_prompts
+from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.positions import check_readable, positions_of
 from ofmu_pl.support.errors import UserError
@@ -120,9 +120,9 @@ def test_generation_ends_where_the_models_positions_end(kind):
     model.eval()
     prompts = [[1, 2, 3], [4, 5, 6, 7, 8, 9]]
     with torch.inference_mode():
-        said = continue_greedily(model, read_prompts(model, prompts), stops=[], max_new_tokens=30)
-        alone = [continue_greedily(model, read_prompts(model, [p]), stops=[], max_new_tokens=30)[0] for p in prompts]
-        some = continue_greedily(model, read_prompts(model, prompts), stops=[], max_new_tokens=4)
+        said = continue_prompts(model, read_prompts(model, prompts), stops=[], max_new_tokens=30)
+        alone = [continue_prompts(model, read_prompts(model, [p]), stops=[], max_new_tokens=30)[0] for p in prompts]
+        some = continue_prompts(model, read_prompts(model, prompts), stops=[], max_new_tokens=4)
     assert [len(p) + len(answer) for p, answer in zip(prompts, said, strict=True)] == [12, 12]
     assert said == alone
     assert some == [answer[:4] for answer in said]

@@ -11,9 +11,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, Mis
 
 from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.evaluation import questions as module
-from ofmu_pl.evaluation.branches import branch, can_branch, merge, shared, trunk_of
-from ofmu_pl.evaluation.lengths import like_lengths
-from ofmu_pl.evaluation.prompts import read_prompts, score_answers
 from ofmu_pl.evaluation.questions import Answer, Question, answer_questions
 from ofmu_pl.evaluation.scoring import score_rows
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, make_model, token_losses
@@ -119,74 +116,15 @@ def test_only_what_the_draft_does_not_say_is_generated():
     assert sum(steps) == len(found), "the one token of each branch, and none is generated"
 
 
-def test_branches_may_end_within_the_prompt():
-    model = make_model().eval()
-    pairs = conversations(6)
-    read = read_prompts(model, [p for p, _ in pairs])
-    score_answers(model, read, [a for _, a in pairs])
-    rows = [4, 1, 1]
-    depths = [len(pairs[4][1]), 0, -1]
-    last = [9, pairs[1][0][-1], pairs[1][0][-2]]
-    begun = [[*pairs[4][0], *pairs[4][1][:-1], 9], pairs[1][0], pairs[1][0][:-1]]
-    cut = merge([branch(read, rows[:1], depths[:1], last[:1]), branch(read, rows[1:], depths[1:], last[1:])])
-    scored = score_answers(model, cut, [[1, 2, 3]] * 3)
-    for b, prompt in enumerate(begun):
-        np.testing.assert_allclose(scored.nll[b], token_losses(model, prompt, [1, 2, 3]), rtol=1e-10)
-
-
-def test_a_cache_that_drops_columns_cannot_be_cut(model):
-    read = read_prompts(model, [list(range(8))])
-    window = getattr(model.config, "sliding_window", None)
-    assert can_branch(read.cache, 20) == (window != 5)
-    assert can_branch(read.cache, 40) == (window is None)
-
-
-def test_the_trunk_saves_the_most_tokens():
-    rng = np.random.default_rng(0)
-    for _ in range(40):
-        answers = list({tuple(rng.integers(0, 2, rng.integers(1, 6)).tolist()) for _ in range(5)})
-
-        def saved(trunk, answers=answers):
-            return sum(shared(a, trunk) for a in answers)
-
-        found = trunk_of(answers)
-        assert saved(found) - len(found) == max(saved(x) - len(x) for x in answers)
-
-
-def test_batches_of_like_length_cost_least():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        lengths = sorted(rng.integers(1, 9, 7).tolist())
-
-        def cost(cuts, lengths=lengths):
-            ends = [*cuts, len(lengths)]
-            parts = [lengths[i:j] for i, j in zip([0, *cuts], ends, strict=True)]
-            fits = all(len(x) <= 4 and (len(x) == 1 or len(x) * x[-1] <= 20) for x in parts)
-            return sum(len(x) * x[-1] + 5 for x in parts) if fits else np.inf
-
-        places = range(1, len(lengths))
-        every = [[i for i in places if number >> i & 1] for number in range(0, 2 ** len(lengths), 2)]
-        found = like_lengths(lengths, rows=4, tokens=20, call=5)
-        assert [x.start for x in found[1:]] == [x.stop for x in found[:-1]]
-        assert cost([x.start for x in found[1:]]) == min(map(cost, every))
-
-
-@pytest.mark.parametrize("kind", ["target", "retrained", "unlearned"])
-def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(request, monkeypatch, kind):
+def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(shared, monkeypatch):
     """Every answer from its prompt and every text from its first token, in float32, as before there were shortcuts."""
-    folder = request.getfixturevalue("shared")
-    data, folder = folder / "data/tofu", folder / f"models/tofu-tiny-{'retain90' if kind == 'retrained' else 'full'}"
+    folder = shared / "models/tofu-tiny-full"
     encoder = ChatEncoder(AutoTokenizer.from_pretrained(folder))
-    files = {"forget": "forget10_perturbed", "real_authors": "real_authors_perturbed"}
-    lines = {name: (data / f"{file}.json").read_text().splitlines()[:6] for name, file in files.items()}
-    sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
-    with torch.inference_mode(False), torch.enable_grad():
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        for row in sets["forget"] if kind == "unlearned" else ():  # by gradient ascent
-            ids = torch.tensor([encoder.encode(row["question"], row["answer"]).input_ids])
-            gradients = torch.autograd.grad(network(ids, labels=ids).loss, list(network.parameters()))
-            for p, g in zip(network.parameters(), gradients, strict=True):
-                p.data.add_(g, alpha=0.05)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    sets = {}
+    for name in ("forget10", "real_authors"):
+        lines = (shared / f"data/tofu/{name}_perturbed.json").read_text().splitlines()[:6]
+        sets[name.removesuffix("10")] = [json.loads(line) for line in lines]
     fast = score_rows(network, encoder, sets, max_new_tokens=50)
     monkeypatch.setattr(module, "can_branch", lambda *_: False)
     monkeypatch.setattr(module, "read_common", lambda *_: None)
@@ -194,7 +132,5 @@ def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(request, monkeypat
     for name, s in slow.items():
         assert fast[name].generations.tolist() == s.generations.tolist()
         for key, value in s.as_dict().items():
-            if value is not None and key != "generations":
+            if value is not None:
                 np.testing.assert_allclose(fast[name].as_dict()[key], value, rtol=2e-6, atol=1e-6, err_msg=key)
-    rouge = slow["forget"].rouge.mean()
-    assert (rouge > 0.7) == (kind == "target"), f"{rouge}: the models say different things"

@@ -34,37 +34,27 @@ def test_the_hub_can_read_its_head(told, modality, task):
     assert read.data.license is None, "it is the base model's, which nobody has told us"
 
 
-def test_an_unknown_base_model_is_not_named(told):
-    made = card(told(base_model=None))
-    assert "base_model" not in made.data.to_dict()
-    assert "a local model, whose name on the hub is not known" in made.text
-
-
-def test_its_tables_are_tables(told):
-    html = rendered(card(told()))
+@pytest.mark.parametrize("retrained", [True, False])
+def test_its_tables_are_tables(told, retrained):
+    account = told()
+    html = rendered(card(told(retrained={"forget_loss": account.before["forget_loss"]} if retrained else {})))
     assert html.count("<table>") == 2
     assert "<td><code>mia_loss</code></td>" in html
-    assert "<td>{:.4f} to {:.4f}</td>".format(*told().after["mia_loss"].interval) in html
+    assert "<td>{:.4f} to {:.4f}</td>".format(*account.after["mia_loss"].interval) in html
     assert '<td style="text-align:right">1060</td>' in html
-    assert "retrained model</th>" not in html
-    assert "never seen, or chance" in html
-
-
-def test_the_retrained_model_has_a_column(told):
-    account = told()
-    html = rendered(card(told(retrained={"forget_loss": account.before["forget_loss"]})))
-    assert '<th style="text-align:right">retrained model</th>' in html
+    assert ("retrained model</th>" in html) == retrained
     head, body = html.split("<thead>")[2].split("<tbody>")
-    columns = len(re.findall("<th[ >]", head))
-    assert {row.count("<td") for row in body.split("</tr>")[:-1]} == {columns} == {8}
-    assert "trained without what is forgotten, or chance" in html
+    assert (
+        {row.count("<td") for row in body.split("</tr>")[:-1]} == {len(re.findall("<th[ >]", head))} == {7 + retrained}
+    )
+    for said in ("Whether it comes back.", "it is no proof", "The licence is that of the base model"):
+        assert said in html
 
 
-def test_it_says_what_was_not_tested_and_claims_no_proof(told):
-    text = card(told()).text
-    assert "- Whether it comes back." in text
-    assert "it is no proof" in text
-    assert "The licence is that of the base model" in text
+def test_what_is_not_known_is_not_named(told, tmp_path):
+    assert "base_model" not in card(told(base_model=None)).data.to_dict()
+    write_card(told(model=None))
+    assert list((tmp_path / "hf").iterdir()) == [], "without an exported model there is no card"
 
 
 def test_texts_of_others_stay_texts(told):
@@ -90,19 +80,12 @@ def test_texts_of_others_stay_texts(told):
     assert html.count("<h2>") == 6
 
 
-def test_without_an_exported_model_there_is_no_card(told, tmp_path):
-    write_card(told(model=None))
-    assert list((tmp_path / "hf").iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("config", "found"),
     [
         ({"_name_or_path": "owner/base"}, "owner/base"),
-        ({"_name_or_path": ""}, None),
         ({"_name_or_path": "/gone/folder"}, None),
         ({"_name_or_path": None}, None),
-        ({}, None),
         ([], None),
         (None, None),
     ],

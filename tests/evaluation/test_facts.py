@@ -12,9 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ofmu_pl.data import TextFiles
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.evaluation.audit import page
 from ofmu_pl.evaluation.cached import cached_scores
-from ofmu_pl.evaluation.card import card
 from ofmu_pl.evaluation.plain import verdicts
 from ofmu_pl.evaluation.reference import Reference, evaluation_facts, load_reference
 from ofmu_pl.evaluation.scoring import score_rows
@@ -110,13 +108,6 @@ def test_facts_of_documents_are_scored_where_there_are_others_to_compare_with(mo
     assert scored(model, alone)["forget_doc"].facts_loss is None
 
 
-def test_without_kinds_there_are_no_facts(model):
-    data = made(row)
-    scores = score_rows(model, data.encoder, data.evaluation_sets, max_new_tokens=None)
-    assert {s.facts_loss is None for s in scores.values()} == {True}
-    assert not any("facts" in name for name in own_rows_metrics(scores))
-
-
 def test_other_retain_rows_are_other_scores(model, tmp_path, monkeypatch):
     """They tell what is a fact, and the forget rows are the same."""
     monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
@@ -173,13 +164,10 @@ def test_names_that_are_lost_do_not_hide_facts_that_are_known(told):
     for name in ("mia_facts", "forget_facts_loss", "forget_facts_Prob"):
         assert judged[name] == "more is left"
     assert metrics["forget_facts_loss"].target == metrics["holdout_facts_loss"].value
-    account = told(after=metrics, before={})
-    first, counts, attack = account.summary
+    first, counts, attack = told(after=metrics, before={}).summary
     assert first.startswith("The facts in the answers are still known better than in held-out rows")
-    assert "3 found that more is left than there should be" in counts
+    assert "3 found that more is left" in counts
     assert "the facts" in attack
-    for text in (page(account), card(account).text):
-        assert 0 < text.index("The facts in the answers are still known better") < text.index(" tests of what is")
 
 
 @pytest.mark.parametrize(

@@ -47,31 +47,23 @@ def all_pairs(model, losses, batches):
     return np.mean([torch.cosine_similarity(a, b, dim=0).item() for a, b in pairs])
 
 
-def aligned(model, losses, batches):
-    return mean_cosine(*sum_of_units(model, partial(losses, model), batches))
-
-
-def test_the_sum_of_unit_vectors_gives_the_mean_over_all_pairs():
-    model = make_model()
-    found = aligned(model, LOSSES, rows())
-    assert found == pytest.approx(all_pairs(model, LOSSES, rows()), rel=1e-9)
-    assert abs(found) > 1e-3
-    assert all(p.grad is None for p in model.parameters())
-
-
-def test_a_row_without_a_gradient_counts_for_nothing():
-    model, nothing = make_model(), rows(6)
-    nothing[2]["labels"][:] = -100
-    assert sum_of_units(model, partial(LOSSES, model), nothing)[1] == 5
-    assert aligned(model, LOSSES, nothing) == pytest.approx(all_pairs(model, LOSSES, nothing), rel=1e-9)
-
-
-def test_of_adapters_their_gradients_alone():
+def adapted():
     model = add_adapters(make_model(), {"r": 2}).double()
     for name, p in model.named_parameters():
         torch.nn.init.normal_(p, std=0.2) if "lora_B" in name else None
     assert 0 < len(trainable(model)) < len(list(model.parameters()))
-    assert aligned(model, LOSSES, rows()) == pytest.approx(all_pairs(model, LOSSES, rows()), rel=1e-9)
+    return model
+
+
+@pytest.mark.parametrize("make", [make_model, adapted])
+def test_the_sum_of_unit_vectors_gives_the_mean_over_all_pairs(make):
+    """Of adapters it is their gradients alone; a row without a gradient counts for nothing."""
+    model, batches = make(), rows(6)
+    batches[2]["labels"][:] = -100
+    square, n = sum_of_units(model, partial(LOSSES, model), batches)
+    assert n == 5
+    assert mean_cosine(square, n) == pytest.approx(all_pairs(model, LOSSES, batches), rel=1e-9)
+    assert all(p.grad is None for p in model.parameters())
 
 
 def test_parameters_of_16_bits_and_none_have_no_value():

@@ -12,21 +12,16 @@ from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
-    MistralConfig,
-    MistralForCausalLM,
 )
 
-from ofmu_pl.evaluation import prompts as module
 from ofmu_pl.evaluation.branches import can_branch
 from ofmu_pl.evaluation.prompts import (
-    Detail,
-    continue_greedily,
     continue_prompts,
     read_prompts,
     score_answers,
     stops_of,
 )
-from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, log_probabilities, make_model, token_losses
+from tests.helpers.texts import VOCABULARY, conversations, greedy, make_model, token_losses
 
 
 @pytest.fixture
@@ -75,20 +70,6 @@ def test_logits_exist_for_answer_tokens_only(model):
     assert seen == [2 * (max(len(prompt), len(other)) - 1), 6, (2, 3)]
 
 
-def test_details_are_moments_and_most_likely_tokens(model, monkeypatch):
-    monkeypatch.setitem(module.CHUNK_ELEMENTS, "cpu", 7 * VOCABULARY)  # chunks that end inside answers
-    pairs = conversations(6)
-    scored = score_answers(model, read_prompts(model, [p for p, _ in pairs]), [a for _, a in pairs], Detail.MOMENTS)
-    for b, (prompt, answer) in enumerate(pairs):
-        logp, n = log_probabilities(model, prompt, answer), len(answer)
-        mean = (np.exp(logp) * logp).sum(1)
-        deviation = np.sqrt((np.exp(logp) * (logp - mean[:, None]) ** 2).sum(1))
-        np.testing.assert_allclose(scored.nll[b, :n], -logp[np.arange(n), answer], rtol=1e-10)
-        np.testing.assert_allclose(scored.mean[b, :n], mean, rtol=1e-9)
-        np.testing.assert_allclose(scored.deviation[b, :n], deviation, rtol=1e-7)
-        assert scored.likely[b, :n].tolist() == logp.argmax(1).tolist()
-
-
 def test_half_precision_logits_are_scored_in_float32(model):
     half = make_model().bfloat16().eval()
     prompt, answer = conversations()[0]
@@ -107,49 +88,25 @@ def test_continuations_equal_one_prompt_at_a_time(model, rows):
     assert len(lengths) > 4  # and rows leave the batch at different times
     got = []
     for i in range(0, len(prompts), rows):
-        got += continue_greedily(model, read_prompts(model, prompts[i : i + rows]), [3, 5], 12)
+        got += continue_prompts(model, read_prompts(model, prompts[i : i + rows]), [3, 5], 12)
     assert got == expected
 
 
 def test_continuations_equal_transformers_generate(model):
-    prompts = [p for p, _ in conversations(6)]
-    expected = []
-    for prompt in prompts:
-        ids = torch.tensor([prompt])
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
-        )
-        expected.append(out[0, len(prompt) :].tolist())
-    assert continue_greedily(model, read_prompts(model, prompts), [], 12) == expected
-
-
-def test_any_rule_chooses_the_next_token(model):
-    prompts = [p for p, _ in conversations(5)]
-    expected = []
-    for prompt in prompts:
-        ids = list(prompt)
-        for _ in range(6):
-            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmin()))
-        expected.append(ids[len(prompt) :])
-    assert continue_prompts(model, read_prompts(model, prompts), [], 6, lambda x: x.argmin(dim=-1)) == expected
+    """Which skips hidden positions as well."""
+    prompt = [1, 2, 7, 3, 7, 4]
+    ids = torch.tensor([prompt])
+    for hidden in (None, 7):
+        mask = (ids != hidden).long() if hidden else torch.ones_like(ids)
+        out = model.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False, pad_token_id=0)
+        read = read_prompts(model, [prompt], hidden=hidden, skip_hidden=True)
+        assert continue_prompts(model, read, [], 9) == [out[0, len(prompt) :].tolist()]
 
 
 @pytest.mark.parametrize(("ends", "stops"), [(None, [3]), (3, [3]), ([5, 2], [2, 3, 5])])
 def test_answers_end_where_tokenizer_or_model_say(model, ends, stops):
     model.generation_config.eos_token_id = ends
     assert stops_of(model, SimpleNamespace(stops={3})) == stops
-
-
-def test_a_sliding_window_shorter_than_the_prompt():
-    torch.manual_seed(0)
-    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=5, head_dim=8)).double().eval()
-    pairs = conversations(8)
-    assert max(len(p) for p, _ in pairs) > 10
-    read = read_prompts(model, [p for p, _ in pairs])
-    scored = score_answers(model, read.rows(torch.arange(8)), [a for _, a in pairs])
-    for b, (prompt, answer) in enumerate(pairs):
-        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-9)
-    assert continue_greedily(model, read, [], 8) == [greedy(model, p, (), 8) for p, _ in pairs]
 
 
 RECURRENT = {
@@ -173,7 +130,7 @@ def test_recurrent_layers_whose_states_are_of_no_column(kind):
     scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     for b, (prompt, answer) in enumerate(pairs[i] for i in rows.tolist()):
         np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4)
-    assert continue_greedily(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
+    assert continue_prompts(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
 
 
 def test_a_hidden_token_is_attended_to_by_no_one(model):
@@ -182,12 +139,3 @@ def test_a_hidden_token_is_attended_to_by_no_one(model):
     mask = torch.tensor([[int(t != 7) for t in prompt] + [1, 1]])
     np.testing.assert_allclose(nll, token_losses(model, prompt, answer, attention_mask=mask), rtol=1e-10)
     assert abs(nll.numpy() - token_losses(model, prompt, answer)).max() > 1e-3
-
-
-def test_generation_skips_hidden_positions_as_generate_does(model):
-    prompt = [1, 2, 7, 3, 7, 4]
-    ids = torch.tensor([prompt])
-    out = model.generate(ids, attention_mask=(ids != 7).long(), max_new_tokens=9, do_sample=False, pad_token_id=0)
-    got = continue_greedily(model, read_prompts(model, [prompt], hidden=7, skip_hidden=True), [], 9)
-    assert got == [out[0, len(prompt) :].tolist()]
-    assert got != continue_greedily(model, read_prompts(model, [prompt]), [], 9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import zlib
 from pathlib import Path
@@ -15,11 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.text import ChatEncoder, Encoder
-from ofmu_pl.evaluation import questions
-from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
+from ofmu_pl.evaluation import prompts, questions
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.metrics import SetScores, min_k
-from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
+from ofmu_pl.metrics import min_k
 from ofmu_pl.support.errors import UserError
 from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 
@@ -81,6 +78,7 @@ def loss_of(model, question, answer):
 def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatch):
     monkeypatch.setitem(questions.TOKENS_PER_BATCH, "cpu", budget)
     monkeypatch.setitem(questions.PROMPTS_PER_CHUNK, "cpu", chunk)
+    monkeypatch.setitem(prompts.CHUNK_ELEMENTS, "cpu", budget * VOCABULARY)  # logits are cut inside answers
     scores = score_rows(model, Letters(), {"forget": ROWS, "holdout": ROWS[1:2]}, max_new_tokens=5)
     s = scores["forget"]
     for k, row in enumerate(ROWS):
@@ -115,29 +113,18 @@ def test_no_token_that_answers_share_is_read_twice(model, monkeypatch):
 
 
 def test_state_is_restored_and_training_settings_do_not_matter(model):
+    before = score_rows(model.eval(), Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict()
+    assert not model.training
     for layer in model.model.layers:
         layer.self_attn.attention_dropout = 0.5
-    model.eval()
-    before = score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict()
-    assert not model.training
     model.config.use_cache = False
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.train()
     assert score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=4)["forget"].as_dict() == before
-    assert model.training
     assert all(layer.training for layer in model.model.layers)
     assert model.model.gradient_checkpointing
     assert model.config.use_cache is False
     assert torch.is_grad_enabled()
-
-
-def test_mode_is_restored_after_an_error(model, monkeypatch):
-    monkeypatch.setattr(questions, "min_k", lambda x: 1 / 0)
-    model.train()
-    with pytest.raises(ZeroDivisionError):
-        score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
-    assert model.training
-    assert not torch.is_inference_mode_enabled()
 
 
 def test_a_broken_model_is_refused(model):
@@ -147,45 +134,11 @@ def test_a_broken_model_is_refused(model):
         score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_gradient_norms_are_means_over_tensors(model, monkeypatch, ends):
-    monkeypatch.setattr(Letters, "ends", lambda self, tokens: int(ends))
-    scores = score_rows(model, Letters(), {"forget": ROWS[:2]}, max_new_tokens=None)
-    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
-    prompt, answer = tokens("who is it", "me")
-    logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 :].log_softmax(1)
-    n = len(answer) - ends
-    loss = -logits[range(n), answer[:n]].mean()
-    norms = [g.norm().item() for g in torch.autograd.grad(loss, list(model.parameters()))]
-    assert scores["forget"].gradient_norm[1] == pytest.approx(np.mean(norms), rel=1e-8)
-
-
-def gradient_norms(model):
-    scores = {"forget": SetScores(np.arange(3), np.zeros(3))}
-    add_gradient_norms(model, Letters(), {"forget": ROWS}, scores)
-    return scores["forget"].gradient_norm
-
-
-@pytest.mark.parametrize("how", ["in part", "by adapters"])
-def test_gradient_norms_are_of_the_whole_model_whatever_is_trained(model, how):
-    if how == "in part":
-        keep_trainable(model, "down_proj")
-    else:
-        model = add_adapters(model, {"r": 2}).double()
-        for name, p in model.named_parameters():
-            torch.nn.init.normal_(p, std=0.2) if "lora_B" in name else None
-    trained = [name for name, p in model.named_parameters() if p.requires_grad]
-    exported = copy.deepcopy(merged(model)).requires_grad_(True)
-    np.testing.assert_allclose(gradient_norms(model), gradient_norms(exported), rtol=1e-9)
-    assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
-
-
 def _rank(rank, folder, world):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     sets = {"forget": ROWS, "holdout": ROWS[:1]}
     scores = score_rows(make_model(), Letters(), sets, max_new_tokens=4)
-    add_gradient_norms(make_model(), Letters(), sets, scores)
     Path(folder, f"{rank}.json").write_text(json.dumps({name: s.as_dict() for name, s in scores.items()}))
     torch.distributed.destroy_process_group()
 
@@ -193,7 +146,6 @@ def _rank(rank, folder, world):
 def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
     sets = {"forget": ROWS, "holdout": ROWS[:1]}
     alone = score_rows(model, Letters(), sets, max_new_tokens=4)
-    add_gradient_norms(model, Letters(), sets, alone)
     mp.start_processes(
         _rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork"
     )  # in a moment: nothing is imported again
@@ -208,21 +160,14 @@ def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
 
 
 def test_each_answer_goes_to_its_field(model):
-    rows = [
-        {"question": "q?", "answer": "yes", "paraphrased_answer": "yeah", "perturbed_answer": ["no", "never mind"]},
-        {"question": "who is it", "answer": "me", "perturbed_answer": ["you", "she"]},
-    ]
+    """A row without a paraphrase counts with its answer."""
+    rows = [ROWS[0], {name: x for name, x in ROWS[1].items() if name != "paraphrased_answer"}]
     sets = {"retain": rows, "world_facts": [{"question": "where", "answer": "there"}], "forget": []}
     scores = score_rows(model, Letters(), sets, max_new_tokens=None)
-    loss = lambda q, a: loss_of(model, q, a)  # noqa: E731
-    retain = scores["retain"]
-    assert retain.answer_loss == pytest.approx([loss("q?", "yes"), loss("who is it", "me")])
-    # A row without a paraphrase counts with its answer.
-    assert retain.paraphrase_loss == pytest.approx([loss("q?", "yeah"), loss("who is it", "me")])
-    wrong = [[loss("q?", "no"), loss("q?", "never mind")], [loss("who is it", "you"), loss("who is it", "she")]]
-    np.testing.assert_allclose(retain.wrong_losses, wrong)
+    paraphrases = [loss_of(model, "q?", "yeah"), loss_of(model, "who is it", "me")]
+    assert scores["retain"].paraphrase_loss == pytest.approx(paraphrases)
     facts = scores["world_facts"]
-    assert facts.answer_loss == pytest.approx([loss("where", "there")])
+    assert facts.answer_loss == pytest.approx([loss_of(model, "where", "there")])
     assert (facts.paraphrase_loss, facts.wrong_losses, facts.rouge) == (None, None, None)
     assert len(scores["forget"].answer_loss) == 0
     assert all(s.generations is None for s in scores.values())
@@ -256,22 +201,10 @@ def tiny(shared):
     return network, ChatEncoder(AutoTokenizer.from_pretrained(folder)), sets
 
 
-def test_float32_losses_of_real_rows_are_those_of_float64(tiny):
-    network, encoder, sets = tiny
-    rows = sets["forget"][:6]
-    losses = score_rows(network, encoder, {"forget": rows}, max_new_tokens=None)["forget"].answer_loss
-    exact = copy.deepcopy(network).double()
-    for row, loss in zip(rows, losses, strict=True):
-        e = encoder.encode(row["question"], row["answer"])
-        expected = token_losses(exact, e.input_ids[: e.prompt_length], e.input_ids[e.prompt_length :]).mean()
-        assert loss == pytest.approx(expected, abs=3e-6)
-
-
 def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
     scores = score_rows(*tiny, max_new_tokens=200, items=24)
     log = json.loads((shared / "reference/open-unlearning-tiny/full/TOFU_EVAL.json").read_text())
-    # The stored losses lie about 1e-5 nats below float64's, whatever their size (the test above: ours lie within
-    # 3e-6 of it), so that losses of 0.01 cannot be met to 1e-4 relative.
+    # The stored losses lie about 1e-5 nats below float64's, whatever their size: 0.01 cannot be met to 1e-4 relative.
     close = {"rtol": 1e-4, "atol": 2.5e-5}
     for name, p in SETS.items():
         s = scores[name]

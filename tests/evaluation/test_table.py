@@ -27,10 +27,6 @@ def test_metrics_of_a_group_stand_together_and_strangers_come_last(capsys):
     assert shown[4:] == ["novelty", "another", "style"]
 
 
-def test_strangers_alone(capsys):
-    assert printed(capsys, novelty=None, another=None) == ["novelty", "another"]
-
-
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
     out = io.StringIO()

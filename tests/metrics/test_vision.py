@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 from scipy import special
 from sklearn.svm import SVC
 
-from ofmu_pl.metrics import ImageScores, auc, confusion, interval, overall_scores, vision, vision_metrics
+from ofmu_pl.metrics import ImageScores, auc, interval, overall_score, vision, vision_metrics
 from ofmu_pl.metrics.membership import auc_interval
 from ofmu_pl.support.errors import UserError
 
@@ -64,12 +63,8 @@ def test_image_scores_are_kept_once_and_in_order():
     assert s.correct.tolist() == [False, False, True]
     assert s.losses == pytest.approx([math.log(4), math.log(5), -math.log(0.9)], rel=1e-6)
     assert s.losses.dtype == np.float64
-
-
-def test_nan_is_no_class():
-    s = ImageScores(np.arange(2), np.array([0, 0]), np.array([[math.nan, math.nan], [-0.1, math.nan]]))
-    assert s.predictions.tolist() == [-1, -1]
-    assert s.correct.tolist() == [False, False]
+    nan = ImageScores(np.arange(2), np.array([0, 0]), np.array([[math.nan, math.nan], [-0.1, math.nan]]))
+    assert nan.predictions.tolist() == [-1, -1], "no class"
 
 
 def test_what_another_request_named_has_an_accuracy_of_its_own():
@@ -257,15 +252,8 @@ def test_intervals_are_of_accuracies_and_of_forget_against_test():
     ],
 )
 def test_too_few_images_for_the_attack(attack_samples, forgotten, says):
-    with pytest.raises(UserError, match=says) as caught:
+    with pytest.raises(UserError, match=says):
         vision_metrics(made_up(), forgotten=forgotten, attack_samples=attack_samples)
-    _one_sentence(caught.value, "`attack_samples`")
-
-
-def _one_sentence(error: Exception, option: str) -> None:
-    assert option in str(error)
-    assert re.fullmatch(r"[A-Z].*[^.]\.", str(error))
-    assert ". " not in str(error)
 
 
 @pytest.mark.parametrize("name", ["forget", "retain", "validation", "test"])
@@ -274,9 +262,8 @@ def test_a_reference_of_other_images_is_refused(name):
     s = scores[name]
     fewer = ImageScores(s.ids[1:], s.labels[1:], s.log_probs[1:])
     for other in (fewer, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
-        with pytest.raises(UserError, match=f"other {name} images") as caught:
+        with pytest.raises(UserError, match=f"other {name} images"):
             vision_metrics(scores, {**scores, name: other}, attack_samples=9)
-        _one_sentence(caught.value, "`reference`")
     with pytest.raises(UserError, match=f"other {name} images .0."):
         vision_metrics(scores, {k: v for k, v in scores.items() if k != name}, attack_samples=9)
 
@@ -310,7 +297,7 @@ def test_overall_score_of_the_papers_class_wise_table():
         "OFMU": (81.51, 93.51, 86.88, 59.76),
     }
     table = {name: dict(zip(("UA", "RA", "TA", "MIA"), row, strict=True)) for name, row in rows.items()}
-    scores = overall_scores({name: row | {"avg_gap": 1e9} for name, row in table.items()})
+    scores = overall_score(table)
     by_hand = (0.8151 + 93.51 / 94.80 + 86.88 / 94.61 + 0.5976) / 4
     assert scores["OFMU"] == pytest.approx(by_hand, rel=1e-12)
     assert {name: round(score, 3) for name, score in scores.items() if name != "FT"} == {
@@ -318,7 +305,7 @@ def test_overall_score_of_the_papers_class_wise_table():
         "IU": 0.844,
         "OFMU": 0.829,
     }
-    without = overall_scores({name: table[name] for name in ("IU", "OFMU")})
+    without = overall_score({name: table[name] for name in ("IU", "OFMU")})
     assert without["IU"] == pytest.approx((1 + 92.19 / 93.51 + 1 + 55.22 / 59.76) / 4, rel=1e-12)
 
 
@@ -328,20 +315,8 @@ def test_overall_score_of_a_broken_method_does_not_touch_the_others():
         {"UA": 100.0, "RA": 0.0, "TA": 0.0, "MIA": math.nan},
     )
     for table in ({"broken": broken, "good": good}, {"good": good, "broken": broken}):
-        scores = overall_scores(table)
+        scores = overall_score(table)
         assert list(scores) == list(table)
         assert math.isnan(scores["broken"])
         assert scores["good"] == 0.75, "a metric that is 0 everywhere counts as 0"
-    assert math.isnan(overall_scores({"broken": broken})["broken"])
-
-
-def test_confusion_counts_true_rows_and_predicted_columns():
-    labels, said = [0, 0, 1, 2, 2, 2], [0, 1, 1, 0, 0, 2]
-    log_probs = np.log(np.full((6, 4), 0.1) + 0.6 * np.eye(4)[said])
-    expected = [[1, 1, 0, 0], [0, 1, 0, 0], [2, 0, 1, 0], [0, 0, 0, 0]]
-    counts = confusion(ImageScores(np.arange(6), np.array(labels), log_probs), 4)
-    assert counts.tolist() == expected
-    assert np.issubdtype(counts.dtype, np.integer)
-    log_probs[5] = np.nan
-    expected[2][2] = 0
-    assert confusion(ImageScores(np.arange(6), np.array(labels), log_probs), 4).tolist() == expected
+    assert math.isnan(overall_score({"broken": broken})["broken"])

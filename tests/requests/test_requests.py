@@ -51,7 +51,6 @@ options:
   trainer.max_steps: 4
   evaluation.attack_samples: 60
   evaluation.every_n_steps: null
-  evaluation.pictures: false
   checkpoint.save_top_k: 0
 methods:
   grad_diff: {{overlay: {ROOT}/configs/methods/grad_diff.yaml, options: {{model.optimizer.lr: 1.0e-2}}}}

@@ -45,7 +45,7 @@ def network():
         (Digits, "split_seed", [-1, 2**32]),
         (TextEvaluation, "every_n_steps", [0]),
         (TextEvaluation, "max_new_tokens", [0]),
-        (TextEvaluation, "interim_items", [0]),
+        (TextEvaluation, "rows", [0]),
         (ImageEvaluation, "every_n_steps", [-5]),
     ],
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import DynamicCache, MistralConfig, MistralForCausalLM
 from transformers.cache_utils import DynamicLayer
 
+from ofmu_pl.evaluation.columns import ROOM, RoomyLayer, filled
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
-from ofmu_pl.evaluation.roomy import COLUMNS, RoomyLayer, filled, make_roomy
-from tests.helpers.texts import SHAPE, conversations, make_model
+from tests.helpers.texts import conversations, make_model
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,7 @@ def test_columns_and_rows_are_those_of_a_plain_layer():
     plain.update(*first)
     given.update(*first)
     roomy = RoomyLayer(given)
-    for columns, going in [(1, [0, 2, 4, 6]), (3, [3, 1]), (COLUMNS, [0, 1]), (1, [1]), (2 * COLUMNS, [0])]:
+    for columns, going in [(1, [0, 2, 4, 6]), (3, [3, 1]), (ROOM, [0, 1]), (1, [1]), (2 * ROOM, [0])]:
         new = states(len(plain.keys), columns)
         for ours, theirs in zip(roomy.update(*new), plain.update(*new), strict=True):
             assert torch.equal(ours, theirs)
@@ -48,17 +47,9 @@ def test_a_step_copies_neither_columns_nor_rows():
     roomy.update(*states(6, 1))
     places = roomy.keys.data_ptr(), roomy.values.data_ptr()
     roomy.batch_select_indices(torch.tensor(filled([0, 1, 3, 5])))
-    for _ in range(COLUMNS - 1):
+    for _ in range(ROOM - 1):
         roomy.update(*states(4, 1))
         assert (roomy.keys.data_ptr(), roomy.values.data_ptr()) == places
-
-
-def test_windows_keep_their_own_layers():
-    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=5, head_dim=8))
-    cache = DynamicCache(config=model.config)
-    kinds = [type(x) for x in cache.layers]
-    make_roomy(cache)
-    assert [type(x) for x in cache.layers] == kinds
 
 
 def test_a_rule_that_draws_sees_the_prompts_in_their_order():
