@@ -12,15 +12,6 @@ ALIKE_AUC = 0.1
 The 95 % interval of a few rows would cover every AUC, and a test that could not reject must not end a run."""
 
 
-def testable(forgotten: int, held: int) -> bool:
-    """Whether an AUC of 1 between so many rows would be significant at 5 %, two-sided: 2 / C(n + m, n) <= 0.05.
-
-    >>> testable(1, 10), testable(1, 39), testable(3, 6), testable(4, 4)
-    (False, True, True, True)
-    """
-    return math.comb(forgotten + held, forgotten) >= 40
-
-
 def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
     """Compare losses of forget rows with held-out rows'.
 

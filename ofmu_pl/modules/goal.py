@@ -39,7 +39,8 @@ from torch import Tensor
 from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.data.sampler import batch_indices, evenly
 from ofmu_pl.losses import IGNORED, log_odds
-from ofmu_pl.modules.alike import alike, testable
+from ofmu_pl.metrics.bootstrap import LEVEL, least_p
+from ofmu_pl.modules.alike import alike
 from ofmu_pl.networks.base import Batch
 
 PATH = 100
@@ -152,7 +153,7 @@ class Goal:
                 f"{self.data.why_no_never_seen}, so forget rows are to end at a loss of {self._blind:.2f} nats (a "
                 f"model that knows nothing has ln V, {self.guess:.2f})."
             )
-        elif not testable(min(self._count, LOOKED_AT), len(self._shown)):
+        elif least_p(min(self._count, LOOKED_AT), len(self._shown)) > LEVEL:
             rank_zero_warn(
                 f"{self._count} forget row(s) beside {len(self._shown)} held-out row(s) are too few for a test: no AUC "
                 "could tell them apart. The run goes by the loss that its forget rows are to have."
@@ -256,7 +257,7 @@ class Goal:
             forgotten = self._score("forget", rows)
             arrived, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
             seen |= {f"goal/{name}": value for name, value in told.items()}
-            if not testable(len(rows), len(held)):
+            if least_p(len(rows), len(held)) > LEVEL:
                 left = self._left(forgotten, rows)
                 arrived = abs(left) <= WIDTH
                 seen["goal/left"] = left
