@@ -14,7 +14,7 @@ class GradientOptimizer(Optimizer):
     """Moves parameters by the gradients that they have."""
 
     @abstractmethod
-    def move(self, **given: float) -> None:
+    def move(self, *args: Any, **given: Any) -> None:
         """Take one step, without a graph."""
 
     @torch.no_grad()

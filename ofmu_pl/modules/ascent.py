@@ -111,7 +111,7 @@ def _by_optimizer(
     for group in optimizer.param_groups:
         group["lr"] = lr
     with optimizer.ascending() if isinstance(optimizer, SharedAdam) else nullcontext():
-        optimizer.step(**given)
+        optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
     optimizer.zero_grad()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate

@@ -265,10 +265,10 @@ class Goal:
         losses = np.concatenate(held)
         if not self._groups:
             every, unseen = range(self._count), self.data.never_seen
-            kinds = self._kinds("forget", every, len(self.start)), self._kinds(unseen, self._shown, len(losses))
+            both = self._kinds("forget", every, len(self.start)), self._kinds(unseen, self._shown, len(losses))
             told = self.expected
             ease = told and (np.concatenate(told("forget", every)), np.concatenate(told(unseen, self._shown)))
-            self._groups = grouped(self.start.numpy(), *kinds, ease)
+            self._groups = grouped(self.start.numpy(), *both, ease)
         self.levels = torch.from_numpy(levels_of(self._groups, losses, len(self.start), by_kind=self.kinds is not None))
         return held
 

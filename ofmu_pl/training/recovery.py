@@ -17,7 +17,7 @@ from ofmu_pl.support.errors import UserError
 
 def may_run_out(method: Any) -> bool:
     """Whether an iteration may be made again for a full memory: torch tells of a GPU's, and ranks stop at it."""
-    return method.device.type == "cuda" and method.run.ranks.size == 1
+    return bool(method.device.type == "cuda" and method.run.ranks.size == 1)
 
 
 def state_of(method: Any) -> dict[str, Any]:

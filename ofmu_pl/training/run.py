@@ -82,7 +82,7 @@ class Run:
 
     def advance(self, **given: float) -> None:
         """Step the first optimizer with what it is ``given``, by the trainer, if there is one: it counts steps."""
-        counted = self.optimizers if self.trainer is None else self.trainer.lightning_module.optimizers()
+        counted: Any = self.optimizers if self.trainer is None else self.trainer.lightning_module.optimizers()
         (counted[0] if isinstance(counted, list) else counted).step(**given)
 
     def forward_context(self) -> AbstractContextManager[Any]:
