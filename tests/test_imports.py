@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "networks": {"core", "losses", "support"},
     "data": {"losses", "support"},
     "training": {"core", "data", "support"},
-    "modules": {"core", "data", "losses", "networks", "support", "training"},
+    "modules": {"core", "data", "losses", "metrics", "networks", "support", "training"},
     "analysis": {"core", "losses", "metrics", "networks", "support"},
     "evaluation": {"core", "data", "losses", "metrics", "modules", "networks", "support", "training"},
     "attacks": {"core", "data", "evaluation", "losses", "metrics", "modules", "networks", "support", "training"},

@@ -10,18 +10,16 @@ the method converges (Polyak 1969; Loizou, Vaswani, Laradji, Lacoste-Julien 2021
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
-from ofmu_pl.core.closures import evaluated
+from ofmu_pl.core.gradient_optimizer import GradientOptimizer
 from ofmu_pl.core.vectors import add_, dot
 
 
-class Polyak(Optimizer):
-    """Descends towards a value of the loss that is told to it before each step.
+class Polyak(GradientOptimizer):
+    """Descends towards a value of the loss that each step is told.
 
     Args:
         params: Parameters, or groups of them, that have one rate in common.
@@ -32,8 +30,6 @@ class Polyak(Optimizer):
             factor a step: a gradient that vanishes says little about how far to go.
 
     Attributes:
-        gap: Loss at the parameters' values of now minus the value wanted, in the loss's unit; set it before ``step``.
-            Where it is zero or less, as at first, there is nothing to do, and ``step`` only learns of the gradient.
         rate: ``lr gap / <g, d>`` of the last step.
 
     Raises:
@@ -46,14 +42,10 @@ class Polyak(Optimizer):
         >>> optimizer = Polyak([theta])
         >>> loss = (theta - 3).abs().sum()
         >>> loss.backward()
-        >>> optimizer.gap = loss.item() - 1
-        >>> optimizer.step()
+        >>> optimizer.step(gap=loss.item() - 1)
         >>> round(theta.item(), 5)
         2.0
     """
-
-    moments: ClassVar[int] = 1
-    """Tensors of a parameter's size that are kept beside each."""
 
     def __init__(
         self, params: Any, lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
@@ -61,22 +53,19 @@ class Polyak(Optimizer):
         if lr <= 0 or not 0 <= beta < 1 or eps <= 0 or growth <= 1:
             raise ValueError(f"lr={lr} and eps={eps} must be above 0, beta={beta} in [0, 1), growth={growth} above 1")
         super().__init__(params, {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "rate": 0.0, "bound": 0.0})
-        self.gap = 0.0
 
     @property
     def rate(self) -> float:
         """``lr gap / <g, d>`` of the last step; 0 before the first."""
         return float(self.param_groups[0]["rate"])
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def move(self, gap: float = 0.0) -> None:
         """One step along the gradients that the parameters have.
 
         Args:
-            closure: Called first, with gradients enabled; what it returns is returned.
+            gap: Loss at the parameters' values of now minus the value wanted, in the loss's unit. Where it is zero or
+                less there is nothing to do, and the step only learns of the gradient.
         """
-        returned = evaluated(closure)
-        gap, self.gap = self.gap, 0.0
         parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in parameters]
         first = self.param_groups[0]
@@ -92,7 +81,6 @@ class Polyak(Optimizer):
             rate *= first["lr"]
             add_(parameters, [(-rate, directions)])
         first["rate"] = rate
-        return returned
 
     def _direction(self, p: torch.Tensor, beta: float, eps: float) -> torch.Tensor:
         state = self.state[p]

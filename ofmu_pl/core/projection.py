@@ -6,13 +6,11 @@ m <- w g + (1 - w) m,   m = 0 at first      the average, whose length does not m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
-from ofmu_pl.core.closures import evaluated
+from ofmu_pl.core.gradient_optimizer import GradientOptimizer
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_
 
 
@@ -39,7 +37,7 @@ def project_(x: Vector, y: Vector, *, conflicts_only: bool = False) -> float:
     return inner / sizes if sizes else 0.0
 
 
-class MovingAverage(Optimizer):
+class MovingAverage(GradientOptimizer):
     """Keeps the moving average of gradients as an optimizer keeps its state, and moves no parameter.
 
     So it is saved, cut into shards, taken back where the memory is full and planned for like an optimizer's moments.
@@ -58,9 +56,6 @@ class MovingAverage(Optimizer):
         ([3.0, 0.75], 1.0)
     """
 
-    moments: ClassVar[int] = 1
-    """Tensors of a parameter's size that are kept beside each."""
-
     def __init__(self, params: Any, weight: float) -> None:
         if not 0 < weight <= 1:
             raise ValueError(f"weight={weight} must be above 0, up to 1")
@@ -75,14 +70,8 @@ class MovingAverage(Optimizer):
         self.zero_grad()
         return [self.state[p]["average"] for p in parameters]
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take in the gradients that the parameters have.
-
-        Args:
-            closure: Called first, with gradients enabled; what it returns is returned.
-        """
-        returned = evaluated(closure)
+    def move(self) -> None:
+        """Take in the gradients that the parameters have."""
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:
@@ -93,4 +82,3 @@ class MovingAverage(Optimizer):
             averages = [self.state[p]["average"] for p in parameters]
             scale_(averages, 1 - group["weight"])
             add_(averages, [(group["weight"], [p.grad for p in parameters])])
-        return returned

@@ -16,17 +16,16 @@ other is twice that. A rate that was found for a method of one level is to be di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
-from ofmu_pl.core.closures import evaluated
+from ofmu_pl.core.gradient_optimizer import GradientOptimizer
 
 
-class SharedAdam(Optimizer):
+class SharedAdam(GradientOptimizer):
     """Adam with one second moment for ascent and descent, and a first moment for each.
 
     Args:
@@ -52,9 +51,6 @@ class SharedAdam(Optimizer):
         [1.0, 0.14]
     """
 
-    moments: ClassVar[int] = 3
-    """Tensors of a parameter's size that are kept beside each."""
-
     def __init__(
         self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8
     ) -> None:
@@ -72,19 +68,12 @@ class SharedAdam(Optimizer):
         finally:
             self._loop = "descent"
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step against the gradients that the parameters have.
-
-        Args:
-            closure: Called first, with gradients enabled; what it returns is returned.
-        """
-        returned = evaluated(closure)
+    def move(self) -> None:
+        """One step against the gradients that the parameters have."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     self._move(p, p.grad, group)
-        return returned
 
     def _move(self, p: torch.Tensor, g: torch.Tensor, group: dict[str, Any]) -> None:
         state, (beta_1, beta_2) = self.state[p], group["betas"]

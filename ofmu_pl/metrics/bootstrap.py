@@ -90,7 +90,7 @@ def difference(groups: Sequence[Array]) -> tuple[float, float]:
     (0.125, 0.125)
     """
     sizes = [len(x) for x in groups]
-    least = 2.0 ** (1 - sizes[0]) if len(sizes) == 1 else 2 / math.comb(sum(sizes), sizes[0])
+    least = 2.0 ** (1 - sizes[0]) if len(sizes) == 1 else least_p(sizes[0], sum(sizes) - sizes[0])
     value = sum(float(x.mean()) for x in groups)
     if not math.isfinite(value):
         return math.nan, least
@@ -103,6 +103,15 @@ def difference(groups: Sequence[Array]) -> tuple[float, float]:
         return (least if value else 1.0), least
     freedom = error**2 / sum(e**2 / max(1, n - 1) for e, n in zip(errors, sizes, strict=True))
     return max(least, float(2 * stats.t.sf(abs(value) / math.sqrt(error), freedom))), least
+
+
+def least_p(n: int, m: int) -> float:
+    """The least two-sided p of a test that tells n items from m others: ``2 / C(n + m, n)``.
+
+    >>> least_p(1, 39), least_p(1, 10) > LEVEL
+    (0.05, True)
+    """
+    return 2 / math.comb(n + m, n)
 
 
 def holm(p: Sequence[float]) -> list[float]:

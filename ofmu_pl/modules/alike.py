@@ -1,24 +1,92 @@
-"""Whether forget rows' losses are as held-out rows', by the AUC of telling the two apart, if that could be told."""
+"""Which held-out tokens a forget token is like, the level that it gets from them, and whether rows are alike."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+
+from ofmu_pl.data.guessable import OWN
 
 ALIKE_AUC = 0.1
 """Largest distance of an AUC from 0.5 at which rows are alike, as far as its standard error of fewer rows lets it come.
 The 95 % interval of a few rows would cover every AUC, and a test that could not reject must not end a run."""
+ALIKE = 32
+"""Held-out tokens that count as equally easy to guess."""
+CAP = 0.8
+"""Quantile of the losses of held-out tokens that cannot be guessed, above which no level lies."""
 
 
-def testable(forgotten: int, held: int) -> bool:
-    """Whether an AUC of 1 between so many rows would be significant at 5 %, two-sided: 2 / C(n + m, n) <= 0.05.
+class Group(NamedTuple):
+    """Like tokens.
 
-    >>> testable(1, 10), testable(1, 39), testable(3, 6), testable(4, 4)
-    (False, True, True, True)
+    Attributes:
+        kind: Their kind.
+        held: Numbers of the held-out tokens.
+        forget: Numbers of the forget tokens.
+        quantiles: For each forget token the quantile of the held-out tokens' losses that is its level.
     """
-    return math.comb(forgotten + held, forgotten) >= 40
+
+    kind: int
+    held: np.ndarray
+    forget: np.ndarray
+    quantiles: np.ndarray
+
+
+def grouped(
+    start: np.ndarray, kinds: np.ndarray, held_kinds: np.ndarray, ease: tuple[np.ndarray, np.ndarray] | None
+) -> list[Group]:
+    """Groups of like tokens: of one kind and, where there is a guess, as easy to guess.
+
+    Args:
+        start: First losses of the K forget tokens.
+        kinds: Their kinds, (K,).
+        held_kinds: The kinds of the held-out tokens.
+        ease: Losses, of someone who guesses, of the forget and of the held-out tokens; ``None``: there is no guess.
+    """
+    groups = []
+    for kind in np.unique(kinds):
+        ours, theirs = np.flatnonzero(kinds == kind), np.flatnonzero(held_kinds == kind)
+        if not len(theirs) and kind != OWN:
+            continue  # nothing says that held-out rows are wrong there
+        if not len(theirs):
+            theirs = np.arange(len(held_kinds))
+        parts = 1
+        if ease is not None:  # the easiest first
+            parts = max(1, len(theirs) // ALIKE)
+            ours = ours[ease[0][ours].argsort(kind="stable")]
+            theirs = theirs[ease[1][theirs].argsort(kind="stable")]
+        for mine, like in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
+            groups.append(Group(int(kind), like, mine, _quantiles(start[mine])))
+    return groups
+
+
+def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kind: bool) -> np.ndarray:
+    """The levels of forget tokens, (count,), by the losses of held-out ones.
+
+    Args:
+        groups: Which of them are alike.
+        losses: Losses of the held-out tokens.
+        count: Number of forget tokens.
+        by_kind: Whether tokens that held-out rows get right are not pushed, NaN, and levels have a cap.
+    """
+    levels = np.zeros(count)
+    for group in groups:
+        levels[group.forget] = np.quantile(losses[group.held], group.quantiles)
+    if not by_kind:
+        return levels
+    own = [losses[group.held] for group in groups if group.kind == OWN]
+    cap = np.quantile(np.concatenate(own), CAP) if own else math.inf
+    return np.where(levels > math.log(2), np.minimum(levels, cap), math.nan)
+
+
+def _quantiles(values: np.ndarray) -> np.ndarray:
+    """The quantile of each value among all, in (0, 1)."""
+    ranks = np.empty(len(values))
+    ranks[values.argsort(kind="stable")] = np.arange(len(values))
+    return (ranks + 0.5) / len(values)
 
 
 def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:

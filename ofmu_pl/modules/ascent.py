@@ -96,14 +96,14 @@ def _by_polyak(
     loss_f: float,
     direction: Vector,
 ) -> None:
-    optimizer.gap = goal.gap(batches[:-1], len(batches) - 1, t, loss_f)
-    _by_optimizer(optimizer, parameters, share, t, loss_f, direction)
+    gap = goal.gap(batches[:-1], len(batches) - 1, t, loss_f)
+    _by_optimizer(optimizer, parameters, share, t, loss_f, direction, gap=gap)
 
 
 def _by_optimizer(
-    optimizer: Optimizer, parameters: Vector, lr: float, t: int, loss_f: float, direction: Vector
+    optimizer: Optimizer, parameters: Vector, lr: float, t: int, loss_f: float, direction: Vector, **given: float
 ) -> None:
-    """Ascend along ``direction``, which is overwritten, by one step of an optimizer, which descends."""
+    """Ascend along ``direction``, which is overwritten, by one step of an optimizer, which descends, so ``given``."""
     scale_(direction, -1.0)
     for p, d in zip(parameters, direction, strict=True):
         p.grad = d
@@ -111,7 +111,7 @@ def _by_optimizer(
     for group in optimizer.param_groups:
         group["lr"] = lr
     with optimizer.ascending() if isinstance(optimizer, SharedAdam) else nullcontext():
-        optimizer.step()
+        optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
     optimizer.zero_grad()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate

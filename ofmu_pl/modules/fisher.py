@@ -14,9 +14,12 @@ from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError, check_range
 
+CAP = 1e3
+"""Largest value of 1 / F."""
+
 
 class Fisher(OneShot):
-    """``theta + n``, ``n_i ~ N(0, alpha / max(F_i, 1 / cap))``; F the retain images' Fisher information.
+    """``theta + n``, ``n_i ~ N(0, alpha / max(F_i, 1 / CAP))``; F the retain images' Fisher information.
 
     Golatkar et al. 2020 as their code has it (variance of order 1/F), with the true Fisher of single images where
     published classification code squares the mean gradient of 32, multiplies the variance of BatchNorm's, of biases
@@ -26,7 +29,6 @@ class Fisher(OneShot):
     Args:
         network: Recipe of the network that shall forget.
         alpha: Scale of the noise (sources: 1e-9 to 1e-6; searched).
-        cap: Largest value of 1 / F.
         zero_rows: Zero the classifier's rows and biases of the classes that are forgotten whole.
         micro_batch_size: Number of images whose gradients are held at a time.
 
@@ -45,20 +47,18 @@ class Fisher(OneShot):
         self,
         network: Network,
         alpha: float = 1e-7,
-        cap: float = 1e3,
         zero_rows: bool = False,
         micro_batch_size: int = 32,
     ) -> None:
         super().__init__(network)
         check_range(1, micro_batch_size=micro_batch_size)
-        if alpha < 0 or cap <= 0:
-            raise UserError(f"alpha={alpha} and cap={cap} scale a variance: set alpha to 0 or more, cap above 0.")
-        self.alpha, self.cap, self.zero_rows, self.chunk = alpha, cap, zero_rows, micro_batch_size
+        check_range(0, alpha=alpha)
+        self.alpha, self.zero_rows, self.chunk = alpha, zero_rows, micro_batch_size
 
     @property
     def remedy(self) -> str:
         """Advice to add less noise."""
-        return "lower `alpha` or `cap`"
+        return "lower `alpha`"
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The noise, drawn with the data's seed."""
@@ -71,10 +71,10 @@ class Fisher(OneShot):
         noise = []
         for f in information:
             draw = torch.randn(f.shape, generator=generator).to(f)
-            noise.append(draw * (self.alpha * (1 / f).clamp(max=self.cap)).sqrt())
+            noise.append(draw * (self.alpha * (1 / f).clamp(max=CAP)).sqrt())
         if self.zero_rows:
             self._zero_rows(noise)
-        capped = sum(int((f < 1 / self.cap).sum()) for f in information) / sum(f.numel() for f in information)
+        capped = sum(int((f < 1 / CAP).sum()) for f in information) / sum(f.numel() for f in information)
         return noise, {"capped": capped}
 
     def _zero_rows(self, noise: Vector) -> None:

@@ -28,18 +28,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.data.sampler import batch_indices, evenly
 from ofmu_pl.losses import IGNORED, log_odds
-from ofmu_pl.modules.alike import alike, testable
+from ofmu_pl.metrics.bootstrap import LEVEL, least_p
+from ofmu_pl.modules.alike import Group, alike, grouped, levels_of
+from ofmu_pl.modules.distances import WIDTH, distances
 from ofmu_pl.networks.base import Batch
 
 PATH = 100
@@ -54,16 +55,6 @@ KEPT = 0.03
 """Mean rise of retain losses, in nats, at which they count as kept: 97 % of the probability."""
 LOOKED_AT = 64
 """Rows of each side that a check scores."""
-WIDTH = 0.25
-"""Distance in log-odds below which a token's pull fades."""
-CORNER = 0.05
-"""The same of a ceiling. At it half of the push is left, so that tokens go on: by a nat and more, were it as wide."""
-CAP = 0.8
-"""Quantile of the losses of held-out tokens that cannot be guessed, above which no level lies."""
-GUARD = 0.1
-"""Weight of the pull on a token that held-out rows get right and that has become wrong."""
-ALIKE = 32
-"""Held-out tokens that count as equally easy to guess."""
 ROWS = 16
 """Rows scored at a time."""
 
@@ -72,22 +63,6 @@ Rows = list[np.ndarray]
 """One array a row, with a number for each of its tokens."""
 Told = Callable[[str, Sequence[int]], Rows]
 """Maps a split's name and numbers of its rows to a number for each of their tokens."""
-
-
-class Group(NamedTuple):
-    """Like tokens.
-
-    Attributes:
-        kind: Their kind.
-        held: Numbers of the held-out tokens.
-        forget: Numbers of the forget tokens.
-        quantiles: For each forget token the quantile of the held-out tokens' losses that is its level.
-    """
-
-    kind: int
-    held: np.ndarray
-    forget: np.ndarray
-    quantiles: np.ndarray
 
 
 class Goal:
@@ -152,7 +127,7 @@ class Goal:
                 f"{self.data.why_no_never_seen}, so forget rows are to end at a loss of {self._blind:.2f} nats (a "
                 f"model that knows nothing has ln V, {self.guess:.2f})."
             )
-        elif not testable(min(self._count, LOOKED_AT), len(self._shown)):
+        elif least_p(min(self._count, LOOKED_AT), len(self._shown)) > LEVEL:
             rank_zero_warn(
                 f"{self._count} forget row(s) beside {len(self._shown)} held-out row(s) are too few for a test: no AUC "
                 "could tell them apart. The run goes by the loss that its forget rows are to have."
@@ -176,7 +151,8 @@ class Goal:
             ids: Numbers of the rows, (b,).
         """
         start, level = self._of(ids, targets)
-        return -self._far(nll, start.to(nll), level.to(nll), targets)
+        left = self._left_after(self.way)
+        return -distances(nll, start.to(nll), level.to(nll), targets, left, one_sided=self.one_sided)
 
     def _of(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """First losses and levels of rows' tokens, (b, S) each, at the places that have a target."""
@@ -189,25 +165,9 @@ class Goal:
             found.append(padded)
         return found[0], found[1]
 
-    def _far(self, nll: Tensor, start: Tensor, level: Tensor, targets: Tensor) -> Tensor:
-        """Distances of rows, (b,), smooth as Phi has derivatives; if two-sided, rows that went too far return."""
-        mask = targets != IGNORED
-        pushed = mask & ~level.isnan()
-        count = pushed.sum(1).clamp(min=1)
-        level = level.nan_to_num(0.0)
-        z, first, goal = (log_odds((x * pushed).sum(1) / count) for x in (nll, start, level))
-        below = torch.sigmoid((level - nll) / WIDTH).detach()
-        # Each token moves on its own side of its level alone, whatever the others do.
-        moved = below if self.one_sided else below.where((z < goal)[:, None], 1 - below)
-        z = log_odds(((moved * nll + (1 - moved) * nll.detach()) * pushed).sum(1) / count)
-        if self.one_sided:
-            left = 1 - min(1.0, self.way / self.length)
-            goal = goal + left * (first - goal)
-            far = CORNER * F.softplus((goal - z) / CORNER)
-        else:
-            far = ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
-        wrong = CORNER * F.softplus((log_odds(nll) - log_odds(start).clamp(min=0.0)) / CORNER)
-        return far * pushed.any(1) + GUARD * (wrong * (mask & ~pushed)).sum(1) / count
+    def _left_after(self, way: float) -> float:
+        """The share of the path that is left after so many iterations."""
+        return 1 - min(1.0, way / self.length)
 
     def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
         """How far the path is ahead of a batch's rows, in log-odds.
@@ -218,11 +178,11 @@ class Goal:
             t: Number of the step that is to be taken, from 0.
             reached: Mean of ``rows`` over the t-th batch at the present weights.
         """
-        left = 1 - min(1.0, (self.way + (t + 1) / steps) / self.length)
-        first = []
+        first, left = [], self._left_after(self.way + (t + 1) / steps)
         for i in batches[t]["ids"].tolist():
             start, level = (x[None, self.ends[i] : self.ends[i + 1]] for x in (self.start, self.levels))
-            first.append(float(self._far(start, start, level, torch.zeros_like(start, dtype=torch.long))))
+            targets, now = torch.zeros_like(start, dtype=torch.long), self._left_after(self.way)
+            first.append(float(distances(start, start, level, targets, now, one_sided=self.one_sided)))
         return -left * float(np.mean(first)) - reached
 
     def excess(self, ids: Tensor, loss: float) -> float:
@@ -256,7 +216,7 @@ class Goal:
             forgotten = self._score("forget", rows)
             arrived, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
             seen |= {f"goal/{name}": value for name, value in told.items()}
-            if not testable(len(rows), len(held)):
+            if least_p(len(rows), len(held)) > LEVEL:
                 left = self._left(forgotten, rows)
                 arrived = abs(left) <= WIDTH
                 seen["goal/left"] = left
@@ -302,49 +262,19 @@ class Goal:
             self.levels = torch.where(torch.from_numpy(kinds == OWN), self._blind, math.nan).double()
             return []
         held = self._score(self.data.never_seen, self._shown)
-        losses, levels = np.concatenate(held), np.zeros(len(self.start))
+        losses = np.concatenate(held)
         if not self._groups:
-            self._groups = self._grouped(len(losses))
-        for group in self._groups:
-            levels[group.forget] = np.quantile(losses[group.held], group.quantiles)
-        if self.kinds is not None:
-            own = [losses[group.held] for group in self._groups if group.kind == OWN]
-            cap = np.quantile(np.concatenate(own), CAP) if own else math.inf
-            levels = np.where(levels > math.log(2), np.minimum(levels, cap), math.nan)
-        self.levels = torch.from_numpy(levels)
+            every, unseen = range(self._count), self.data.never_seen
+            both = self._kinds("forget", every, len(self.start)), self._kinds(unseen, self._shown, len(losses))
+            told = self.expected
+            ease = told and (np.concatenate(told("forget", every)), np.concatenate(told(unseen, self._shown)))
+            self._groups = grouped(self.start.numpy(), *both, ease)
+        self.levels = torch.from_numpy(levels_of(self._groups, losses, len(self.start), by_kind=self.kinds is not None))
         return held
 
     def _kinds(self, stream: str, rows: Sequence[int], count: int) -> np.ndarray:
         """Kinds of the tokens of rows, (count,), one row after another."""
         return np.full(count, OWN) if self.kinds is None else np.concatenate(self.kinds(stream, rows))
-
-    def _grouped(self, held_count: int) -> list[Group]:
-        """Groups of like tokens: of one kind and, where there is a guess, as easy to guess."""
-        kinds = self._kinds("forget", range(self._count), len(self.start))
-        held_kinds = self._kinds(self.data.never_seen, self._shown, held_count)
-        groups = []
-        start = self.start.numpy()
-        for kind in np.unique(kinds):
-            ours, theirs = np.flatnonzero(kinds == kind), np.flatnonzero(held_kinds == kind)
-            if not len(theirs) and kind != OWN:
-                continue  # nothing says that held-out rows are wrong there
-            if not len(theirs):
-                theirs = np.arange(held_count)
-            parts = 1
-            if self.expected is not None:
-                parts = max(1, len(theirs) // ALIKE)
-                ours = self._by_guess("forget", range(self._count), ours)
-                theirs = self._by_guess(self.data.never_seen, self._shown, theirs)
-            for mine, like in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
-                groups.append(Group(int(kind), like, mine, _quantiles(start[mine])))
-        return groups
-
-    def _by_guess(self, stream: str, rows: Sequence[int], tokens: np.ndarray) -> np.ndarray:
-        """Numbers of some tokens of rows, those that are easiest to guess first."""
-        assert self.expected is not None
-        losses = np.concatenate(self.expected(stream, rows))[tokens]
-        easiest_first: np.ndarray = tokens[losses.argsort(kind="stable")]
-        return easiest_first
 
     @property
     def _blind(self) -> float:
@@ -367,10 +297,3 @@ class Goal:
                 nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
             found += [x[t != IGNORED].double().cpu().numpy() for x, t in zip(nll, targets, strict=True)]
         return found
-
-
-def _quantiles(values: np.ndarray) -> np.ndarray:
-    """The quantile of each value among all, in (0, 1)."""
-    ranks = np.empty(len(values))
-    ranks[values.argsort(kind="stable")] = np.arange(len(values))
-    return (ranks + 0.5) / len(values)

@@ -16,6 +16,9 @@ from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError, check_range
 
+TOLERANCE = 1e-3
+"""Relative residual at which conjugate gradients stop."""
+
 
 class Influence(OneShot):
     """``theta + scale (G + damping)^-1 (n_f / n) (g_f - g_r)``; Jia et al.'s formula with a real solver.
@@ -29,7 +32,6 @@ class Influence(OneShot):
         scale: Length of the step; 1 is the Newton step.
         damping: A number added to G's diagonal.
         iterations: Largest number of products with G.
-        tolerance: Relative residual at which to stop.
         micro_batch_size: Number of images differentiated at a time.
 
     Example:
@@ -50,14 +52,13 @@ class Influence(OneShot):
         scale: float = 1.0,
         damping: float = 1e-2,
         iterations: int = 50,
-        tolerance: float = 1e-3,
         micro_batch_size: int = 256,
     ) -> None:
         super().__init__(network)
         check_range(1, micro_batch_size=micro_batch_size)
         if damping < 0 or iterations < 1:
             raise UserError(f"damping={damping} must be 0 or more and iterations={iterations} 1 or more.")
-        self.scale, self.damping, self.iterations, self.tolerance = scale, damping, iterations, tolerance
+        self.scale, self.damping, self.iterations = scale, damping, iterations
         self.chunk = micro_batch_size
 
     @property
@@ -85,14 +86,12 @@ class Influence(OneShot):
 
         share = sizes["forget"] / sum(sizes.values())
         found = removal(
-            product, gradients["forget"], gradients["retain"], share, self.damping, self.iterations, self.tolerance
+            product, gradients["forget"], gradients["retain"], share, self.damping, self.iterations, TOLERANCE
         )
         # A product is a forward, a forward-mode and a backward pass over the retain images: about a gradient of them.
         self.charge(1.0, sum(sizes.values()))
         self.charge(found.iterations, sizes["retain"])
-        remedy = (
-            "; not converged: raise --model.iterations or --model.damping" if found.residual > self.tolerance else ""
-        )
+        remedy = "; not converged: raise --model.iterations or --model.damping" if found.residual > TOLERANCE else ""
         rank_zero_info(f"Influence: residual {found.residual:.2g} after {found.iterations} products{remedy}.")
         for x in found.x:
             x.mul_(self.scale)

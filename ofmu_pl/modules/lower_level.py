@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.guess import Guess
-from ofmu_pl.modules.method import Method
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.parallel import reshard
@@ -52,7 +52,7 @@ class LowerLevel:
         self.guess: Guess | None = None
         self._kept: dict[str, Any] = {}
 
-    def begin(self, method: Method, iterations: int) -> None:
+    def begin(self, method: UnlearningModule, iterations: int) -> None:
         """Measure what the loss needs of the model that is to forget, once.
 
         Args:

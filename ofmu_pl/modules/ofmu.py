@@ -238,9 +238,7 @@ class OFMU(UnlearningModule):
             found, measured = self._outer_iteration(batch, whole=whole, acts=acts)
         scalars |= measured
         if self.lower.goal is not None:
-            rise = scalars["retain_rise"] = self.lower.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
-            if self.rates:
-                self.run.optimizers[0].gap = rise  # type: ignore[attr-defined]  # a Polyak, as __init__ sees to
+            scalars["retain_rise"] = self.lower.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
         self.penalty.update()
         tolerance, parts = self.stationarity_tol, found.parts
         if tolerance is not None and parts is not None and parts.grad_phi_norm <= tolerance:
@@ -291,9 +289,13 @@ class OFMU(UnlearningModule):
             return goal.way / goal.length
         return (self.run.step - 1) / self.length if self.length > 0 else 1.0
 
-    def outer_step(self, batch: dict[str, list[Batch]], number: int, *, epoch_ends: bool = False) -> dict[str, float]:
+    def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
+        """With ``rates: auto`` how far the retain loss is above its goal, which ``Polyak`` steps by."""
+        return {"gap": scalars["retain_rise"]} if self.rates else {}
+
+    def outer_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:
         """One outer iteration; then, if it is due, a look at whether the goal is reached."""
-        scalars = super().outer_step(batch, number, epoch_ends=epoch_ends)
+        scalars = super().outer_step(batch, number)
         reached, seen = self.lower.reached(number)
         if reached and self.stop_at is not None:
             told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ofmu_pl.core.price import Price
 from ofmu_pl.losses import logit_margin
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.support.errors import check_range
 
 
 class PDU(TwoTerms):
@@ -43,7 +43,8 @@ class PDU(TwoTerms):
         self, network: Network, epsilon: float = 0.3, alpha: float = 100.0, dual_step: float = 5.0, **kwargs: Any
     ) -> None:
         super().__init__(network, alpha=alpha, **kwargs)
-        self.price = Price(epsilon, alpha, dual_step)
+        check_range(0, epsilon=epsilon, dual_step=dual_step)
+        self.price, self.epsilon, self.dual_step = alpha, epsilon, dual_step
 
     @property
     def retains(self) -> bool:
@@ -56,18 +57,18 @@ class PDU(TwoTerms):
 
     def retain_weight(self) -> float:
         """The present price."""
-        return self.price.value
+        return self.price
 
     def after_retain(self, loss: float) -> None:
         """Move the price by dual ascent on the batch's violation."""
-        self.price.move(loss)
+        self.price = max(0.0, self.price + self.dual_step * (loss - self.epsilon))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the price to a checkpoint."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["pdu"] = {"price": self.price.value}
+        checkpoint["pdu"] = {"price": self.price}
 
     def go_on_from(self, checkpoint: dict[str, Any]) -> None:
         """Restore the price from a checkpoint."""
         super().go_on_from(checkpoint)
-        self.price.value = checkpoint["pdu"]["price"]
+        self.price = checkpoint["pdu"]["price"]

@@ -95,11 +95,11 @@ class SalUn(RandomLabels):
         self.charge(1.0, n)
         self.masks = top_fraction(gradient, self.fraction)
 
-    def descend(self, gradient: Vector) -> None:
+    def descend(self, gradient: Vector, **given: float) -> None:
         """Take one step that leaves the weights outside the mask as they are."""
         parameters = trainable(self.trained)
         before = [p.detach().clone() for p in parameters]
-        super().descend([g * m for g, m in zip(gradient, self.masks, strict=True)])
+        super().descend([g * m for g, m in zip(gradient, self.masks, strict=True)], **given)
         with torch.no_grad():
             for p, old, m in zip(parameters, before, self.masks, strict=True):
                 p.copy_(torch.where(m, p, old))

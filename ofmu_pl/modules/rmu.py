@@ -11,13 +11,12 @@ from ofmu_pl.losses import IGNORED, hidden_distance
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.hidden import hidden_states, share_up_to
-from ofmu_pl.support.errors import MAX_SEED, check_range
 
 
 class RMU(TwoTerms):
     """``|h(forget) - c u|^2 + alpha |h(retain) - h_frozen(retain)|^2`` at one layer, over labelled positions.
 
-    u is uniform on [0, 1)^d, normalised, and a function of ``vector_seed`` alone, so that a resumed run keeps it. The
+    u is uniform on [0, 1)^d, normalised, and always the same, so that a resumed run keeps it. The
     layers above never run. Give the network ``trainable`` to train few layers only, as the authors do.
 
     Args:
@@ -25,7 +24,6 @@ class RMU(TwoTerms):
         layer: Name of the module whose output is steered (authors, Zephyr-7B: model.layers.7).
         coefficient: c, the length of the vector steered to (authors: 6.5; open-unlearning on TOFU: 2).
         alpha: Weight of the retain term (authors: 1200; open-unlearning: 1).
-        vector_seed: Seed of u.
         kwargs: See ``TwoTerms``.
 
     Example:
@@ -47,13 +45,11 @@ class RMU(TwoTerms):
         layer: str = "model.layers.7",
         coefficient: float = 6.5,
         alpha: float = 1200.0,
-        vector_seed: int = 0,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retain_loss", "embedding")
         super().__init__(network, alpha=alpha, layer=layer, **kwargs)
-        check_range(0, MAX_SEED, vector_seed=vector_seed)
-        self.coefficient, self.vector_seed = coefficient, vector_seed
+        self.coefficient = coefficient
 
     @property
     def forget_work(self) -> float:
@@ -63,5 +59,5 @@ class RMU(TwoTerms):
     def forget_losses(self, part: Batch) -> Tensor:
         """Squared distance to ``c u``, averaged over dimensions and labelled positions."""
         hidden = hidden_states(self.trained, part, str(self.layer))
-        u = torch.rand(hidden.shape[2], generator=torch.Generator().manual_seed(self.vector_seed)).to(hidden.device)
+        u = torch.rand(hidden.shape[2], generator=torch.Generator().manual_seed(0)).to(hidden.device)
         return hidden_distance(hidden, self.coefficient * u / u.norm(), part["labels"] != IGNORED)

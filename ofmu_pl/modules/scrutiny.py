@@ -13,7 +13,7 @@ from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
 from ofmu_pl.core.preflight import NoDerivativeError, check_calls
 from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import zeros_like
-from ofmu_pl.modules.method import Method
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch
 
 SETTLED_SAMPLES = 4
@@ -44,7 +44,7 @@ class Scrutiny:
         self._computes_in: torch.dtype | None = None
 
     def look(
-        self, method: Method, engine: Engine, batch: dict[str, list[Batch]], *, similar: bool, penalised: bool
+        self, method: UnlearningModule, engine: Engine, batch: dict[str, list[Batch]], *, similar: bool, penalised: bool
     ) -> dict[str, float]:
         """Make the checks that are due before an outer iteration.
 
@@ -93,7 +93,7 @@ class Scrutiny:
         self.order, self._steps, self._whole = (differences[name] for name in ("order", "steps", "whole"))
         self._examined = False  # which gives the engine its steps
 
-    def _examine(self, method: Method, engine: Engine, forget: Loss) -> None:
+    def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
         """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes.
 
         A run that finds its own rates goes on without the parts that the engine cannot give: nobody chose the engine.
@@ -145,7 +145,7 @@ def _require_third(engine: Engine, loss: Loss) -> None:
         ) from error
 
 
-def _first(method: Method, batch: Batch, samples: int) -> Batch:
+def _first(method: UnlearningModule, batch: Batch, samples: int) -> Batch:
     """The first samples of a batch, at least one per rank."""
     return {k: v[: max(samples, method.run.ranks.size)] for k, v in batch.items()}
 

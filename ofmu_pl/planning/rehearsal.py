@@ -156,14 +156,14 @@ class Rehearsal(pl.Callback):
         """A whole iteration after the run's last, in which every part is in use, and the work of all like it."""
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before, self.weightless.real = module.gradient_evaluations, True
-        module.outer_step(batch, number, epoch_ends=True)
+        module.outer_step(batch, number)
         self.weightless.real = False  # from here on only to count the work
         if module.exact and module.num_batches > PAIRS:
             before = module.gradient_evaluations
-            module.outer_step(self.whole, number, epoch_ends=True)
+            module.outer_step(self.whole, number)
         work = module.gradient_evaluations - before
         if module.period > 1:  # the iterations between two whole ones are alike, and smaller
-            module.outer_step(self.whole, number + 1, epoch_ends=True)
+            module.outer_step(self.whole, number + 1)
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period
         self.weightless.real = True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.plugins.environments import ClusterEnvironment
+from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.strategies import ModelParallelStrategy
 
 from ofmu_pl.data.base import PairedDataModule
@@ -34,7 +34,7 @@ def trainer_of(settings: Mapping[str, Any], strategy: Any, processes: Processes,
         max_steps=int(settings.get("max_steps") or -1),
         max_epochs=-1,
         limit_val_batches=0,
-        plugins=[_Nowhere(processes.size)],
+        plugins=[_Nowhere()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -67,34 +67,7 @@ def set_up(data: PairedDataModule, *, blank: bool = False) -> str:
     return f"{data.name}: {sizes} rows"
 
 
-class _Nowhere(ClusterEnvironment):
-    """A cluster whose first process is this one and whose others are not there, so that none is started."""
+class _Nowhere(LightningEnvironment):
+    """Lightning's own environment, whose first process is this one and whose others are not there."""
 
-    creates_processes_externally = True
-    main_address = "localhost"
-    main_port = 0
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    @staticmethod
-    def detect() -> bool:
-        return False
-
-    def world_size(self) -> int:
-        return self.size
-
-    def set_world_size(self, size: int) -> None:
-        self.size = size
-
-    def global_rank(self) -> int:
-        return 0
-
-    def set_global_rank(self, rank: int) -> None:
-        pass
-
-    def local_rank(self) -> int:
-        return 0
-
-    def node_rank(self) -> int:
-        return 0
+    creates_processes_externally = True  # so that none is started

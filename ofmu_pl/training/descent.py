@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,44 +20,8 @@ from ofmu_pl.training.parallel import scatter_
 from ofmu_pl.training.run import Run
 
 
-class Judge(Protocol):
-    """The part of a network's recipe that descent needs."""
-
-    def uniform_loss(self, module: nn.Module) -> float:
-        """Loss of a uniform guess, which a retain loss must stay near."""
-        ...
-
-
-class Descending(Protocol):
-    """The part of a method that descent needs.
-
-    Attributes:
-        run: The run with its optimizers.
-        network: The network whose trainable parameters move.
-        gradient_clip: Largest norm of the gradient; ``None``: as it is.
-    """
-
-    run: Run
-    network: nn.Module | None
-    gradient_clip: float | None
-
-    @property
-    def recipe(self) -> Judge:
-        """The network's recipe."""
-        ...
-
-    @property
-    def trained(self) -> nn.Module:
-        """The network that iterations differentiate: ``network``, or a whole copy of its shards."""
-        ...
-
-    @property
-    def remedy(self) -> str:
-        """What to try after a divergence."""
-        ...
-
-    def weights_changed(self) -> None:
-        """Note that parameters were written from outside."""
+class Runaway(Exception):
+    """Numbers that no model can have; the text says which."""
 
 
 def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
@@ -102,46 +67,48 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
         )
 
 
-def check_direction(method: Descending, gradient: Vector, scalars: dict[str, float]) -> None:
+def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | None, uniform: float) -> None:
     """Require, before the step, finite losses, a finite direction, and a retain loss that a model can still have.
 
     Args:
-        method: The method whose direction it is.
-        gradient: The direction, clipped in place to the method's ``gradient_clip``.
+        gradient: The direction, clipped in place.
         scalars: Scalars of the iteration; the gradient's norm before clipping is added.
+        clip: Largest norm of the direction; ``None``: as it is.
+        uniform: Loss of a uniform guess, which a retain loss must stay near.
 
     Raises:
-        DivergedError: A number is not as required.
+        Runaway: A number is not as required.
     """
     for name, value in scalars.items():
         if not math.isfinite(value):
-            raise diverged(method, f"{name} is {value}")
-    hopeless = 3 * method.recipe.uniform_loss(method.trained)
-    if scalars.get("L_r", 0.0) > hopeless:
-        raise diverged(method, f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
-    scalars["gradient_norm"] = clip_(gradient, method.gradient_clip)
+            raise Runaway(f"{name} is {value}")
+    if scalars.get("L_r", 0.0) > 3 * uniform:
+        raise Runaway(f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
+    scalars["gradient_norm"] = clip_(gradient, clip)
     if not math.isfinite(scalars["gradient_norm"]):
-        raise diverged(method, "the gradient is not finite")
+        raise Runaway("the gradient is not finite")
 
 
-def descend(method: Descending, gradient: Vector) -> None:
+def descend(run: Run, network: nn.Module, trained: nn.Module, gradient: Vector, **given: float) -> None:
     """Take one step of the run's first optimizer and of its scheduler.
 
     Args:
-        method: The method whose weights move.
+        run: The run with its optimizers.
+        network: The network whose trainable parameters move.
+        trained: The network that iterations differentiate: ``network``, or a whole copy of its shards.
         gradient: The direction to descend along, one tensor per trainable parameter of ``trained``.
+        given: Arguments of the optimizer's step.
 
     Raises:
-        DivergedError: The norm of the weights more than doubled; the step is then not counted.
+        Runaway: The norm of the weights more than doubled; the step is then not counted.
         UserError: The scheduler is at its end (OneCycleLR after ``total_steps``).
     """
-    assert method.network is not None, "configure_model has not run"
-    run, parameters = method.run, trainable(method.network)
-    if method.trained is not method.network:  # the iteration moved whole copies
+    parameters = trainable(network)
+    if trained is not network:  # the iteration moved whole copies
         shards = zeros_like(parameters)
         scatter_(shards, gradient)
         with torch.no_grad():
-            scatter_(parameters, trainable(method.trained))
+            scatter_(parameters, trainable(trained))
         gradient = shards
     for p, g in zip(parameters, gradient, strict=True):
         p.grad = g
@@ -150,11 +117,10 @@ def descend(method: Descending, gradient: Vector) -> None:
     def check(*_: Any) -> None:
         after = norm(parameters)
         if not after <= 2 * before:  # also true for NaN
-            raise diverged(method, f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
+            raise Runaway(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")
 
-    method.weights_changed()
     with run.optimizers[0].register_step_post_hook(check):  # before the step is counted
-        run.advance()
+        run.advance(**given)
     run.optimizers[0].zero_grad()
     if run.scheduler is not None:
         try:
@@ -166,12 +132,14 @@ def descend(method: Descending, gradient: Vector) -> None:
             ) from error
 
 
-def diverged(method: Descending, what: str) -> DivergedError:
+def diverged(method: str, run: Run, what: str, remedy: str) -> DivergedError:
     """The error that names the present iteration and the last checkpoint before the trouble.
 
     A checkpoint of the present weights is not trusted, as the trouble was seen with them.
     """
-    k, folders = method.run.step, method.run.checkpoint_folders
-    good = most_advanced((path for folder in folders for path in folder.glob("*.ckpt")), below=k - 1)
+    checkpoints: list[Path] = []
+    for folder in run.checkpoint_folders:
+        checkpoints += folder.glob("*.ckpt")
+    good = most_advanced(checkpoints, below=run.step - 1)
     where = f"the last good checkpoint is '{good}'" if good else "there is no good checkpoint yet"
-    return DivergedError(f"{type(method).__name__} diverged in outer iteration {k} ({what}); {where}; {method.remedy}.")
+    return DivergedError(f"{method} diverged in outer iteration {run.step} ({what}); {where}; {remedy}.")

@@ -1,23 +1,19 @@
-"""Runs that can be resumed: room for checkpoints, the settings in each, and one more when the run is stopped."""
+"""Runs that can be resumed: settings in each checkpoint, and one more checkpoint when the run is stopped."""
 
 from __future__ import annotations
 
 import re
 import signal
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS
-from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
-from ofmu_pl.training.room import check_room, moments_bytes
 
 _AUTOMATIC = {"GradientAccumulationScheduler", "StochasticWeightAveraging", "WeightAveraging"}
 """Callbacks of automatic optimization; not every version of Lightning has each."""
@@ -64,24 +60,9 @@ class Resumable(pl.Callback):
             checkpoint[ENDED] = self.length
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Remove what a killed process left too many of, and refuse a disk that is too small.
-
-        Raises:
-            UserError: See ``room.check_room``.
-        """
+        """Remove what a killed process left too many of."""
         if trainer.ckpt_path:
             _tidy(trainer, Path(trainer.ckpt_path))
-        log_dir, keeper = trainer.log_dir, _keeper(trainer)
-        if log_dir is None or keeper is None or keeper.save_top_k == 0 or not trainer.is_global_zero:
-            return
-        held = chain(pl_module.network.parameters(), pl_module.network.buffers())
-        weights = float(sum(x.numel() * x.element_size() for x in held))
-        moments = sum(map(moments_bytes, trainer.optimizers))
-        ended = any(isinstance(callback, Ended) for callback in trainer.callbacks)  # type: ignore[attr-defined]
-        kept = max(keeper.save_top_k, 1)
-        check_room(Path(log_dir), 0 if ended else weights + moments, kept, weights)
-        each = (weights + moments) / 1e9
-        rank_zero_info(f"On disk: {kept} checkpoint(s) of {each:.2g} GB, and the model (ofmu_pl plan: memory).")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Handle signals in place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""

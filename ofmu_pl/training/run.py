@@ -1,7 +1,4 @@
-"""What a method may know of the run that it is part of, whoever makes the run.
-
-A trainer's run is ``trainer_run.TrainerRun``; whoever wants single iterations makes one by hand, of data alone.
-"""
+"""What a method may know of the run that it is part of: a trainer's, or one made by hand, of data alone."""
 
 from __future__ import annotations
 
@@ -11,10 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 from torch import nn
 from torch.optim import Optimizer
 
 from ofmu_pl.core.ranks import ALONE, Ranks
+from ofmu_pl.data.base import data_of
+from ofmu_pl.training.budget import GradientBudget
+from ofmu_pl.training.parallel import ranks_of, shard
 
 _OLDER = {"16": "16-mixed", "bf16": "bf16-mixed", "32": "32-true", "64": "64-true"}
 """Lightning's older names of precisions, which it still takes."""
@@ -33,7 +34,7 @@ def precision_name(given: Any) -> str:
 
 @dataclass
 class Run:
-    """A run without a trainer: one process, no autocast, no checkpoints.
+    """A run; without a trainer it has one process, no autocast and no checkpoints.
 
     Attributes:
         data: The ``PairedDataModule`` that batches come from, after ``setup`` (in a plan, after ``blank``).
@@ -41,8 +42,8 @@ class Run:
         precision: Lightning's name of the precision.
         steps: Outer iterations in all; -1 where something else ends the run.
         budget: Gradients that the run may spend (``GradientBudget``); ``None``: as many as it takes.
+        trainer: The trainer, if one makes the run.
         step: The present outer iteration, from 1.
-        epoch_ends: Whether the present iteration is the last of its epoch.
         stopped: Whether the method has asked for the end of the run.
         checks_itself: Whether a method may spend gradients on checking its numbers; in a plan it may not.
         optimizers: The optimizer whose steps are counted, then those that ``iterate`` steps by itself.
@@ -54,21 +55,35 @@ class Run:
     precision: str = "32-true"
     steps: int = -1
     budget: float | None = None
+    trainer: Any = None
     step: int = 0
-    epoch_ends: bool = False
     stopped: bool = False
     checks_itself: bool = True
     optimizers: list[Optimizer] = field(default_factory=list)
     scheduler: Any = None
     _casts: bool = field(default=True, init=False, repr=False)
 
+    @classmethod
+    def of(cls, trainer: pl.Trainer) -> Run:
+        """The run of a trainer whose processes are started.
+
+        Raises:
+            UserError: The strategy has no manual optimization (``parallel.ranks_of``).
+        """
+        budgets = [c.gradients for c in trainer.callbacks if isinstance(c, GradientBudget)]  # type: ignore[attr-defined]
+        precision, most = str(trainer.precision), min(budgets, default=None)
+        return cls(data_of(trainer), ranks_of(trainer.strategy), precision, trainer.max_steps, most, trainer)
+
     def stop(self) -> None:
         """End the run after the present iteration."""
         self.stopped = True
+        if self.trainer is not None:
+            self.trainer.should_stop = True
 
-    def advance(self) -> None:
-        """Step the first optimizer, and count the step unless the present iteration was counted before."""
-        self.optimizers[0].step()
+    def advance(self, **given: float) -> None:
+        """Step the first optimizer with what it is ``given``, by the trainer, if there is one: it counts steps."""
+        counted: Any = self.optimizers if self.trainer is None else self.trainer.lightning_module.optimizers()
+        (counted[0] if isinstance(counted, list) else counted).step(**given)
 
     def forward_context(self) -> AbstractContextManager[Any]:
         """The context of forward passes: ``autocast``, or none inside of ``full_precision``."""
@@ -85,22 +100,27 @@ class Run:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context that the precision puts around forward passes."""
-        return nullcontext()
+        return nullcontext() if self.trainer is None else self.trainer.precision_plugin.forward_context()
 
     def convert(self, network: nn.Module) -> nn.Module:
         """Convert a network to the precision's types."""
-        return network.double() if self.precision == "64-true" else network
+        return network if self.trainer is None else self.trainer.precision_plugin.convert_module(network)
 
     def shard(self, network: nn.Module) -> bool:
         """Cut a network's parameters among the ranks if they hold shards; returns whether they do."""
-        return False
+        if self.ranks.sharded:
+            shard(network, self.trainer.strategy)
+        return self.ranks.sharded
 
     @property
     def resumed_from(self) -> Path | None:
         """The checkpoint that the run goes on from."""
-        return None
+        return None if self.trainer is None or not self.trainer.ckpt_path else Path(self.trainer.ckpt_path)
 
     @property
     def checkpoint_folders(self) -> set[Path]:
-        """Folders in which checkpoints of the run may lie."""
-        return set()
+        """The folders of the run's checkpoints: of the one to go on from, and of those that callbacks write."""
+        callbacks = [] if self.trainer is None else self.trainer.checkpoint_callbacks
+        written = [getattr(callback, "dirpath", None) for callback in callbacks]
+        folders = {self.resumed_from.parent} if self.resumed_from else set()
+        return folders | {Path(folder) for folder in written if folder}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import io
-import itertools
 import math
 import os
 import pickle
@@ -88,7 +87,7 @@ def check_shards(folder: Path, index: Any, wanted: list[str] | None = None) -> N
     """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
 
     Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
-    records: each holds a tensor as long as the index says, and those of one name fill its tensor without overlap.
+    records: each holds a tensor as long as the index says, and those of one name have as many numbers as its tensor.
 
     Args:
         folder: Folder of the shards.
@@ -103,7 +102,7 @@ def check_shards(folder: Path, index: Any, wanted: list[str] | None = None) -> N
     """
     if wanted is not None and not _named_alike(set(index.state_dict_metadata), wanted):
         raise zipfile.BadZipFile("the index has other names than what was written")
-    boxes: dict[str, list[Box]] = {fqn: [] for fqn in index.state_dict_metadata}
+    boxes: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {fqn: [] for fqn in index.state_dict_metadata}
     for key, place in index.storage_data.items():
         shard = folder / place.relative_path
         if shard.resolve().parent != folder.resolve() or shard.stat().st_size < place.offset + place.length:
@@ -124,7 +123,8 @@ def check_shards(folder: Path, index: Any, wanted: list[str] | None = None) -> N
     for fqn, found in boxes.items():
         described = index.state_dict_metadata[fqn]
         expected = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in described.chunks}
-        if set(found) != expected or not _fill(found, tuple(described.size)):
+        filled = sum(math.prod(sizes) for _, sizes in found) == math.prod(described.size)
+        if set(found) != expected or not filled:
             raise zipfile.BadZipFile(f"the index does not match the records of {fqn}")
 
 
@@ -149,18 +149,3 @@ def _upwards(name: str) -> Iterator[str]:
     while name:
         yield name
         name = name.rpartition(".")[0]
-
-
-Box = tuple[tuple[int, ...], tuple[int, ...]]
-"""Where a piece of a tensor begins, and its shape."""
-
-
-def _fill(boxes: list[Box], shape: tuple[int, ...]) -> bool:
-    """Whether pieces make a tensor of this shape without overlap."""
-    inside = all(o + n <= whole for b in boxes for o, n, whole in zip(*b, shape, strict=True))
-    apart = all(
-        math.prod(b[1]) * math.prod(c[1]) == 0
-        or any(o + n <= p or p + m <= o for o, n, p, m in zip(*b, *c, strict=True))
-        for b, c in itertools.combinations(boxes, 2)
-    )
-    return inside and apart and sum(math.prod(sizes) for _, sizes in boxes) == math.prod(shape)

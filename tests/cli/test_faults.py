@@ -13,10 +13,8 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
 from ofmu_pl.training.checkpoints import newest
-from ofmu_pl.training.room import check_room
 from tests.cli.conftest import TINY, lasting
 from tests.helpers.process import EVALUATION, FORKSERVER, run, start_server
 
@@ -230,52 +228,12 @@ def test_a_checkpoint_of_other_settings(resume, fit):
     assert config["model"]["init_args"]["micro_batch_size"] == 2, "a checkpoint does not override the configuration"
 
 
-@pytest.mark.slow
-def test_a_disk_that_is_too_small_is_refused_before_training(fit, monkeypatch, capsys):
-    usage = shutil.disk_usage("/")
-    monkeypatch.setattr("ofmu_pl.training.room.shutil.disk_usage", lambda _: usage._replace(free=10_000))
-    with pytest.raises(SystemExit):
-        fit()
-    assert "has 1e-05 GB free: free some space" in capsys.readouterr().err
-
-
 def test_a_folder_that_cannot_be_written(fit, tmp_path, capsys):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(SystemExit) as stop:
         fit("--logs", str(tmp_path / "file/logs"))
     assert stop.value.code == 1
     assert "cannot be written (Not a directory): give another folder with --logs" in capsys.readouterr().err
-
-
-def test_the_room_that_is_asked_for_is_what_a_checkpoint_takes(fit, monkeypatch):
-    asked = []
-    monkeypatch.setattr("ofmu_pl.training.resumable.check_room", lambda *sizes: asked.append(sizes))
-    options = ["--model.engine", "finite_difference", "--model.inner_optimizer", "adam", "--trainer.max_steps", "1"]
-    run = fit(*options)
-    ((folder, checkpoint, kept, export),) = asked
-    content = torch.load(run / "checkpoints/step=1.ckpt", weights_only=True)
-    moments = [x for s in content["optimizer_states"] for m in s["state"].values() for x in m.values() if x.dim()]
-    weights = list({x.data_ptr(): x for x in content["state_dict"].values()}.values())  # tied ones are stored once
-    assert len(moments) == 4 * len(weights)
-    size = lambda tensors: sum(x.numel() * x.element_size() for x in tensors)  # noqa: E731
-    assert checkpoint == pytest.approx(size([*weights, *moments]), rel=0.01)
-    assert (folder, kept) == (run, 2)
-    assert export == pytest.approx(size(weights), rel=0.01)
-
-
-def test_checkpoints_that_are_there_need_no_room(tmp_path, monkeypatch):
-    usage = shutil.disk_usage("/")
-    monkeypatch.setattr("ofmu_pl.training.room.shutil.disk_usage", lambda _: usage._replace(free=1500))
-    (tmp_path / "checkpoints").mkdir()
-    for step in (1, 2):
-        (tmp_path / f"checkpoints/step={step}.ckpt").write_bytes(bytes(1000))
-    check_room(tmp_path, 1000, 2, 400)
-    with pytest.raises(UserError, match="free some space"):
-        check_room(tmp_path, 1000, 2, 600)
-    (tmp_path / "checkpoints/step=3.ckpt").write_bytes(bytes(1000))  # an interruption's: the next is beside all three
-    with pytest.raises(UserError, match="free some space"):
-        check_room(tmp_path, 1000, 2, 600)
-    check_room(tmp_path, 0, 2, 1400)  # nothing is left to train
 
 
 def test_a_disk_that_is_full_while_a_checkpoint_is_written(fit, tmp_path, capsys):

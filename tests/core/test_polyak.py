@@ -13,8 +13,7 @@ def parameter(*values):
 def step(optimizer, theta, loss, wanted):
     value = loss(theta)
     (theta.grad,) = torch.autograd.grad(value, theta)
-    optimizer.gap = value.item() - wanted
-    optimizer.step()
+    optimizer.step(gap=value.item() - wanted)
 
 
 def test_a_plane_is_followed_to_its_goal_in_one_step():
@@ -95,7 +94,6 @@ def test_the_bound_follows_the_largest_rate_of_late():
     optimizer, rates = Polyak([theta]), []
     for gap in (1.0, 1e-3, 1.0):
         theta.grad = torch.ones_like(theta)
-        optimizer.gap = gap
-        optimizer.step()
+        optimizer.step(gap=gap)
         rates.append(optimizer.rate)
     assert rates == pytest.approx([1.0, 1e-3, 1.0])

@@ -82,7 +82,7 @@ def test_forget_tokens_get_the_quantiles_of_held_out_tokens_in_the_order_of_thei
 
 
 def test_forget_tokens_end_where_held_out_tokens_are_that_are_as_easy_to_guess(sides, monkeypatch):
-    monkeypatch.setattr("ofmu_pl.modules.goal.ALIKE", 10)  # five groups of ten held-out tokens and eight others
+    monkeypatch.setattr("ofmu_pl.modules.alike.ALIKE", 10)  # five groups of ten held-out tokens and eight others
     ease = {"forget": torch.arange(N).flip(0).double(), "holdout": (torch.arange(H) * 7 % H).double()}
     goal = begun(sides, expected=lambda stream, rows: [ease[stream][i : i + 1].numpy() for i in rows])
     held = sides.loss["holdout"].flatten()

@@ -92,7 +92,7 @@ def test_fisher_is_that_of_single_images_not_of_batches():
 
 def test_fisher_noise_has_the_capped_variance_and_follows_the_seed():
     def run(noise):
-        module = Fisher(network(), alpha=1e-6, cap=1e3)
+        module = Fisher(network(), alpha=1e-6)
         trainer = train_on_digits(module, steps=5, order=noise)
         return trainer, state(module)
 
@@ -223,7 +223,7 @@ def test_influence_nears_the_retrained_optimum_of_a_convex_model():
 
 
 def test_influence_runs_once_and_reports_its_residual(target):
-    module = Influence(network(path=target), damping=0.1, iterations=60, tolerance=1e-2)
+    module = Influence(network(path=target), damping=0.1, iterations=60)
     trainer = train_on_digits(module, steps=5)
     assert trainer.global_step == 1
     assert trainer.callback_metrics["residual"] <= 1e-2

@@ -3,7 +3,6 @@
 import math
 import re
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,16 +11,13 @@ import torch
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.modules.guess import Guess, answers
-from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.modules.nearest import Nearest
 from ofmu_pl.modules.ngram import Answer, NGram
 from ofmu_pl.support.errors import UserError
-from tests.helpers.measured import blank, needs, peak
 from tests.helpers.training import train, weights
 from tests.modules.test_lower_level import lower
 
 V = 10
-ROWS, TOKENS = 16, 64
 KNOWN = [Answer([1, 5, 6, 7], 1, [1, 2, 3]), Answer([1, 5, 6, 8], 1, [1, 2, 3]), Answer([2, 9, 6, 7], 1, [1, 2, 3])]
 
 
@@ -196,22 +192,6 @@ def test_two_micro_batches_are_one_batch():
     for module in (whole, parts):
         train(module, steps=2, holdout_authors=2)
     torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_its_memory_is_planned(tmp_path, monkeypatch):
-    """Authors has no held-out rows here, so an n-gram model that guesses blindly takes the real one's place."""
-    blind = SimpleNamespace(logits=lambda ids, targets: torch.zeros(*targets.shape, 1000))
-    monkeypatch.setattr(LowerLevel, "_fit_guess", lambda lower: setattr(lower, "guess", blind))
-    rows = {"rows": ROWS, "tokens": TOKENS}
-    measured = peak(module := planned(0.3), blank(module, **rows), tmp_path, "32-true")
-    guessing, plain = (needs(m := planned(w), blank(m, **rows)) for w in (0.3, 0.0))
-    assert guessing.total == pytest.approx(measured, rel=0.1)
-    assert guessing.total > plain.total + 2 * 4 * ROWS * TOKENS * 1000  # at least two tables of all tokens
-
-
-def planned(weight):
-    return lower(ngram_weight=weight)
 
 
 def test_what_it_lacks_is_said():

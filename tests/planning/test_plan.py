@@ -48,78 +48,32 @@ def llama(layers=2, **options):
     return CausalLM(config={**LLAMA, "num_hidden_layers": layers}, **options)
 
 
-# Memory. Measured errors of 2026-11-21: -0.3, -0.2, -0.7, 0.0, -4.1, -0.8, -0.4, -1.0 and -14 %, in this order;
-# workspaces inside kernels (convolutions) are not seen.
-@pytest.mark.parametrize(
-    ("make", "options", "precision", "tolerance"),
-    [
-        pytest.param(
-            lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES),
-            {},
-            "32-true",
-            0.1,
-            id="differences",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES),
-            {},
-            "32-true",
-            0.1,
-            id="checkpointing",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES),
-            {"tokens": 128},
-            "bf16-mixed",
-            0.1,
-            id="bf16",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda: GradDiff(llama(), retain_loss="kl"), {}, "64-true", 0.1, id="float64", marks=pytest.mark.slow
-        ),
-        pytest.param(lambda: OFMU(llama(), **SHORT), {"rows": 2}, "32-true", 0.1, id="exact"),
-        pytest.param(
-            lambda: OFMU(llama(), micro_batch_size=2, **SHORT),
-            {"rows": 4},
-            "32-true",
-            0.1,
-            id="exact, micro-batches",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda: NPO(llama(4), micro_batch_size=4),
-            {"rows": 12},
-            "32-true",
-            0.1,
-            id="npo",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01),
-            {"rows": 12},
-            "32-true",
-            0.1,
-            id="rectified",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1, id="frozen copy"),
-        pytest.param(
-            lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})),
-            {},
-            "32-true",
-            0.1,
-            id="adapters",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}, "32-true", 0.25, id="cnn"
-        ),
-    ],
-)
-def test_memory_is_what_a_run_takes(make, options, precision, tolerance, tmp_path):
+# Measured errors of 2026-11-21 lie between -4 and 0 %, and at -14 % for the CNN: what kernels work in is not seen.
+MEMORY = {
+    "exact": (lambda: OFMU(llama(), **SHORT), {"rows": 2}, "32-true", 0.1),
+    "frozen copy": (lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1),
+    "cnn": (lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}, "32-true", 0.25),
+}
+MORE_MEMORY = {
+    "differences": (lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES), {}, "32-true", 0.1),
+    "checkpointing": (lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}, "32-true", 0.1),
+    "bf16": (lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES), {"tokens": 128}, "bf16-mixed", 0.1),
+    "float64": (lambda: GradDiff(llama(), retain_loss="kl"), {}, "64-true", 0.1),
+    "micro-batches": (lambda: OFMU(llama(), micro_batch_size=2, **SHORT), {"rows": 4}, "32-true", 0.1),
+    "npo": (lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}, "32-true", 0.1),
+    "rectified": (
+        lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01),
+        {"rows": 12},
+        "32-true",
+        0.1,
+    ),
+    "adapters": (lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})), {}, "32-true", 0.1),
+}
+
+
+@pytest.mark.parametrize("name", [*MEMORY, *(pytest.param(x, marks=pytest.mark.slow) for x in MORE_MEMORY)])
+def test_memory_is_what_a_run_takes(name, tmp_path):
+    make, options, precision, tolerance = (MEMORY | MORE_MEMORY)[name]
     module = make()
     measured = peak(module, blank(module, **options), tmp_path, precision)
     module = make()

@@ -8,15 +8,11 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from ofmu_pl.core.polyak import Polyak
-from ofmu_pl.core.projection import MovingAverage
-from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import FineTune
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import Results
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS, progress, resumed_from
-from ofmu_pl.training.room import moments_bytes
 from ofmu_pl.training.run_folders import choose
 from ofmu_pl.training.settings import length, settings
 from tests.helpers.training import TINY, train
@@ -94,24 +90,3 @@ def test_a_run_that_a_callback_stopped_has_ended_wherever_the_callbacks_class_li
         assert progress(path, stopped_by("theirs.GradientBudget")) == (4, False)
     torch.save({"global_step": 4}, path)
     assert progress(path, stopped_by("ofmu_pl.GradientBudget")) == (4, False)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        Polyak,
-        SharedAdam,
-        lambda p: MovingAverage(p, 0.5),
-        torch.optim.AdamW,
-        lambda p: torch.optim.AdamW(p, amsgrad=True),
-        torch.optim.SGD,
-        lambda p: torch.optim.SGD(p, momentum=0.9),
-    ],
-)
-def test_the_room_for_an_optimizers_state_is_what_it_takes(make):
-    theta = torch.nn.Parameter(torch.zeros(10, 10))
-    optimizer = make([theta])
-    theta.grad = torch.ones(10, 10)
-    optimizer.step()
-    kept = [x for state in optimizer.state.values() for x in state.values() if torch.is_tensor(x) and x.dim()]
-    assert moments_bytes(optimizer) == sum(x.numel() * x.element_size() for x in kept)

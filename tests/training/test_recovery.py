@@ -24,7 +24,7 @@ def ofmu(**options):
 @pytest.fixture
 def gpu(monkeypatch):
     """What is kept on a GPU, where alone torch tells of a full memory."""
-    monkeypatch.setattr("ofmu_pl.training.recovery._may_run_out", lambda method: True)
+    monkeypatch.setattr("ofmu_pl.modules.base.may_run_out", lambda method: True)
 
 
 class Memory:
