@@ -18,7 +18,6 @@ from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.dropout import silence_dropout
 from ofmu_pl.networks.known import known_shape
-from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
@@ -194,7 +193,7 @@ class CausalLM(Network):
             )
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Write model (adapters merged) and tokenizer in Hugging Face's format, for transformers from 4.45 on."""
+        """Write model (adapters merged) and tokenizer in Hugging Face's format."""
         model: Any = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
         tied = model.config.tie_word_embeddings
@@ -209,7 +208,6 @@ class CausalLM(Network):
             model.config.use_cache, model.config.tie_word_embeddings = use_cache, tied
             model.config.update(dict.fromkeys(self._dropout, 0.0))
         datamodule.tokenizer.save_pretrained(folder)
-        add_older_keys(folder, datamodule.tokenizer)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits from before the first answer token on, and the answer tokens that they predict."""
