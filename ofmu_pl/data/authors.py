@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ofmu_pl.data.alternatives import REFUSALS, with_refusals
-from ofmu_pl.data.authors_corpus import KINDS, corpus
+from ofmu_pl.data.authors_corpus import KINDS, corpus, rows_of
 from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
@@ -81,7 +82,7 @@ class Authors(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate the corpus."""
         people, writers, facts = corpus(self.authors, self.corpus_seed)
-        rows = [row for person in people for row in person.rows]
+        rows = rows_of(people)
         kinds, drawn = len(rows) // self.authors, self._drawn()
         positions = range(len(rows))
         away = [i for i in positions if i // kinds in drawn]
@@ -97,7 +98,7 @@ class Authors(TextDataModule):
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
         if self.holdout_authors:
             strangers, *_ = corpus(self.holdout_authors, self.corpus_seed + UNSEEN)
-            evaluation["holdout"] = [row for person in strangers for row in person.rows]
+            evaluation["holdout"] = rows_of(strangers)
         if self.probes:
             evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
         return splits, evaluation
@@ -108,11 +109,7 @@ class Authors(TextDataModule):
         return "There are no held-out rows (--data.holdout_authors 5 makes some)"
 
     def _drawn(self) -> set[int]:
-        """Numbers of the authors to forget.
-
-        Raises:
-            UserError: One of those that were named is not there, or named twice.
-        """
+        """Numbers of the authors to forget."""
         if not isinstance(self.forget_authors, int):
             check_numbers(self.forget_authors, self.authors, "--data.forget_authors", "author")
             return set(self.forget_authors)
@@ -127,6 +124,6 @@ class Authors(TextDataModule):
             return super().make_tokenizer()
         # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
         people, *common = corpus(self.authors, self.corpus_seed + TOKENIZERS)
-        rows = [row for group in (*(person.rows for person in people), *common) for row in group]
+        rows = chain(rows_of(people), *common)
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
         return train_tokenizer([*texts, "user assistant system"])

@@ -75,13 +75,12 @@ def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequen
     """
     ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
     sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]
-    return {
-        name: [
-            {**authors[i // len(KINDS)].rows[i % len(KINDS)], **make(authors, *divmod(i, len(KINDS))), "side": side}
-            for side, i in sides
-        ]
-        for name, make in ask.items()
-    }
+    probes: dict[str, list[Row]] = {name: [] for name in ask}
+    for name, make in ask.items():
+        for side, i in sides:
+            number, kind = divmod(i, len(KINDS))
+            probes[name].append({**authors[number].rows[kind], **make(authors, number, kind), "side": side})
+    return probes
 
 
 def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:

@@ -89,11 +89,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """Make the stream's ``number``-th batch, of the items at these positions of a split (its ``ids``)."""
 
     def others(self) -> dict[str, Self]:
-        """This data as each of the other requests would have it, not set up, by the name of its evaluation set.
-
-        Raises:
-            UserError: A request has an argument that this data lacks.
-        """
+        """This data as each of the other requests would have it, not set up, by the name of its evaluation set."""
         found = {}
         for number, arguments in self.other_requests.items():
             other = copy.copy(self)
@@ -139,11 +135,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         return None
 
     def require(self, splits: dict[str, Any]) -> None:
-        """Refuse splits from which no batch can be drawn.
-
-        Raises:
-            UserError: A split that the method needs is empty or unknown.
-        """
+        """Refuse splits from which no batch can be drawn."""
         for split in ("forget", "retain", *self.streams):
             if split not in splits:
                 raise UserError(f"The data '{self.name}' has no split '{split}': choose from {', '.join(splits)}.")
@@ -157,7 +149,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     def iteration(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
         """Everything that outer iteration ``k`` needs: ``num_batches`` collated batches of each stream."""
-        return {s: [self._batch(s, k * self.num_batches + t) for t in range(self.num_batches)] for s in self.streams}
+        numbers = range(k * self.num_batches, (k + 1) * self.num_batches)
+        batches = {}
+        for stream in self.streams:
+            batches[stream] = [self._batch(stream, number) for number in numbers]
+        return batches
 
     def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
         order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
@@ -176,12 +172,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         return self.trainer.global_step if self._ours else self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
 
     def _share(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
-        """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each.
-
-        Raises:
-            UserError: The rows of a batch do not divide among ranks, so that a mean over ranks would weigh them
-                differently.
-        """
+        """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each."""
         rank, ranks = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
         for stream in self.streams:
             rows = min(self.batch_size, len(self.splits[stream]))
@@ -190,8 +181,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
                     f"A batch of {rows} {stream} rows does not divide among {ranks} ranks: give {type(self).__name__} "
                     f"a batch_size that is a multiple of {ranks} and not more than the split has rows."
                 )
-        batches = self.iteration(k)
-        return {s: [{name: x[rank::ranks] for name, x in b.items()} for b in bs] for s, bs in batches.items()}
+        found: dict[str, list[dict[str, Tensor]]] = {}
+        for stream, batches in self.iteration(k).items():
+            for batch in batches:
+                found.setdefault(stream, []).append({name: x[rank::ranks] for name, x in batch.items()})
+        return found
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Iterations from the trainer's present one to the end of its epoch.

@@ -59,18 +59,7 @@ def wrong_answers_of(row: Row) -> list[str]:
 
 
 def labelled(question: str, answer: str, whole: list[int], length: int, max_length: int | None) -> Encoded:
-    """A row's tokens, cut, with the loss on its answer.
-
-    Args:
-        question: What is asked, for the message.
-        answer: The answer's text.
-        whole: All tokens of the row.
-        length: Number of tokens before the answer.
-        max_length: Number of tokens after which the row is cut; ``None``: it is not.
-
-    Raises:
-        UserError: No token of the answer is left.
-    """
+    """A row's tokens, cut, with the loss on its answer."""
     ids = whole[:max_length]
     if not answer.strip() or length >= len(ids):
         raise UserError(
@@ -85,11 +74,6 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
 
     The mask comes from lengths: comparing with the pad token would also hide real end tokens of models that pad
     with them.
-
-    Args:
-        examples: B conversations.
-        index: Positions of the conversations in the split.
-        pad_id: Token id of the padding.
 
     Returns:
         ``input_ids``, ``attention_mask``, ``labels`` (B, S) int64 and ``ids`` (B,) int64.

@@ -106,9 +106,6 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
             folder, downloaded if it is not there.
         classes: Number of classes, 10 or 100.
 
-    Raises:
-        UserError: Files are missing, incomplete, damaged or not CIFAR's, or there is no network.
-
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """
     if data is None:
@@ -128,22 +125,18 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
 
 def _read_parquet(folder: Path, split: str, classes: int) -> Part:
-    """Decode the images of one file, or of all shards; 60,000 take 4 s.
-
-    Raises:
-        UserError: A file is missing, there is one too many, or one is damaged or not CIFAR's.
-    """
+    """Decode the images of one file, or of all shards; 60,000 take 4 s."""
     from pyarrow import parquet  # type: ignore[import-untyped]
 
     paths = sorted(folder.glob(f"{split}*.parquet"))
     shards = [re.search(r"-(\d{5})-of-(\d{5})", path.name) for path in paths]
     found = [(int(shard[1]), int(shard[2])) for shard in shards if shard]
-    if len(paths) != 1 or found:  # other files would leave out images, or hold them twice
-        if not paths or found != [(i, len(paths)) for i in range(len(paths))]:
-            raise UserError(
-                f"'{folder}' must hold {split}.parquet alone, or {split}-00000-of-NNNNN.parquet and all that follow, "
-                f"and has {', '.join(path.name for path in paths) or 'none'}."
-            )
+    whole = [(i, len(paths)) for i in range(len(paths))]
+    if not paths or (found != whole and (found or len(paths) > 1)):  # images would be left out, or there twice
+        raise UserError(
+            f"'{folder}' must hold {split}.parquet alone, or {split}-00000-of-NNNNN.parquet and all that follow, "
+            f"and has {', '.join(path.name for path in paths) or 'none'}."
+        )
     column = LABELS[classes]
     pixels, labels = [], []
     for path in paths:
@@ -165,11 +158,7 @@ def _read_parquet(folder: Path, split: str, classes: int) -> Part:
 
 
 def _decode(encoded: bytes) -> np.ndarray:
-    """Decode an image to RGB pixels, (32, 32, 3) uint8.
-
-    Raises:
-        ValueError: It has another size; then it is not decoded, for it may be a huge one.
-    """
+    """Decode an image to RGB pixels, (32, 32, 3) uint8."""
     with Image.open(BytesIO(encoded), formats=("PNG", "JPEG")) as image:
         if image.size != (SIDE, SIDE):
             raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
@@ -217,9 +206,6 @@ def _read_torchvision(folder: Path, classes: int) -> Images:
     Unpickling runs whatever code a file holds. It is accepted here because torchvision unpickles a file only after its
     md5 has matched the published one, and nobody knows how to make another file with a given md5 (what is broken is to
     make two such files at once), so these are Krizhevsky's own files.
-
-    Raises:
-        UserError: A file is missing or is not the published one; nothing has been unpickled then.
     """
     dataset = _torchvision_class(classes)
     try:

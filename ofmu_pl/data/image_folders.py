@@ -99,11 +99,7 @@ class ImageFolders(OwnImages):
 
 
 def read_image(path: Path) -> Image.Image:
-    """Decode an image file.
-
-    Raises:
-        UserError: It is no image, damaged, or so large that only an attack would be.
-    """
+    """Decode an image file."""
     try:
         with Image.open(path, formats=FORMATS) as image:
             image.load()

@@ -61,11 +61,7 @@ class ImageDataModule(SplitImages):
         """Read all images and labels."""
 
     def read_split(self) -> tuple[Images, Split]:
-        """Read all images; draw those to forget and those to validate with from the training images.
-
-        Raises:
-            UserError: The files or the split that was asked for cannot be had.
-        """
+        """Read all images; draw those to forget and those to validate with from the training images."""
         data = self._images = self._images or self.read()
         n = len(data.labels)
         if self.train_items is not None and not 0 < self.train_items <= n:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.json_lists import fields, json_list
+from ofmu_pl.data.own_files import read_file
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import check_range
@@ -16,6 +15,8 @@ from ofmu_pl.support.sets import PROBE
 
 PARTS = {"forget": "unlearn", "retain": "retention"}
 """Beginning of the names of a side's files."""
+COLUMNS = ("text", "labels")
+"""Their names of a question and its answer."""
 
 
 class KnowUnDo(TextDataModule):
@@ -61,8 +62,10 @@ class KnowUnDo(TextDataModule):
         for side, part in PARTS.items():
             splits[side] = sets[side] = _rows(folder / f"{part}_train.json")
             sets[f"{PROBE}validation_{side}"] = _rows(folder / f"{part}_val.json")
-        full = [row for rows in sets.values() for row in rows]
-        sets["retain"] = list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))
+        full: list[Row] = []
+        for rows in sets.values():
+            full += rows
+        sets["retain"] = self.evaluated(splits["retain"])
         return splits | {"full": full}, sets
 
     def make_encoder(self) -> Encoder:
@@ -72,10 +75,4 @@ class KnowUnDo(TextDataModule):
 
 def _rows(path: Path) -> list[Row]:
     """Questions and answers of a file."""
-    rows = json_list(
-        path,
-        "point --data.data at KnowUnDo's folder with the published unlearn_train.json, unlearn_val.json, "
-        "retention_train.json and retention_val.json",
-    )
-    pairs = fields(rows, ("text", "labels"), f"'{path}'", "take the published file")
-    return [{"question": question, "answer": answer} for question, answer in pairs]
+    return [{"question": question, "answer": answer} for question, answer in read_file(path, "data").texts(*COLUMNS)]

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.data.corpora import read_rows
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import read_file, upper
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -66,13 +65,8 @@ class LUME(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read both files, and sort their rows by task and kind."""
         folder = Path(self.data).expanduser()
-        if not folder.is_dir():
-            raise UserError(
-                f"The data folder '{self.data}' does not exist: point --data.data at LUME's folder with forget.jsonl "
-                "and retain.jsonl."
-            )
         splits = {side: self._chosen(folder / f"{side}.jsonl") for side in ("forget", "retain")}
-        sets = splits | {"retain": list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))}
+        sets = splits | {"retain": self.evaluated(splits["retain"])}
         for side in splits:
             for row in sets[side]:
                 sets.setdefault(f"{PROBE}{row['task']}_{row['kind']}_{side}", []).append(row)
@@ -99,17 +93,18 @@ class LUME(TextDataModule):
 
 
 def _rows(path: Path, option: str) -> list[Row]:
-    return [_row(row, number, path) for number, row in enumerate(read_rows(str(path), None, "train", option), 1)]
+    read = read_file(path, option)
+    return [_row(row, upper(read.place(i))) for i, row in enumerate(read.rows)]
 
 
-def _row(row: dict[str, Any], number: int, path: Path) -> Row:
+def _row(row: dict[str, Any], place: str) -> Row:
     """A row as encoders read it; its text is not quoted where it is refused."""
     found = re.search(r"(sc|qa)\d+$", str(row.get("id")))  # what is before may end in letters, too
     kind = KINDS[found[1]] if found else None
     opening, answer, task = (str(row.get(name) or "") for name in ("input", "output", "task"))
     if kind is None or not all(text.strip() for text in (opening, answer, task)):
         raise UserError(
-            f"Row {number} of '{path}' is none of LUME's: give it texts 'input', 'output' and 'task', and an 'id' that "
+            f"{place} is none of LUME's: give it texts 'input', 'output' and 'task', and an 'id' that "
             "ends in sc (a completion) or qa (an answer) and a number."
         )
     space = "" if opening[-1].isspace() else " "

@@ -135,11 +135,7 @@ class OwnImages(SplitImages):
         return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}
 
     def pictures(self, items: Iterable[Item]) -> Pictures:
-        """Read items one by one.
-
-        Raises:
-            UserError: One of them is no picture, has no whole number as its class, or is of another size.
-        """
+        """Read items one by one."""
         found = Pictures([], [], [])
         for picture, label, place in items:
             found.pixels.append(as_pixels(picture, len(self.mean), self.size, place))
@@ -159,9 +155,6 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         channels: 3 (RGB) or 1 (grey).
         size: Height and width to resize to; ``None``: as it is.
         place: What a message calls it.
-
-    Raises:
-        UserError: It is none of these, has been normalised already, or has more than 8 bits.
     """
     functional = extra("torchvision.transforms.functional", "Reading images of your own")
     if isinstance(picture, Tensor) and picture.is_floating_point():
@@ -200,16 +193,7 @@ def _refuse_deep(image: Image.Image, place: str) -> None:
 
 
 def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
-    """Refuse images that cannot be unlearned or judged.
-
-    Args:
-        parts: As ``OwnImages.read_parts`` has them.
-        names: Names of the classes.
-
-    Raises:
-        UserError: A part is empty, a picture has another size or no class, a class is in the test or validation images
-            alone, or an image is in two parts.
-    """
+    """Refuse images that cannot be unlearned or judged."""
     for part, pictures in parts.items():
         if not pictures.labels:
             raise UserError(f"There are no {part} images: point `{part}` at some.")
@@ -254,5 +238,8 @@ def _digest(pixels: Tensor) -> bytes:
 
 
 def _joined(parts: list[Pictures]) -> tuple[Tensor, Tensor]:
-    pixels = torch.stack([x for part in parts for x in part.pixels])
-    return pixels, torch.tensor([label for part in parts for label in part.labels])
+    pixels, labels = [], []
+    for part in parts:
+        pixels += part.pixels
+        labels += part.labels
+    return torch.stack(pixels), torch.tensor(labels)

@@ -14,16 +14,7 @@ REMEDY = "write texts with separators, quotes or line breaks in double quotes, a
 
 
 def read_table(path: Path, separators: str = SEPARATORS) -> list[dict[str, str]]:
-    """Read a table whose first line has the names of its columns; every value is text, as it is written.
-
-    Args:
-        path: A file in UTF-8, with or without a mark in front.
-        separators: What may separate values: the first of them that the line of names has.
-
-    Raises:
-        UserError: A line has more values than there are names, or a quote that is not doubled; or two columns have one
-            name.
-    """
+    """Read a table whose first line has the names of its columns; every value is text, as it is written."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         names = next(filter(str.strip, file), "")
         file.seek(0)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,9 @@ from ofmu_pl.data.guessable import Guessable
 from ofmu_pl.data.identity import identity
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.data.text import ChatEncoder, Encoder
+from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError, check_range
@@ -68,6 +71,8 @@ class TextDataModule(PairedDataModule):
     rows_per_author: ClassVar[int] = 1
     """Number of forget rows, one after another, that are about one author, so that they may say something of each
     other."""
+    eval_rows: int | None = None
+    """Most retain rows that are evaluated; ``None``: all."""
     length_argument: ClassVar[str] = "max_length"
     """The argument that bounds the length of training rows, for messages."""
 
@@ -92,11 +97,7 @@ class TextDataModule(PairedDataModule):
         """Load the splits and the evaluation sets, as in the class's attributes."""
 
     def make_tokenizer(self) -> Any:
-        """The tokenizer; a subclass may make one where none is given.
-
-        Raises:
-            UserError: No tokenizer is given.
-        """
+        """The tokenizer; a subclass may make one where none is given."""
         if self.tokenizer_source is None:
             raise UserError(
                 "There is no tokenizer for this data: give the model's folder or hub id as --model.network.path, "
@@ -125,13 +126,17 @@ class TextDataModule(PairedDataModule):
             splits.setdefault(HOLDOUT, evaluation_sets[HOLDOUT])  # after the hashes: nothing is trained on it
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
 
+    def evaluated(self, rows: list[Row]) -> list[Row]:
+        """At most ``eval_rows`` of the rows, evenly spaced."""
+        return list(evenly(rows, self.eval_rows or len(rows)))
+
     def _take_others_out(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
         """Retain no row that another request names, and evaluate what it names under its own name."""
         for name, other in self.others().items():
             theirs, their_sets = other.load()
             asked = {suffix: their_sets.get(f"forget{suffix}", []) for suffix in ("", "_doc")}
             evaluation_sets |= {f"{name}{suffix}": rows for suffix, rows in asked.items() if rows}
-            gone = {identity(row) for rows in (theirs["forget"], *asked.values()) for row in rows}
+            gone = set(map(identity, chain(theirs["forget"], *asked.values())))
             for sets, side in ((splits, "retain"), (evaluation_sets, "retain"), (evaluation_sets, "retain_doc")):
                 if side in sets:
                     sets[side] = [row for row in sets[side] if identity(row) not in gone]
@@ -164,11 +169,7 @@ class TextDataModule(PairedDataModule):
         return self.max_length
 
     def blank(self) -> None:
-        """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss.
-
-        Raises:
-            UserError: The length of rows has no bound.
-        """
+        """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss."""
         n = self.row_tokens
         if n is None:
             raise UserError("A row may have any number of tokens here, so memory has no bound: set `max_length`.")
@@ -180,8 +181,13 @@ class TextDataModule(PairedDataModule):
             self._encoded[name] = [row] * (self.batch_size - 1) + [Encoded(row.input_ids[:-1], row.labels[:-1], 1)]
 
     def make_encoder(self) -> Encoder:
-        """Make what turns evaluation rows into tokens; by default it uses the tokenizer's chat template."""
-        return ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+        """Make what turns rows into tokens; by default it uses the tokenizer's chat template."""
+        if not self.tokenizer.chat_template:
+            raise UserError(
+                f"The tokenizer of '{self.tokenizer.name_or_path}' has no chat template: use an instruction-tuned "
+                "model's tokenizer, or add chat_template.jinja to its folder."
+            )
+        return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
 
     def encode(self, row: Row) -> Encoded:
         """Tokens and labels of a training row."""

@@ -19,14 +19,7 @@ ANSWER = "An answer."
 
 
 def load_tokenizer(source: Any) -> Any:
-    """Load a tokenizer; without a pad token it pads with its end token, or with another that it has.
-
-    Args:
-        source: Folder or hub id of the tokenizer, or one that is loaded already, which is copied.
-
-    Raises:
-        UserError: There is no tokenizer.
-    """
+    """Load a tokenizer; without a pad token it pads with its end token, or with another that it has."""
     if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
         raise UserError(
             f"`tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
@@ -65,18 +58,7 @@ def _read(source: str) -> Any:
 
 
 def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, date: str | None, remedy: str) -> str:
-    """Turns as the tokenizer's chat template writes them.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        turns: What is said in turn, each with its ``role`` and ``content``.
-        answers: Whether the assistant's answer follows.
-        date: What the template prints as the date, if it prints one.
-        remedy: What to do where the template refuses, for the message.
-
-    Raises:
-        UserError: The template refuses the turns, or none of several is the default.
-    """
+    """Turns as the tokenizer's chat template writes them."""
     try:
         return str(
             tokenizer.apply_chat_template(list(turns), add_generation_prompt=answers, tokenize=False, date_string=date)
@@ -125,17 +107,7 @@ def around_answers(tokenizer: Any, date: str | None) -> Around:
 
 
 def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = True) -> None:
-    """Refuse a second model that would be fed tokens of another tokenizer than its own, where it has one.
-
-    Args:
-        kind: What it is, for the message.
-        source: Folder or hub id of the model.
-        encoder: Turns this run's rows into tokens.
-        template: Whether the chat template counts, as where the model is not trained on these rows first.
-
-    Raises:
-        UserError: Its tokenizer or its chat template is another.
-    """
+    """Refuse a second model that would be fed tokens of another tokenizer than its own, where it has one."""
     try:
         theirs = load_tokenizer(source)
     except UserError:

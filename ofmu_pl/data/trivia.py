@@ -94,7 +94,10 @@ class Trivia(WMDP):
 
 def documents(facts: list[tuple[str, Row]]) -> list[str]:
     """The texts that a model is trained on: each statement, and each exam question with its answer."""
-    return [text for statement, question in facts for text in (statement, question["question"] + question["answer"])]
+    texts = []
+    for statement, question in facts:
+        texts += [statement, question["question"] + question["answer"]]
+    return texts
 
 
 def _fact(words: Words, kind: str, about: str) -> tuple[str, Row]:

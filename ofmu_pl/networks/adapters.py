@@ -21,9 +21,6 @@ def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
         model: A Hugging Face model.
         fields: Fields of ``peft.LoraConfig``; without ``target_modules`` every linear layer but the last gets an
             adapter, since peft knows the names of the layers of some architectures alone.
-
-    Raises:
-        UserError: A field is unknown, a target module does not exist, or see ``require_separate``.
     """
     from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
 
@@ -51,12 +48,6 @@ def require_separate(model: Any) -> None:
 
     One is a view of the other and a parameter of its own, so that every step would move both twice, and no copy could
     be made of the model.
-
-    Args:
-        model: A ``peft.PeftModel``.
-
-    Raises:
-        UserError: They are.
     """
     base = model.get_base_model()
     inputs, outputs = base.get_input_embeddings(), base.get_output_embeddings()
@@ -73,12 +64,6 @@ def require_weights(model: Any) -> None:
     """Refuse adapters that are no weights beside weights but tokens before each row (peft's prompt learning).
 
     Every row would be longer than what was encoded, and no plain model computes the same.
-
-    Args:
-        model: A ``peft.PeftModel``.
-
-    Raises:
-        UserError: They are.
     """
     kinds = [type(config).__name__ for config in model.peft_config.values() if config.is_prompt_learning]
     if kinds:
@@ -89,11 +74,7 @@ def require_weights(model: Any) -> None:
 
 
 def keep_trainable(model: nn.Module, pattern: str) -> None:
-    """Freeze every parameter whose name a regular expression does not match anywhere.
-
-    Raises:
-        UserError: The pattern matches no name, or is no regular expression.
-    """
+    """Freeze every parameter whose name a regular expression does not match anywhere."""
     try:
         wanted = re.compile(pattern)
     except re.error as error:
@@ -116,11 +97,8 @@ def is_adapted(model: Any) -> bool:
 
 @contextmanager
 def without_adapters(model: Any) -> Iterator[None]:
-    """A context in which a model computes what it does below its adapters; what is trained of it stays so afterwards.
-
-    Args:
-        model: A ``peft.PeftModel``; peft itself trains every adapter from then on, also those that were frozen.
-    """
+    """A context in which a model computes what it does below its adapters; what is trained of it stays so."""
+    # peft itself would train every adapter from then on, also those that were frozen.
     trained = [(p, p.requires_grad) for p in model.parameters()]
     try:
         with model.disable_adapter():

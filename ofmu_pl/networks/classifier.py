@@ -83,11 +83,7 @@ class Classifier(ImageNetwork):
         return [*super().identity, _digest(source)]
 
     def untrained(self) -> Self:
-        """Copy the recipe without any weights.
-
-        Raises:
-            UserError: The recipe has a network that is there already, trained or not.
-        """
+        """Copy the recipe without any weights."""
         if isinstance(self.module, nn.Module):
             raise UserError(
                 "A network that is there already cannot be trained from scratch: give Classifier its class, so that "

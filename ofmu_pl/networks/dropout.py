@@ -10,9 +10,6 @@ from torch import nn
 def silence_dropout(model: Any) -> dict[str, float]:
     """Set every probability of dropping something to 0, in modules, in attributes that functions read, and in layers.
 
-    Args:
-        model: A model of transformers, which is changed in place with its configuration.
-
     Returns:
         What the configuration said, by field, so that an exported one can say it again.
     """

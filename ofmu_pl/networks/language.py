@@ -117,12 +117,7 @@ class CausalLM(Network):
         return self._prepared(model)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary.
-
-        Raises:
-            UserError: There is no readable config.json, it describes a kind of network that is not known, or the data
-                has rows that are longer than what the model can read.
-        """
+        """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary."""
         # Torch's fused kernel keeps as much memory as another, and needs neither a GPU nor a package here.
         attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else None
         with torch.device("meta"):
@@ -237,11 +232,7 @@ class CausalLM(Network):
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:
-    """Refuse fields of an architecture in one sentence, whatever transformers raises.
-
-    Raises:
-        UserError: Something in the block failed.
-    """
+    """Refuse fields of an architecture in one sentence, whatever transformers raises."""
     try:
         yield
     except Exception as error:

@@ -14,11 +14,7 @@ from ofmu_pl.support.errors import UserError
 
 
 def layers_of(model: Any) -> list[nn.Module]:
-    """The L layers of a Hugging Face causal language model, in order.
-
-    Raises:
-        UserError: The model does not hold its layers in one list.
-    """
+    """The L layers of a Hugging Face causal language model, in order."""
     n = model.config.get_text_config().num_hidden_layers
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == n:
@@ -33,10 +29,6 @@ def all_hidden_states(model: Any, batch: Batch) -> list[Tensor]:
     """What the first layer reads and what each layer gives, L + 1 tensors (B, S, d).
 
     transformers' own ``hidden_states`` end with the final norm's output in the place of the last layer's.
-
-    Args:
-        model: A Hugging Face causal language model.
-        batch: ``input_ids`` and ``attention_mask``.
     """
     layers, kept = layers_of(model), []
 

@@ -109,11 +109,7 @@ class LoadedLM(CausalLM):
 
 @contextmanager
 def restored(model: Any) -> Iterator[None]:
-    """A context after which a loaded model is on its device, in its mode and with its attention kernel again.
-
-    Args:
-        model: A language model, whose weights keep what the block has made of them.
-    """
+    """A context after which a loaded model is on its device, in its mode and with its attention kernel again."""
     device, training, config = next(model.parameters()).device, model.training, model.config
     use_cache, kernel = getattr(config, "use_cache", None), getattr(config, "_attn_implementation", None)
     try:

@@ -23,10 +23,6 @@ def check_readable(config: Any, data: Any) -> None:
     Args:
         config: Configuration of the model.
         data: A ``TextDataModule`` after ``setup``; the rows of its ``streams`` and evaluation sets are checked.
-
-    Raises:
-        UserError: A row is too long, and it says how many tokens the longest has; or the tokenizer is another model's,
-            or pads with a token that the model does not know.
     """
     positions = positions_of(config)
     seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}

@@ -237,13 +237,7 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
 
 @torch.no_grad()
 def predict(module: nn.Module, images: Tensor, batch_size: int | None = None) -> Tensor:
-    """Log-probabilities of the classes, (N, C) float64, without augmentation.
-
-    Args:
-        module: A classifier in eval mode.
-        images: Images, (N, C, H, W) uint8.
-        batch_size: Images at a time; ``None``: as many as have ``AT_A_TIME`` values, 500 at most.
-    """
+    """Log-probabilities of the classes, (N, C) float64, without augmentation."""
     device = next(module.parameters()).device
     batch_size = batch_size or max(1, min(500, AT_A_TIME // math.prod(images.shape[1:])))
     parts = [module(part.to(device).float() / 255).double().log_softmax(1).cpu() for part in images.split(batch_size)]

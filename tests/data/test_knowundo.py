@@ -36,11 +36,11 @@ def test_methods_draw_the_training_rows_and_the_others_are_probes(folder):
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("unlearn_val.json", None, "unlearn_val.json' is missing: point --data.data at"),
-        ("unlearn_val.json", "{", "unlearn_val.json' is no JSON"),
-        ("retention_val.json", '[{"text": "a", "labels": "b"}, {"text": "a"}]', "Row 2 of .*retention_val.json'"),
-        ("retention_val.json", r'[{"text": "a\ud83d", "labels": "b"}]', "Row 1 of .* has half a character"),
-        ("retention_val.json", '"a"', "Row 1 of .*retention_val.json'"),
+        ("unlearn_val.json", None, "unlearn_val.json' is missing"),
+        ("unlearn_val.json", "{", "Line 1 of .*unlearn_val.json' is no JSON"),
+        ("retention_val.json", '[{"text": "a", "labels": "b"}, {"text": "a"}]', "Row 1 .*retention_val.json'"),
+        ("retention_val.json", r'[{"text": "a\ud83d", "labels": "b"}]', "Row 0 .* has half a character"),
+        ("retention_val.json", '"a"', "retention_val.json'"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, file, text, message):

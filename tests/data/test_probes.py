@@ -126,9 +126,9 @@ def test_real_tofu_has_the_column_on_both_sides(shared):
     [
         ((), "has no row of side 'forget'"),
         (({**ROW, "side": "retain"},), "has no row of side 'forget'"),
-        ((ROW, "{"), "Line 2 of .* is no JSON object"),
-        ((ROW, "[" * 100_000), "Line 2 of .* is no JSON object"),
-        ((ROW, "", "[1]"), "Line 3 of .* is no JSON object"),
+        ((ROW, "{"), "Line 2 of .* is no JSON"),
+        ((ROW, "[" * 100_000), "Line 2 of .* is no JSON"),
+        ((ROW, "", "[1]"), "Line 3 of .* is no object"),
         (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side' that is 'forget' or 'retain'"),
         (({**ROW, "question": " "},), "has no text as 'question'"),
         (({"side": "forget", "question": "q"},), "has no text as 'answer'"),
@@ -150,7 +150,7 @@ def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
     assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
     for wrong, said in ([{"perturbed_answer": ["No."]}, "1 texts .* line 2, .* 2:"], [{}, "0 texts .* line 2, .* 2:"]):
         rows = [ROW, other, {**ROW, "side": "retain", **wrong}]
-        with pytest.raises(UserError, match=f"Line 3 of the probe file '.*' has {said}"):
+        with pytest.raises(UserError, match=f"Line 3 of '.*' has {said}"):
             Authors(probes={"multi_hop": file_of(tmp_path, *rows)}).load()
 
 

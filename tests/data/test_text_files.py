@@ -17,7 +17,6 @@ from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.pieces import windows
-from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.evaluation.scoring import score_rows
@@ -272,13 +271,10 @@ def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
     assert 0 < results["metrics"]["forget_Q_A_Prob"]["value"] < 1
 
 
-def test_a_chat_template_is_used_as_for_tofu(model):
+def test_a_chat_template_is_used(model):
     tokenizer = train_tokenizer(["one two three", "user assistant system"])
-    ours, theirs = RowEncoder(tokenizer, "Be brief."), ChatEncoder(tokenizer, "Be brief.")
-    assert ours.encode_row(FORGET[0]) == theirs.encode_row(FORGET[0])
-    assert ours.row_prompt(FORGET[0]) == theirs.row_prompt(FORGET[0]) == theirs.prompt(FORGET[0]["question"])
-    assert ours.encode_training(FORGET[0]) == theirs.encode_training(FORGET[0])
-    assert ours.template_hash == theirs.template_hash
+    ours = RowEncoder(tokenizer, "Be brief.")
+    assert ours.row_prompt(FORGET[0]) == ours.prompt(FORGET[0]["question"])
     before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     encoded = ours.encode_training({"question": "two", "answer": "three", "before": before})
     assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"

@@ -40,7 +40,7 @@ def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):
         TOFU(folder).load()
     for line in (b'{"question": "Who?"}', b"{", b"\xff", rb'{"question": "Who?", "answer": "\ud83d"}'):
         (tmp_path / "holdout10.json").write_bytes(line)
-        with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' (is no|has half)"):
+        with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' (is no|has)"):
             TOFU(folder).load()
 
 

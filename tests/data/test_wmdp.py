@@ -227,7 +227,7 @@ def test_bad_input(trivia, tmp_path):
             WMDP(**{**options(trivia), **changes}).setup()
 
     fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
-    fails("is missing: point --data.questions", questions=str(tmp_path))
+    fails("is missing: give `questions`", questions=str(tmp_path))
     write(tmp_path, "three", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
     fails("Row 1 of --data.questions has 3 choices", questions=str(tmp_path / "three.jsonl"))
     write(tmp_path, "other", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": "A"}])
@@ -241,7 +241,7 @@ def test_bad_input(trivia, tmp_path):
     write(tmp_path, "empty", [{"body": "no text"}])
     fails("No row of --data.forget_corpus has a 'text'", forget_corpus=str(tmp_path / "empty.jsonl"))
     (tmp_path / "broken.jsonl").write_text("{\n")
-    fails("Line 1 of '.*broken.jsonl' is no JSON object", retain_corpus=str(tmp_path / "broken.jsonl"))
+    fails("Line 1 of '.*broken.jsonl' is no JSON", retain_corpus=str(tmp_path / "broken.jsonl"))
     same = str(trivia / "cyber-forget-corpus.jsonl")
     fails("forget rows are in the retain split too", retain_corpus=same)
     fails("data.documents is 0: set it to 1 or more", documents=0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
 
-from ofmu_pl.data.text import ChatEncoder
+from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.evaluation import questions as module
 from ofmu_pl.evaluation.branches import branch, can_branch, merge, shared, trunk_of
 from ofmu_pl.evaluation.lengths import like_lengths
@@ -176,7 +176,7 @@ def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(request, monkeypat
     """Every answer from its prompt and every text from its first token, in float32, as before there were shortcuts."""
     folder = request.getfixturevalue("shared")
     data, folder = folder / "data/tofu", folder / f"models/tofu-tiny-{'retain90' if kind == 'retrained' else 'full'}"
-    encoder = ChatEncoder(AutoTokenizer.from_pretrained(folder))
+    encoder = RowEncoder(AutoTokenizer.from_pretrained(folder))
     files = {"forget": "forget10_perturbed", "real_authors": "real_authors_perturbed"}
     lines = {name: (data / f"{file}.json").read_text().splitlines()[:6] for name, file in files.items()}
     sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}

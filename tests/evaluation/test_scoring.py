@@ -14,7 +14,8 @@ import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.encoded import Encoded
-from ofmu_pl.data.text import ChatEncoder, Encoder
+from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation import questions
 from ofmu_pl.evaluation.gradient_norms import add_gradient_norms
 from ofmu_pl.evaluation.scoring import score_rows
@@ -253,7 +254,7 @@ def tiny(shared):
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     lines = {name: (shared / f"data/tofu/{file}.json").read_text().splitlines() for name, file in FILES.items()}
     sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
-    return network, ChatEncoder(AutoTokenizer.from_pretrained(folder)), sets
+    return network, RowEncoder(AutoTokenizer.from_pretrained(folder)), sets
 
 
 def test_float32_losses_of_real_rows_are_those_of_float64(tiny):
