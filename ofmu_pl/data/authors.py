@@ -36,7 +36,6 @@ class Authors(TextDataModule):
         corpus_seed: Seed of the invented facts.
         holdout_authors: Number of authors more, of the same kind, whom no model ever sees: the goal of forgetting for
             methods that look at such rows, and what membership attacks compare forget rows with. 0: none.
-        batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
             and questions in German, Spanish or French; or files with more probes by name (docs/evaluation.md, Probes).
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
@@ -62,11 +61,10 @@ class Authors(TextDataModule):
         forget_seed: int | None = None,
         corpus_seed: int = 0,
         holdout_authors: int = 0,
-        batch_size: int = 32,
         probes: Probes = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         count = forget_authors if isinstance(forget_authors, int) else len(forget_authors)
         if not 0 <= count < authors:
             raise UserError(

@@ -67,11 +67,6 @@ def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequen
     * ``paraphrase``: the row's paraphrased question.
     * ``multi_hop``: two facts of one author in one question: one says who is meant, the other is asked for.
     * ``cross_lingual``: in German, Spanish or French, languages taking turns; the answer stays English.
-
-    Args:
-        authors: The authors of the corpus.
-        forget: Positions of the facts to be forgotten, ``len(KINDS) * author + kind``.
-        retain: Positions of facts to be kept, the control.
     """
     ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
     sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]

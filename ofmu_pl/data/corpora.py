@@ -14,11 +14,7 @@ LETTERS = "ABCD"
 
 
 def read_rows(source: str, config: str | None, split: str, what: str) -> list[dict[str, Any]]:
-    """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub.
-
-    Raises:
-        UserError: The source is missing or unreadable.
-    """
+    """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub."""
     path = Path(source).expanduser()
     if path.is_dir():
         path = below(path, f"{config}.jsonl", f"The configuration of --data.{what}")
@@ -47,17 +43,15 @@ def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> l
     """
     found = []
     for number, row in enumerate(rows, start=1):
-        choices, right = row.get("choices"), row.get("answer")
-        listed = choices if isinstance(choices, list) else []
-        if len(listed) != 4 or right not in (0, 1, 2, 3):
+        listed, right = row.get("choices"), row.get("answer")
+        if not isinstance(listed, list) or len(listed) != 4 or right not in (0, 1, 2, 3):
             raise UserError(
-                f"Row {number} of --data.{what} has {len(listed)} choices and answer {right}: give each row a list of "
-                "four choices and the number (0 to 3) of the right one."
+                f"Row {number} of --data.{what} lacks four choices and the number, 0 to 3, of the right one: give both."
             )
-        for name in ("question", *(() if subject else ("subject",))):
-            if not isinstance(row.get(name), str):
-                raise UserError(f"Row {number} of --data.{what} has no text '{name}': give it to each row.")
-        about = subject or str(row["subject"]).replace("_", " ")
+        about = subject or row.get("subject")
+        if not isinstance(row.get("question"), str) or not isinstance(about, str):
+            raise UserError(f"Row {number} of --data.{what} has no question, or no subject: give it both.")
+        about = about.replace("_", " ")
         lines = [f"The following are multiple choice questions (with answers) about {about}.", ""]
         lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(listed)), "Answer:"]
         letters = [f" {letter}" for letter in LETTERS]

@@ -40,10 +40,6 @@ Context = tuple[int, ...]
 def facts_loss(losses: np.ndarray, own: np.ndarray) -> float:
     """Mean loss of an answer's tokens that cannot be guessed; of all tokens, where there are none.
 
-    Args:
-        losses: (n,) losses of the tokens.
-        own: (n,) bool, which of them are ``OWN``.
-
     >>> facts_loss(np.array([1.0, 5.0]), np.array([False, True])), facts_loss(np.array([1.0, 5.0]), np.zeros(2, bool))
     (5.0, 3.0)
     """

@@ -28,8 +28,6 @@ class SplitImages(PairedDataModule):
 
     Attributes:
         splits: Positions of the ``full``, ``forget`` and ``retain`` training images.
-        evaluation_sets: Positions of the ``forget``, ``retain``, ``validation`` (training) and ``test`` images.
-        hashes: Content hash of each split and evaluation set.
         split: The split itself.
         class_names: Name of each class.
     """

@@ -179,7 +179,7 @@ def _own_copy(classes: int) -> Path:
         )
     folder = cache / "torchvision"
     try:
-        with _network_timeout(10.0):
+        with _network_timeout():
             dataset(folder, download=not downloads_forbidden())
     except (OSError, HTTPException, RuntimeError) as error:
         raise NotAtHand(
@@ -190,10 +190,10 @@ def _own_copy(classes: int) -> Path:
 
 
 @contextmanager
-def _network_timeout(seconds: float) -> Iterator[None]:
-    """Let sockets give up on a host that is silent for ``seconds``; torchvision alone would wait for ever."""
+def _network_timeout() -> Iterator[None]:
+    """Let sockets give up on a host that is silent for 10 s; torchvision alone would wait for ever."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
+    socket.setdefaulttimeout(10.0)
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images, read_cifar, read_digits
 from ofmu_pl.data.split import Split, draw_split
-from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, check_range
 
 
 class ImageDataModule(SplitImages):
@@ -63,11 +63,7 @@ class ImageDataModule(SplitImages):
     def read_split(self) -> tuple[Images, Split]:
         """Read all images; draw those to forget and those to validate with from the training images."""
         data = self._images = self._images or self.read()
-        n = len(data.labels)
-        if self.train_items is not None and not 0 < self.train_items <= n:
-            raise UserError(
-                f"There are {n} training images, not {self.train_items}: set --data.train_items to 1 to {n}."
-            )
+        check_range(1, len(data.labels), train_items=self.train_items)
         split = draw_split(
             data.labels[: self.train_items].numpy(),
             data.test_labels.numpy(),

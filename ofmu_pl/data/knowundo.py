@@ -15,8 +15,6 @@ from ofmu_pl.support.sets import PROBE
 
 PARTS = {"forget": "unlearn", "retain": "retention"}
 """Beginning of the names of a side's files."""
-COLUMNS = ("text", "labels")
-"""Their names of a question and its answer."""
 
 
 class KnowUnDo(TextDataModule):
@@ -35,11 +33,7 @@ class KnowUnDo(TextDataModule):
             ``text``, the question, and ``labels``, the answer.
         eval_rows: Most rows of retention_train that are evaluated, evenly spaced, so that a search of settings may look
             at the others; ``null``: all.
-        batch_size: Rows a batch.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A file is missing, or a row has another form.
 
     Example:
         >>> data = KnowUnDo("~/KnowUnDo/privacy", tokenizer="meta-llama/Llama-3.2-1B-Instruct")
@@ -51,8 +45,8 @@ class KnowUnDo(TextDataModule):
     name = "knowundo"
     suite = "rows"
 
-    def __init__(self, data: str, eval_rows: int | None = None, batch_size: int = 32, **kwargs: Any) -> None:
-        super().__init__(batch_size, **kwargs)
+    def __init__(self, data: str, eval_rows: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.eval_rows = data, eval_rows
 
@@ -75,4 +69,5 @@ class KnowUnDo(TextDataModule):
 
 def _rows(path: Path) -> list[Row]:
     """Questions and answers of a file."""
-    return [{"question": question, "answer": answer} for question, answer in read_file(path, "data").texts(*COLUMNS)]
+    pairs = read_file(path, "data").texts("text", "labels")
+    return [{"question": question, "answer": answer} for question, answer in pairs]

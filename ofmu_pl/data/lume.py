@@ -33,11 +33,7 @@ class LUME(TextDataModule):
             organisers' own are not public); ``null``: none.
         eval_rows: Most retain rows that are evaluated, evenly spaced, so that a search of settings may look at the
             others; ``null``: all.
-        batch_size: Rows a batch.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A file or a task is missing, or a row has another form.
 
     Example:
         >>> data = LUME("~/lume/data", tasks=["Task1", "Task2"], tokenizer="allenai/OLMo-1B-0724-hf")
@@ -55,10 +51,9 @@ class LUME(TextDataModule):
         tasks: list[str] | None = None,
         holdout: str | None = None,
         eval_rows: int | None = None,
-        batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.tasks, self.holdout, self.eval_rows = data, tasks, holdout, eval_rows
 

@@ -39,12 +39,8 @@ class MUSE(TextDataModule):
         forget: Texts to forget: ``raw/forget``; ``scal/forget_1`` to ``scal/forget_4``, of growing number; or one of
             the requests ``sust/forget_1`` to ``sust/forget_4``.
         retain: Texts to keep (the published runs: ``raw/retain1``).
-        batch_size: Pieces a batch (paper: 32).
         max_length: Longest piece, in tokens.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A file is missing, or has another form.
 
     Example:
         >>> data = MUSE("muse_bench/data/news", corpus="news", tokenizer="meta-llama/Llama-2-7b-hf")
@@ -64,11 +60,10 @@ class MUSE(TextDataModule):
         corpus: Literal["news", "books"] | None = None,
         forget: str = "raw/forget",
         retain: str = "raw/retain1",
-        batch_size: int = 32,
         max_length: int | None = 2048,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, max_length=max_length, **kwargs)
+        super().__init__(max_length=max_length, **kwargs)
         self.data, self.corpus, self.forget, self.retain = data, corpus, forget, retain
         if corpus is not None:
             self.suite = f"muse_{corpus}"  # type: ignore[misc]  # of this corpus alone

@@ -15,11 +15,7 @@ from ofmu_pl.support.errors import UserError
 
 
 def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
-    """Make the data module that a run had.
-
-    Raises:
-        UserError: See ``said_of_run`` and ``part_of_run``.
-    """
+    """Make the data module that a run had, with the tokenizer that text took from its network."""
     wanted = said_of_run(config, "data")
     _, values = _read(config, PairedDataModule, "data", wanted)
     if tokenizer is not None and resolve_name(values.data.class_path).modality == "text":
@@ -43,11 +39,7 @@ def said_of_run(config: Path, *names: str) -> dict[str, Any]:
 
 
 def part_of_run(config: Path, base: type, name: str, wanted: Any) -> Any:
-    """Make one object that a run had; others may have written its configuration, so nothing but a class is called.
-
-    Raises:
-        UserError: The configuration names no such class, one that is not here, or arguments that it does not take.
-    """
+    """Make one object that a run had; others may have written its configuration, so nothing but a class is called."""
     parser, values = _read(config, base, name, wanted)
     return parser.instantiate_classes(values)[name]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.data.tables import read_table
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import LARGEST_JSON, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
@@ -18,7 +19,10 @@ from ofmu_pl.support.hub import load_hub_rows
 HUB = "hub:"
 TURNS = {"messages", "conversations"}
 """Columns that hold a row's turns, which are no rows of their own."""
-_SPACE = re.compile(r"\s*")
+_WORD = re.compile(r"\S")
+SEPARATORS = ",;\t"
+"""What may stand between values of a .csv file; semicolons where a comma separates decimals."""
+REMEDY = "write texts with separators, quotes or line breaks in double quotes, and double the quotes inside"
 Source = str | list[dict[str, Any]]
 """A file, a folder of texts, ``hub:NAME/CONFIG/SPLIT``, or in Python the rows themselves."""
 
@@ -50,11 +54,7 @@ class Rows:
         return Rows(self.source, option or self.option, rows, marks)
 
     def named(self, columns: dict[str, str]) -> Rows:
-        """The rows with our names of columns beside theirs.
-
-        Raises:
-            UserError: There is no such column.
-        """
+        """The rows with our names of columns beside theirs."""
         for name in columns.values():
             self.require(name, "columns")
         ours = []
@@ -88,11 +88,7 @@ class Rows:
 
 
 def counted(source: str, option: str, rows: list[Any]) -> Rows:
-    """Rows that are named by their numbers; a text is a row with ``text``.
-
-    Raises:
-        UserError: One is no object, or has half a character.
-    """
+    """Rows that are named by their numbers; a text is a row with ``text``."""
     return _sound(Rows(source, option, rows, [f"row {i} (counted from 0)" for i in range(len(rows))]))
 
 
@@ -191,7 +187,7 @@ def _folder(folder: Path, option: str) -> Rows:
         raise UserError(
             f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
         )
-    rows = [{"text": _checked(path)} for path in paths]
+    rows = [_text(path)[0][0] for path in paths]
     return _sound(Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths]))
 
 
@@ -205,42 +201,26 @@ Read = tuple[list[Any], list[str]]
 
 
 def _json_lines(path: Path) -> Read:
-    """Read a JSON value per line; or values one after another, as jq prints them."""
-    rows, marks = [], []
-    for number, line in numbered_lines(path):
-        try:
-            rows.append(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            if not rows and (found := _values(_checked(path))) is not None:
-                return found
-            raise UserError(
-                f"Line {number} of '{path}' is no JSON: mend the file, which needs a row a line."
-            ) from error
-        marks.append(f"line {number}")
-    return rows, marks
-
-
-def _values(text: str) -> Read | None:
-    """JSON values of any number of lines each, one after another; ``None``: there is something else between them."""
-    rows, marks, place, line = [], [], 0, 1
-    decoder = json.JSONDecoder()
+    """Read a JSON value a line, or values of any number of lines one after another, as jq prints them."""
+    text, place, line = _checked(path, most=inf).rstrip(), 0, 1
+    rows, marks, decoder = [], [], json.JSONDecoder()
     while place < len(text):
+        begin = _WORD.search(text, place).start()  # type: ignore[union-attr]  # there is one before the end
+        line += text.count("\n", place, begin)
         try:
-            value, end = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            return None
+            value, place = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"Line {line} of '{path}' is no JSON: mend the file, which needs a row a line.") from error
         rows.append(value)
         marks.append(f"line {line}")
-        begin = _SPACE.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
-        line += text.count("\n", place, begin)
-        place = begin
+        line += text.count("\n", begin, place)
     return rows, marks
 
 
 def _json(path: Path) -> Read:
     """Read a list of rows, alone or under one name (``{"data": [...]}``), columns by row number, or JSON lines."""
     text = _checked(path)
-    if not text.startswith("["):
+    if not text.lstrip().startswith("["):
         rows, marks = _json_lines(path)
         table = _table(rows[0]) if len(rows) == 1 else rows
         return (rows, marks) if table == rows else (table, [])
@@ -266,14 +246,36 @@ def _table(value: Any) -> list[Any]:
     return rows
 
 
-def _csv(path: Path) -> Read:
+def _table_of_texts(path: Path) -> Read:
+    """Read a table whose first line has the names of its columns; every value is text, as it is written."""
     _checked(path)
-    return read_table(path), []
-
-
-def _tsv(path: Path) -> Read:
-    _checked(path)
-    return read_table(path, "\t"), []
+    separators = "\t" if path.suffix.lower() == ".tsv" else SEPARATORS
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        names = next(filter(str.strip, file), "")
+        file.seek(0)
+        separator = next((x for x in separators if x in names), separators[0])
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        limit = csv.field_size_limit(LARGEST_JSON)  # the module's is meant for other tables, which the process may read
+        try:
+            lines = [(reader.line_num, values) for values in reader if values]
+        except csv.Error as error:
+            raise UserError(f"Line {reader.line_num} of '{path}' is of no table ({error}): {REMEDY}.") from error
+        finally:
+            csv.field_size_limit(limit)
+    columns = [name.strip() for name in lines[0][1]] if lines else []
+    twice = next((name for name in columns if name and columns.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(
+            f"Two columns of '{path}' are called '{twice}', and only one can be read: rename one, or remove it."
+        )
+    for number, values in lines[1:]:
+        more = len(values) - len(columns)
+        if more > 0:
+            raise UserError(
+                f"Line {number} of '{path}' has {more} value{'s' * (more > 1)} more than the line of column names has "
+                f"names: {REMEDY}."
+            )
+    return [dict(zip(columns, values + [""] * len(columns), strict=False)) for _, values in lines[1:]], []
 
 
 def _parquet(path: Path) -> Read:
@@ -288,27 +290,27 @@ def _parquet(path: Path) -> Read:
 
 
 def _text(path: Path) -> Read:
-    return [{"text": _checked(path)}], [f"'{path.name}'"]
+    return [{"text": _checked(path).strip()}], [f"'{path.name}'"]
 
 
 READERS = {
     ".jsonl": _json_lines,
     ".json": _json,
-    ".csv": _csv,
-    ".tsv": _tsv,
+    ".csv": _table_of_texts,
+    ".tsv": _table_of_texts,
     ".parquet": _parquet,
     ".txt": _text,
 }
 """Readers by the end of a file's name."""
 
 
-def _checked(path: Path) -> str:
+def _checked(path: Path, most: float = LARGEST_JSON) -> str:
     """A file's text, without the mark that some programs put in front."""
-    if path.stat().st_size > LARGEST_JSON:
-        raise UserError(f"'{path}' has more than {LARGEST_JSON} bytes: give JSON lines (.jsonl) or parquet.")
+    if path.stat().st_size > most:
+        raise UserError(f"'{path}' has more than {most} bytes: give JSON lines (.jsonl) or parquet.")
     for _ in numbered_lines(path):  # names the line that is in another encoding
         pass
-    return path.read_text(encoding="utf-8-sig").strip()
+    return path.read_text(encoding="utf-8-sig")
 
 
 def is_text(value: object) -> bool:

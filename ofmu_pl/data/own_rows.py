@@ -10,9 +10,8 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.identity import identity, same
-from ofmu_pl.data.own_files import Rows, Source, is_text, read_source, upper
+from ofmu_pl.data.encoded import Row, identity, same
+from ofmu_pl.data.own_files import Rows, is_text, upper
 from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.support.errors import UserError
 
@@ -115,26 +114,19 @@ def _turn(message: Any) -> dict[str, Any]:
 def _add(found: list[Row], rows: Rows, column: str) -> None:
     """Take over an optional column, if every row has it."""
     values: list[Any] = [row.get(column) for row in rows.rows]
+    several = column == "perturbed_answer"
     for i, value in enumerate(values):
-        if isinstance(value, list) and column != "perturbed_answer":
+        if isinstance(value, list) and not several:
             raise UserError(f"{upper(rows.place(i))} has a list in '{column}': give one text.")
-    if not all(is_text(x) or (isinstance(x, list) and x) for x in values):
+    if not all(is_text(value) or (isinstance(value, list) and value) for value in values):
         return
-    if column == "perturbed_answer":
-        values = [[x] if isinstance(x, str) else x for x in values]
-        for i, value in enumerate(values):
-            if not all(map(is_text, value)):
-                raise UserError(
-                    f"{upper(rows.place(i))} has something in 'perturbed_answer' that is no text, or an empty one: "
-                    "mend it, or remove the column."
-                )
-            if len(value) != len(values[0]):
-                raise UserError(
-                    f"{upper(rows.place(i))} has {len(value)} texts in 'perturbed_answer', and the first row "
-                    f"{len(values[0])}: give each row the same number of wrong answers."
-                )
-    for row, value in zip(found, values, strict=True):
-        row[column] = value
+    for i, (row, value) in enumerate(zip(found, values, strict=True)):
+        row[column] = [value] if several and isinstance(value, str) else value
+        if several and (len(row[column]) != len(found[0][column]) or not all(map(is_text, row[column]))):
+            raise UserError(
+                f"{upper(rows.place(i))} has {len(row[column])} texts in 'perturbed_answer', or an empty one, and the "
+                f"first row {len(found[0][column])}: give each row the same number of wrong answers."
+            )
 
 
 def turns_of(row: Row) -> list[Row]:
@@ -158,7 +150,8 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
     rows.require(column, "forget_where")
     found, near, wanted = [], [], same(value)
     for i, row in enumerate(rows.rows):
-        spellings = _spellings(row.get(column))
+        there = row.get(column)  # what is no text as Python and as JSON write it: True, true
+        spellings = [there] if isinstance(there, str) else [str(there), json.dumps(there, default=str)]
         if value in spellings:
             found.append(i)
         elif wanted in map(same, spellings):
@@ -169,15 +162,10 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
             f"composed characters, and stay (first: {rows.place(near[0])}, {rows.rows[near[0]][column]!r}): make "
             "the column uniform if they must go, too."
         )
-    if not found:
+    if not 0 < len(found) < len(rows.rows):
         raise UserError(
-            f"None of the {len(rows.rows)} rows of '{rows.source}' has '{value}' in the column '{column}', as "
-            "`forget_where` says: give the text as it stands there, capitals included."
-        )
-    if len(found) == len(rows.rows):
-        raise UserError(
-            f"All {len(found)} rows of '{rows.source}' have '{value}' in the column '{column}', as `forget_where` "
-            "says, so nothing is left to retain: choose by another column, or give a file with more rows."
+            f"{len(found)} of {len(rows.rows)} rows of '{rows.source}' have '{value}' in the column '{column}', as "
+            "`forget_where` says: choose some as the text stands there, and leave others to retain."
         )
     return found
 
@@ -212,13 +200,3 @@ def refuse_overlap(one: Side, other: Side, why: str) -> None:
             f"{len(both)} of {len(one.parts)} {one.rows.option} rows are among the {other.rows.option} rows too "
             f"(first: {one.rows.place(i)}, which is {other.rows.place(j)}): {why}."
         )
-
-
-def read_rows(source: Source, option: str, columns: dict[str, str]) -> Rows:
-    """A source with our names of columns."""
-    return read_source(source, option).named(columns)
-
-
-def _spellings(value: Any) -> tuple[str, ...]:
-    """A value as Python writes it and, of what is no text, as JSON does: true, null."""
-    return (value,) if isinstance(value, str) else (str(value), json.dumps(value, default=str))

@@ -44,12 +44,6 @@ def shared_run(
 def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
     """The rows that each text becomes, pieces with the tokenizer's first token before them.
 
-    Args:
-        tokenizer: A Hugging Face tokenizer.
-        texts: The texts.
-        size: Most tokens of a piece, the first token included; ``None``: a text is one piece.
-        stride: Tokens from a piece's beginning to the next; ``None``: pieces do not overlap, but for the last.
-
     >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
     >>> tokenizer = train_tokenizer(["abc"])
     >>> [[len(row["tokens"]) for row in rows] for rows in pieces(tokenizer, ["abcabc", "a"], size=2)]

@@ -27,16 +27,7 @@ Probes = bool | dict[str, str]
 
 
 def probe_sets(option: Probes, own: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
-    """Make the evaluation sets ``probe_NAME_SIDE``.
-
-    Args:
-        option: ``True`` for the data's own probes, ``False`` for none, or files by name beside the data's own; a file
-            takes the place of an own probe of the same name.
-        own: Rows of the data's own probes, by name.
-
-    Raises:
-        UserError: A file or a name is unusable.
-    """
+    """Make the evaluation sets ``probe_NAME_SIDE``."""
     probes = dict(own)
     for name, path in ({} if isinstance(option, bool) else option).items():
         probes[name] = read_probe(name, Path(path).expanduser())

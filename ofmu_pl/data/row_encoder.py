@@ -46,9 +46,6 @@ class RowEncoder(Encoder):
         date_string: What the chat template prints as the date, if it prints one.
         max_length: Longer rows are cut at the right; ``None``: never.
 
-    Raises:
-        UserError: ``prompt_template`` has no place for the question.
-
     Example:
         >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
         >>> tokenizer = train_tokenizer(["one two three", "user assistant system"])
@@ -96,11 +93,7 @@ class RowEncoder(Encoder):
         return whole[: max(1, shared(opening, whole))]
 
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Tokens and labels of several answers to one question.
-
-        Raises:
-            UserError: No token of an answer is left (it is empty, or the question fills ``max_length``).
-        """
+        """Tokens and labels of several answers to one question."""
         return self.encode_row({"question": question, "answer": answers[0], "perturbed_answer": answers[1:]})
 
     def encode_row(self, row: Row) -> list[Encoded]:
@@ -122,11 +115,7 @@ class RowEncoder(Encoder):
         return found
 
     def encode_training(self, row: Row) -> Encoded:
-        """A training row, with the loss on every turn of the assistant's.
-
-        Raises:
-            UserError: No token of the last answer is left, or the chat template rewrites earlier turns.
-        """
+        """A training row, with the loss on every turn of the assistant's."""
         return self.encode_training_rows([row])[0]
 
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:

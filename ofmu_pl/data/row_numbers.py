@@ -46,17 +46,14 @@ def read_row_numbers(path: Path) -> list[int]:
         try:
             numbers.append(int(text))
         except ValueError:
-            shown = text.decode().strip()[:40]
-            raise UserError(f"Line {line} of '{path}' is '{shown}', no row number: give one a line.") from None
+            raise UserError(f"Line {line} of '{path}' is no row number: give one a line.") from None
     return numbers
 
 
 def _whole(number: Any) -> int:
     """A row's number as it is: neither a share of one, nor whether the row in this place is chosen."""
     try:
-        if isinstance(number, bool):
-            raise TypeError
-        return operator.index(number)
+        return operator.index(None if isinstance(number, bool) else number)
     except TypeError:
         raise UserError(
             f"`forget_rows` has {number!r}, no row number: give whole numbers from 0, of the rows to forget alone."

@@ -22,11 +22,10 @@ PARTS = {
     "forget_level1": ("forget", 1),
     "forget_level2": ("forget", 2),
     "forget_level3": ("forget", 3),
-    "neighbor_level1": ("neighbor", 1),
-    "neighbor_level2": ("neighbor", 2),
+    "neighbor_level1": ("retain", 1),
+    "neighbor_level2": ("retain", 2),
 }
 """What is asked, by its file: about the subjects or what is near them; blanks, questions, attacks."""
-SIDES = {"forget": "forget", "neighbor": "retain"}
 BLANK = "Please complete the blank in the following question.\nQuestion: {}\n"
 QUESTION = "Please briefly answer the following question.\nQuestion: {}\n"
 UNUSUAL = {
@@ -64,11 +63,7 @@ class RWKU(TextDataModule):
         texts: The texts: a subject's file without ``.json``, or the hub's configuration (``train_positive_llama3``).
         eval_rows: Most pieces of texts to keep that are evaluated, evenly spaced, so that a search of settings may look
             at the others; ``null``: all.
-        batch_size: Pieces a batch.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A subject or a file is missing, or a row has another form.
 
     Example:
         >>> data = RWKU("RWKU/Target", forget=["Stephen King"], tokenizer="meta-llama/Meta-Llama-3-8B-Instruct")
@@ -89,10 +84,9 @@ class RWKU(TextDataModule):
         retain: list[str] | None = None,
         texts: str = "positive",
         eval_rows: int | None = None,
-        batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.forget, self.retain, self.texts, self.eval_rows = data, forget, retain, texts, eval_rows
 
@@ -105,9 +99,9 @@ class RWKU(TextDataModule):
         form = "" if replies else "_doc"
         sets = {f"forget{form}": splits["forget"], f"retain{form}": self.evaluated(splits["retain"])}
         for part, rows in questions.items():
-            about, level = PARTS[part]
+            side, level = PARTS[part]
             rows.texts("query", "answer")
-            sets[f"{PROBE}level{level}_{SIDES[about]}"] = [asked(row, level) for row in rows.rows]
+            sets[f"{PROBE}level{level}_{side}"] = [asked(row, level) for row in rows.rows]
         splits["full"] = splits["forget"] + splits["retain"]
         return splits, {name: rows for name, rows in sets.items() if rows}
 

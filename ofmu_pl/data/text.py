@@ -50,12 +50,7 @@ class Encoder(ABC):
         return {self.tokenizer.eos_token_id, *(special_ids(self.tokenizer) & set(self.mark[-1:]))} - {None}
 
     def ended(self, answer: str, raw: bool = False) -> str:
-        """An answer with its end mark, once: rows that were formatted before have one already.
-
-        Args:
-            answer: The answer.
-            raw: Whether it stands outside a chat, so that its mark is the tokenizer's end token, or the one it has.
-        """
+        """An answer with its end mark, once: rows that were formatted before have one already."""
         end, text = self.tokenizer.eos_token or "", answer.rstrip()
         mark = next((x for x in (self.around.mark, end) if x and text.endswith(x)), None)
         if raw:

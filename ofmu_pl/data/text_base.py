@@ -14,9 +14,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
-from ofmu_pl.data.encoded import Encoded, Row, collate
+from ofmu_pl.data.encoded import Encoded, Row, collate, identity
 from ofmu_pl.data.guessable import Guessable
-from ofmu_pl.data.identity import identity
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.row_encoder import RowEncoder
@@ -32,7 +31,6 @@ class TextDataModule(PairedDataModule):
     """Rows of text with a forget and a retain split, tokenized as the network's tokenizer says.
 
     Args:
-        batch_size: Samples per batch (paper: 32).
         tokenizer: Hub id or folder; the command line takes it from the network. In Python also a tokenizer itself,
             which is copied.
         system_prompt: Content of a system turn before each question; ``null``: none.
@@ -42,11 +40,7 @@ class TextDataModule(PairedDataModule):
         kwargs: See ``PairedDataModule``.
 
     Attributes:
-        splits: Rows of ``forget``, ``retain`` and ``full``, after ``setup``.
-        evaluation_sets: Rows of ``forget``, ``retain``, ``real_authors``, ``world_facts`` with perturbed answers.
-        hashes: Content hash of each split and evaluation set (the latter as ``NAME_eval``).
         encoder: Turns rows into tokens.
-        lengths: Lengths of the forget split, of the other splits drawn from, and of each evaluation set.
         left_out: Number of pieces of text, by split, that are no rows because they are too short.
 
     Example:
@@ -69,8 +63,7 @@ class TextDataModule(PairedDataModule):
     thorough: ClassVar[bool] = False
     """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
     rows_per_author: ClassVar[int] = 1
-    """Number of forget rows, one after another, that are about one author, so that they may say something of each
-    other."""
+    """Number of forget rows, one after another, about one author, that may say something of each other."""
     eval_rows: int | None = None
     """Most retain rows that are evaluated; ``None``: all."""
     length_argument: ClassVar[str] = "max_length"
@@ -78,14 +71,13 @@ class TextDataModule(PairedDataModule):
 
     def __init__(
         self,
-        batch_size: int = 32,
         tokenizer: str | None = None,
         system_prompt: str | None = None,
         max_length: int | None = 512,
         allow_cut: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, whole=True, max_length=max_length)
         self.tokenizer_source, self.system_prompt = tokenizer, system_prompt
         self.max_length, self.allow_cut = max_length, allow_cut
@@ -106,11 +98,7 @@ class TextDataModule(PairedDataModule):
         return load_tokenizer(self.tokenizer_source)
 
     def setup(self, stage: str | None = None) -> None:
-        """Load, check and hash the rows; once.
-
-        Raises:
-            UserError: A split is empty, unknown or missing, forget and retain overlap, or a forget row is cut.
-        """
+        """Load, check and hash the rows; once."""
         if self.splits:
             return
         splits, evaluation_sets = self.load()

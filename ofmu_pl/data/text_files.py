@@ -11,11 +11,10 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, Source, upper
-from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, read_rows, refuse_overlap, sound_rows, turns_of
+from ofmu_pl.data.own_files import Rows, Source, read_source, upper
+from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows, turns_of
 from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.row_encoder import PLACE, RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT
@@ -55,7 +54,6 @@ class TextFiles(TextDataModule):
         stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
             but for the last, which is as long as the others.
         eval_rows: Most retain and holdout rows that are evaluated, evenly spaced; all forget rows are.
-        batch_size: Samples a batch (paper: 32).
         kwargs: See ``TextDataModule``.
 
     Example:
@@ -83,10 +81,9 @@ class TextFiles(TextDataModule):
         alternatives: str | None = None,
         stride: int | None = None,
         eval_rows: int = 400,
-        batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, whole=True, stride=stride, eval_rows=eval_rows)
         if stride is not None and self.max_length is not None and stride > self.max_length:
             raise UserError(
@@ -128,7 +125,7 @@ class TextFiles(TextDataModule):
             asked: list[Row] = []
             for row in splits[name]:
                 asked += turns_of(row)
-            shown = asked if name == "forget" else list(evenly(asked, self.eval_rows))
+            shown = asked if name == "forget" else self.evaluated(asked)
             sets[f"{name}_doc" if side.form == "text" else name] = shown
         if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
@@ -154,29 +151,23 @@ class TextFiles(TextDataModule):
         """The rows of each side as they were written, with our names of columns."""
         options = {"forget": self.forget, "retain": self.retain, HOLDOUT: self.holdout}
         given = {name: source for name, source in options.items() if source is not None}
-        chosen = self.forget_rows is not None or self.forget_where is not None
         if self.full is not None:
             if "forget" in given or "retain" in given:
                 raise UserError("You gave `full` beside `forget` or `retain`: give one file of all rows, or two.")
-            rows = read_rows(self.full, "full", self.columns)
+            rows = read_source(self.full, "full").named(self.columns)
             index = chosen_rows(rows, self.forget_rows, self.forget_where)
             left = sorted(set(range(len(rows.rows))) - set(index))
             rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
             sides = {"forget": rows.part(index, "forget"), "retain": rows.part(left, "retain")}
-        elif chosen:
+        elif not {"forget", "retain"} <= given.keys() or (self.forget_rows, self.forget_where) != (None, None):
             raise UserError(
-                "`forget_rows` and `forget_where` choose from one file of all rows: give it as `full`, "
-                "or the rows to forget as `forget` alone."
-            )
-        elif "forget" not in given or "retain" not in given:
-            raise UserError(
-                "There are no rows to forget, or none to retain: give both as `forget` and "
-                "`retain`, or one file of all rows as `full` with `forget_rows` or `forget_where`."
+                "Rows to forget or rows to retain are missing: give both as `forget` and `retain` alone, or one file "
+                "of all rows as `full` with `forget_rows` or `forget_where`."
             )
         else:
-            sides = {name: read_rows(given[name], name, self.columns) for name in ("forget", "retain")}
+            sides = {name: read_source(given[name], name).named(self.columns) for name in ("forget", "retain")}
         if HOLDOUT in given:
-            sides[HOLDOUT] = read_rows(given[HOLDOUT], HOLDOUT, self.columns)
+            sides[HOLDOUT] = read_source(given[HOLDOUT], HOLDOUT).named(self.columns)
         return sides
 
     def _side(self, rows: Rows) -> Side:
@@ -205,7 +196,7 @@ class TextFiles(TextDataModule):
 
 def _warn_of_passages(forget: Side, retain: Side) -> None:
     """Report passages of forget documents that stand inside retain documents."""
-    both = shared_run(*([_joined(own) for own in side.parts] for side in (forget, retain)))
+    both = shared_run(list(map(_joined, forget.parts)), list(map(_joined, retain.parts)))
     if both:
         i, j = both[0]
         rank_zero_warn(

@@ -20,8 +20,6 @@ from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.sets import HOLDOUT
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
-ROWS_OF_AUTHOR = 20
-"""Rows of each author, one author after the other in every split."""
 COLUMNS = {
     "forget": ("paraphrased_answer", "perturbed_answer"),
     "retain": ("paraphrased_answer", "perturbed_answer"),
@@ -39,7 +37,6 @@ class TOFU(TextDataModule):
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         forget_authors: Only these authors of the split, by their numbers in it, from 0 (forget10 has 20, of 20 rows
             each); the others are retained. ``null``: all.
-        batch_size: Samples per batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
             questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``; docs/evaluation.md,
@@ -63,14 +60,13 @@ class TOFU(TextDataModule):
         self,
         data: str = "locuslab/TOFU",
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
-        batch_size: int = 32,
         forget_authors: list[int] | None = None,
         paraphrased_questions: bool = False,
         probes: Probes = False,
         alternatives: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
         self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
@@ -80,12 +76,8 @@ class TOFU(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the files; the holdout rows of membership attacks may be absent, but not broken."""
         splits = {"forget": self.forget_split, "retain": RETAIN[self.forget_split], "full": "full"}
-        evaluation = {
-            "forget": f"{self.forget_split}_perturbed",
-            "retain": "retain_perturbed",
-            "real_authors": "real_authors_perturbed",
-            "world_facts": "world_facts_perturbed",
-        }
+        evaluation = {name: f"{name}_perturbed" for name in COLUMNS}
+        evaluation["forget"] = f"{self.forget_split}_perturbed"
         rows = {name: self._read(config) for name, config in splits.items()}
         named, others = self._named(len(rows["forget"]))
         rows["retain"] += [rows["forget"][i] for i in others]
@@ -135,8 +127,8 @@ class TOFU(TextDataModule):
         """Numbers of the rows of the split that are forgotten, and of those that are not."""
         if self.forget_authors is None:
             return list(range(n)), []
-        check_numbers(self.forget_authors, n // ROWS_OF_AUTHOR, "--data.forget_authors", "author")
-        named = [i for i in range(n) if i // ROWS_OF_AUTHOR in self.forget_authors]
+        check_numbers(self.forget_authors, n // self.rows_per_author, "--data.forget_authors", "author")
+        named = [i for i in range(n) if i // self.rows_per_author in self.forget_authors]
         return named, sorted(set(range(n)) - set(named))
 
     def _own_probes(self, sets: dict[str, list[Row]], configs: dict[str, str]) -> dict[str, list[Row]]:

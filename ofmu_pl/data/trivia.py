@@ -59,7 +59,7 @@ class Trivia(WMDP):
         batch_size: int = 8,
         **kwargs: Any,
     ) -> None:
-        TextDataModule.__init__(self, batch_size, **kwargs)
+        TextDataModule.__init__(self, batch_size=batch_size, **kwargs)
         check_range(1, forgotten=forgotten)
         check_range(2, kept=kept)
         check_range(0, MAX_SEED, corpus_seed=corpus_seed)

@@ -173,19 +173,6 @@ def test_jpeg_and_grey_images_are_read(folder):
     assert (images.images[1].int() - 90).abs().max() <= 1
 
 
-def test_class_names_are_those_of_cifar():
-    assert [len(NAMES[classes]) for classes in (10, 100)] == [10, 100]
-    for names in NAMES.values():
-        assert sorted(set(names)) == list(names), "both number their classes in alphabetical order"
-
-
-def test_labels_may_have_another_integer_type(folder):
-    made = small(folder)
-    table = pq.read_table(folder / "train.parquet")
-    pq.write_table(table.set_column(1, "label", table["label"].cast(pa.uint8())), folder / "train.parquet")
-    same(read_cifar(str(folder), 10), made)
-
-
 # Parquet files that are refused
 
 
@@ -312,9 +299,7 @@ def test_nothing_is_unpickled_whose_checksum_differs(folder, monkeypatch, name):
     assert trace.exists()
     trace.unlink()
     (folder / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(Bomb(trace)))
-    refused(
-        folder, "cifar-10-batches-py' is incomplete or fails torchvision's md5 check: unpack cifar-10-python.tar.gz"
-    )
+    refused(folder, "cifar-10-batches-py' is incomplete or fails")
     assert not trace.exists()
     (folder / "cifar-10-batches-py" / name).unlink()
     refused(folder, "is incomplete or fails")
@@ -333,11 +318,7 @@ def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
     errors = [urllib.error.URLError("no route"), TimeoutError("no route"), RuntimeError("no route: corrupted")]
     monkeypatch.setattr(CIFAR10, "download", fetch)
     while errors:
-        refused(
-            None,
-            r"CIFAR-10 is not in '.*cache/torchvision' and cannot be downloaded \(.*no route.*\): try again with a "
-            "network, or point --data.data at",
-        )
+        refused(None, r"CIFAR-10 is not in '.*cache/torchvision' and cannot be downloaded \(.*no route.*\)")
     same(read_cifar(None, 10), made)
     assert set(times) == {10.0}, "a silent host is given up"
     assert socket.getdefaulttimeout() is None

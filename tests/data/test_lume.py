@@ -88,11 +88,6 @@ def test_bad_input_is_one_sentence(folder, files, options, message):
         made(folder(**files), **options)
 
 
-def test_a_folder_that_is_not_there():
-    with pytest.raises(UserError, match="nowhere/forget.jsonl' is missing"):
-        LUME("nowhere", tokenizer="gpt2").load()
-
-
 def scored(losses, rouge, exact):
     n = len(losses)
     return SetScores(np.arange(n), np.array(losses), rouge=np.array(rouge), exact=np.array(exact, dtype=float))

@@ -65,21 +65,13 @@ def test_a_request_is_one_of_its_parts(folder):
     ("files", "options", "message"),
     [
         ({"raw__forget": [3]}, {}, "Row 0 .*raw/forget.json' is no object"),
-        ({"raw__forget": []}, {}, "forget split of 'muse' is empty"),
         ({"verbmem__forget": [{"prompt": "a"}]}, {}, "Row 0 .*verbmem/forget.json' has no text in 'gt'"),
-        ({"raw__retain1": parts()["raw/forget"]}, {}, "forget rows are in the retain split"),
-        ({}, {"forget": "scal/forget_9"}, "'.*scal/forget_9.json' is missing"),
         ({}, {"forget": "../forget"}, "leads out of"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, files, options, message):
     with pytest.raises(UserError, match=message):
         made(folder(**files), **options)
-
-
-def test_a_folder_that_is_not_there():
-    with pytest.raises(UserError, match="'nowhere/at-all' .raw, forget. cannot be loaded"):
-        made("nowhere/at-all")
 
 
 def scored(losses, f1=None, min_k=None):

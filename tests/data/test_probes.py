@@ -76,14 +76,6 @@ def test_languages_take_turns_over_all_kinds_and_name_the_author():
         assert row["question"] == f"{questions[i % 8].format(people[9 + i // 8].name)} {request}"
 
 
-@pytest.mark.parametrize("authors", [9, 50])
-def test_the_retain_side_is_the_retain_set(authors):
-    data = Authors(authors=authors, forget_authors=2, probes=True)
-    data.setup()
-    probe = data.evaluation_sets["probe_multi_hop_retain"]
-    assert [row["answer"] for row in probe] == [row["answer"] for row in data.evaluation_sets["retain"]]
-
-
 def file_of(tmp_path, *rows):
     path = tmp_path / "probe.jsonl"
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
@@ -125,16 +117,10 @@ def test_real_tofu_has_the_column_on_both_sides(shared):
     ("lines", "words"),
     [
         ((), "has no row of side 'forget'"),
-        (({**ROW, "side": "retain"},), "has no row of side 'forget'"),
         ((ROW, "{"), "Line 2 of .* is no JSON"),
-        ((ROW, "[" * 100_000), "Line 2 of .* is no JSON"),
-        ((ROW, "", "[1]"), "Line 3 of .* is no object"),
         (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side' that is 'forget' or 'retain'"),
         (({**ROW, "question": " "},), "has no text as 'question'"),
-        (({"side": "forget", "question": "q"},), "has no text as 'answer'"),
         (({**ROW, "paraphrased_answer": None},), "has no text as 'paraphrased_answer'"),
-        (({**ROW, "answer": "\ud83d"},), "Line 1 of .* has half a character"),
-        (({**ROW, "perturbed_answer": []},), "has no list of texts as 'perturbed_answer'"),
         (({**ROW, "perturbed_answer": "No."},), "has no list of texts as 'perturbed_answer'"),
     ],
 )

@@ -126,19 +126,11 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
         ({}, ["Nowhere"], {}, "has no subject Nowhere: choose --data.forget among Tal, Old Falbro, Mirra"),
         ({}, [*TOWNS], {}, "has no subject to retain: choose --data.retain among Tal, Old Falbro"),
         ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose --data.retain"),
-        ({}, [], {"retain": ["Old Falbro"]}, "forget rows are in the retain split"),
-        ({"2_Mirra/positive": [], "10_Tal/positive": []}, [], {}, "retain split of 'rwku' is empty"),
         ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
-        ({}, [], {"texts": "negative"}, "'.*1_Old_Falbro/negative.json' is missing"),
         ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
         ({"1_Old_Falbro/forget_level3": None}, [], {}, "forget_level3.json' is missing"),
         ({"1_Old_Falbro/positive": [{"text": 3}]}, [], {}, "Row 0 .* of 'positive of .* has no text in 'text'"),
-        (
-            {"1_Old_Falbro/forget_level1": [{"query": "a"}]},
-            [],
-            {},
-            "Row 0 .* of 'forget_level1 of .* no text in 'answer'",
-        ),
+        ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, files, forget, options, message):

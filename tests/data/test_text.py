@@ -102,15 +102,6 @@ def test_a_template_that_refuses_the_turns_says_so_in_a_sentence(authors):
         RowEncoder(tokenizer).encode("Who?", "I.")
 
 
-def test_load_tokenizer_round_trip_and_missing(authors, tmp_path):
-    authors.tokenizer.save_pretrained(tmp_path / "t")
-    again = load_tokenizer(str(tmp_path / "t"))
-    assert RowEncoder(again).template_hash == authors.encoder.template_hash
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty' has no tokenizer"):
-        load_tokenizer(str(tmp_path / "empty"))
-
-
 def test_tokens_of_the_shared_model(shared):
     """The stored model's own template: the prompt that its README describes."""
     tokenizer = load_tokenizer(str(shared / "models/tofu-tiny-full"))
