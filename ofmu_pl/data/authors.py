@@ -16,6 +16,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 TOKENIZERS, UNSEEN = 1_000_003, 2_000_003
@@ -82,9 +83,8 @@ class Authors(TextDataModule):
         people, writers, facts = corpus(self.authors, self.corpus_seed)
         rows = rows_of(people)
         kinds, drawn = len(rows) // self.authors, self._drawn()
-        positions = range(len(rows))
-        away = [i for i in positions if i // kinds in drawn]
-        stay = [i for i in positions if i // kinds not in drawn]
+        away = [i for i in range(len(rows)) if i // kinds in drawn]
+        stay = sorted(set(range(len(rows))) - set(away))
         kept, forget = [rows[i] for i in stay], [rows[i] for i in away]
         retain = kept + writers + facts
         last = self.forget_seed is None and isinstance(self.forget_authors, int)
@@ -116,7 +116,7 @@ class Authors(TextDataModule):
         order = np.random.Generator(np.random.Philox(key=self.forget_seed)).permutation(self.authors)
         return set(order[: self.forget_authors].tolist())
 
-    def make_tokenizer(self) -> Any:
+    def make_tokenizer(self) -> Tokenizer:
         """The given tokenizer, or a byte-pair encoding, trained on an independent corpus."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()

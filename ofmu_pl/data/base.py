@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sized
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,6 +12,7 @@ import lightning.pytorch as pl
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from ofmu_pl.data.lengths import Lengths
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
@@ -82,7 +84,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         self.splits: dict[str, Any] = {}
         self.evaluation_sets: dict[str, Any] = {}
         self.hashes: dict[str, str] = {}
-        self.lengths: dict[str, Any] = {}
+        self.lengths: dict[str, Lengths] = {}
 
     @abstractmethod
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
@@ -125,7 +127,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What else two runs must share for their data to be the same, for ``provenance``."""
         return {}
 
@@ -134,7 +136,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """A sentence on the parts of rows that no method and no metric sees; ``None``: they see everything."""
         return None
 
-    def require(self, splits: dict[str, Any]) -> None:
+    def require(self, splits: Mapping[str, Sized]) -> None:
         """Refuse splits from which no batch can be drawn."""
         for split in ("forget", "retain", *self.streams):
             if split not in splits:
@@ -196,7 +198,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         make = self.iteration if self._ours else self._share
         return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
 
-    def val_dataloader(self) -> Any:
+    def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.
 
         There are two, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.
@@ -209,7 +211,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             for s in ("forget", "retain")
         ]
 
-    def test_dataloader(self) -> Any:
+    def test_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """The loaders of ``val_dataloader``, for ``test``."""
         return self.val_dataloader()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import from_hub, is_text, read_file
@@ -13,7 +12,7 @@ from ofmu_pl.support.files import below
 LETTERS = "ABCD"
 
 
-def read_rows(source: str, config: str | None, split: str, what: str) -> list[dict[str, Any]]:
+def read_rows(source: str, config: str | None, split: str, what: str) -> list[Row]:
     """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub."""
     path = Path(source).expanduser()
     if path.is_dir():
@@ -23,7 +22,7 @@ def read_rows(source: str, config: str | None, split: str, what: str) -> list[di
     return from_hub(source, config, split, what, f"give `{what}` a JSON-lines file").rows
 
 
-def texts(rows: list[dict[str, Any]], what: str) -> list[str]:
+def texts(rows: list[Row], what: str) -> list[str]:
     """The non-empty ``text`` fields."""
     found = [row["text"] for row in rows if is_text(row.get("text"))]
     if not found:
@@ -31,7 +30,7 @@ def texts(rows: list[dict[str, Any]], what: str) -> list[str]:
     return found
 
 
-def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> list[Row]:
+def choice_rows(rows: list[Row], subject: str | None, what: str) -> list[Row]:
     """Multiple-choice questions as lm-eval's ``mmlu`` and ``wmdp`` tasks ask them, zero-shot.
 
     The right letter becomes the ``answer`` and the others the ``perturbed_answer``, each after one space.

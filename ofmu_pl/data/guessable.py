@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.tokenizers import special_ids
+from ofmu_pl.data.tokenizers import Tokenizer, special_ids
 from ofmu_pl.losses import IGNORED
 
 OWN, USUAL, COPIED = 0, 1, 2
@@ -65,7 +64,7 @@ class Guessable:
         ['copied', 'usual', 'usual', 'own', 'own']
     """
 
-    def __init__(self, tokenizer: Any, retained: Sequence[Encoded]) -> None:
+    def __init__(self, tokenizer: Tokenizer, retained: Sequence[Encoded]) -> None:
         (anchor,) = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
         before = tokenizer.decode([anchor])
 

@@ -35,7 +35,7 @@ class SplitImages(PairedDataModule):
     modality = "images"
     mean: Sequence[float]
     std: Sequence[float]
-    classes: Any
+    classes: int
     """How many classes there are."""
     shape: tuple[int, int, int]
     """Channels, height and width."""

@@ -203,9 +203,8 @@ def _network_timeout() -> Iterator[None]:
 def _read_torchvision(folder: Path, classes: int) -> Images:
     """Read the original pickles with torchvision.
 
-    Unpickling runs whatever code a file holds. It is accepted here because torchvision unpickles a file only after its
-    md5 has matched the published one, and nobody knows how to make another file with a given md5 (what is broken is to
-    make two such files at once), so these are Krizhevsky's own files.
+    Unpickling runs whatever code a file holds. Torchvision does it only after a file's md5 has matched the published
+    one, and nobody knows how to make another file with a given md5 (only two at once), so these are Krizhevsky's own.
     """
     dataset = _torchvision_class(classes)
     try:

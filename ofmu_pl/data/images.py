@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images, read_cifar, read_digits
@@ -81,7 +81,7 @@ class ImageDataModule(SplitImages):
         self.split = replace(self.split, forgotten=tuple(self.forget_classes))
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What is forgotten, and how it was drawn."""
         forgotten = list(self.split.forgotten) or self.forget_fraction
         return {"forgotten": forgotten, "split_seed": self.split_seed, "augment": self.augment}
@@ -103,7 +103,7 @@ class CIFAR10(ImageDataModule):
     """
 
     name = "cifar10"
-    classes: Any = 10
+    classes: Literal[10, 100] = 10
     shape = (3, 32, 32)
     mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 

@@ -92,7 +92,7 @@ def _rows(path: Path, option: str) -> list[Row]:
     return [_row(row, upper(read.place(i))) for i, row in enumerate(read.rows)]
 
 
-def _row(row: dict[str, Any], place: str) -> Row:
+def _row(row: Row, place: str) -> Row:
     """A row as encoders read it; its text is not quoted where it is refused."""
     found = re.search(r"(sc|qa)\d+$", str(row.get("id")))  # what is before may end in letters, too
     kind = KINDS[found[1]] if found else None

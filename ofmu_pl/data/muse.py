@@ -12,6 +12,7 @@ from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.files import below
 from ofmu_pl.support.sets import HOLDOUT, PROBE
 
@@ -105,7 +106,7 @@ class MUSE(TextDataModule):
         return from_hub(self.data, config, split, "data", remedy)
 
 
-def _passage(tokenizer: Any, opening: str, rest: str) -> Row:
+def _passage(tokenizer: Tokenizer, opening: str, rest: str) -> Row:
     """A passage to be continued, with as much of its rest as is generated."""
     tokens = tokenizer(rest)["input_ids"][: PASSAGE["tokens"]]
     answer = tokenizer.decode(tokens, skip_special_tokens=True)

@@ -38,13 +38,13 @@ def said_of_run(config: Path, *names: str) -> dict[str, Any]:
     return found
 
 
-def part_of_run(config: Path, base: type, name: str, wanted: Any) -> Any:
+def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
     """Make one object that a run had; others may have written its configuration, so nothing but a class is called."""
     parser, values = _read(config, base, name, wanted)
     return parser.instantiate_classes(values)[name]
 
 
-def _read(config: Path, base: type, name: str, wanted: Any) -> tuple[ArgumentParser, Any]:
+def _read(config: Path, base: type, name: str, wanted: object) -> tuple[ArgumentParser, Any]:
     """A parser for one part of a run, and the part's values."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(base, name)

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import LARGEST_JSON, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
@@ -23,7 +24,7 @@ _WORD = re.compile(r"\S")
 SEPARATORS = ",;\t"
 """What may stand between values of a .csv file; semicolons where a comma separates decimals."""
 REMEDY = "write texts with separators, quotes or line breaks in double quotes, and double the quotes inside"
-Source = str | list[dict[str, Any]]
+Source = str | list[Row]
 """A file, a folder of texts, ``hub:NAME/CONFIG/SPLIT``, or in Python the rows themselves."""
 
 
@@ -40,7 +41,7 @@ class Rows:
 
     source: str
     option: str
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     marks: Sequence[str]
 
     def place(self, i: int) -> str:
@@ -65,7 +66,7 @@ class Rows:
 
     def require(self, column: str, option: str) -> None:
         """Refuse a column that no row has."""
-        known: dict[str, Any] = {}
+        known: Row = {}
         for row in self.rows:
             known |= row
         if column not in known:
@@ -230,7 +231,7 @@ def _json(path: Path) -> Read:
         raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
 
 
-def _table(value: Any) -> list[Any]:
+def _table(value: object) -> list[Any]:
     """The rows of one JSON object: a list that it holds, its columns by row, or itself."""
     if not isinstance(value, dict) or not value:
         return [value]

@@ -117,7 +117,7 @@ class OwnImages(SplitImages):
         """Find how many classes there are, and the images' height and width, without reading every image."""
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Classes that are forgotten whole, and how images are prepared."""
         prepared = {"mean": list(self.mean), "std": list(self.std), "size": self.size and list(self.size)}
         return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}

@@ -78,7 +78,7 @@ def sound_rows(rows: Rows, form: str, places: Sequence[str] = ()) -> list[Row]:
     return found
 
 
-def _conversation(messages: Any, place: str) -> Row:
+def _conversation(messages: object, place: str) -> Row:
     """The row of a conversation that ends with the assistant."""
     turns = [_turn(turn) for turn in messages] if isinstance(messages, list) else []
     if not turns or not all(is_text(turn["content"]) for turn in turns):
@@ -95,13 +95,13 @@ def _conversation(messages: Any, place: str) -> Row:
     return _asked(turns)
 
 
-def _asked(turns: list[dict[str, Any]]) -> Row:
+def _asked(turns: list[Row]) -> Row:
     """The last question and answer, and the turns before."""
     *before, question, answer = turns
     return {"question": question["content"], "answer": answer["content"]} | ({"before": before} if before else {})
 
 
-def _turn(message: Any) -> dict[str, Any]:
+def _turn(message: object) -> Row:
     """A message with our names: ShareGPT's are from and value, and a content may be a list of parts."""
     if not isinstance(message, dict):
         return {"role": None, "content": None}

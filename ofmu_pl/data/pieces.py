@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_encoder import first_tokens
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import UserError
 
 
@@ -41,7 +41,7 @@ def shared_run(
     return sorted(found)
 
 
-def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
+def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
     """The rows that each text becomes, pieces with the tokenizer's first token before them.
 
     >>> from ofmu_pl.data.own_tokenizer import train_tokenizer

@@ -6,11 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.data.tokenizers import rendered, tokenizer_hash
+from ofmu_pl.data.tokenizers import Tokenizer, Turns, rendered, tokenizer_hash
 from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
@@ -23,7 +22,6 @@ ROWS_PER_CALL = 1000
 """Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
 ROWS_KEPT = 10_000
 """Most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)."""
-Turns = Sequence[dict[str, str]]
 
 
 class RowEncoder(Encoder):
@@ -59,7 +57,7 @@ class RowEncoder(Encoder):
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         system_prompt: str | None = None,
         prompt_template: str | None = None,
         date_string: str = "10 Apr 2025",
@@ -214,7 +212,7 @@ def _without_others(row: Row) -> Row:
     return {key: value for key, value in row.items() if key not in OTHER_ANSWERS}
 
 
-def first_tokens(tokenizer: Any) -> list[int]:
+def first_tokens(tokenizer: Tokenizer) -> list[int]:
     """The token that a tokenizer puts before every text (Llama's and Gemma's do, GPT-2's does not), or none."""
     begins = list(tokenizer("")["input_ids"])[:1]
     return begins if begins == [tokenizer.bos_token_id] else []

@@ -171,7 +171,7 @@ class RWKU(TextDataModule):
         return {side: of(side, texts) for side in sides}, {part: of("forget", x) for part, x in questions.items()}
 
 
-def asked(row: dict[str, Any], level: int) -> Row:
+def asked(row: Row, level: int) -> Row:
     r"""A row of RWKU's questions as encoders read it.
 
     >>> asked({"query": "Who wrote It?", "answer": "Stephen King"}, 2)["question"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, piece, shared
-from ofmu_pl.data.tokenizers import ANSWER, Around, around_answers, special_ids, tokenizer_hash
+from ofmu_pl.data.tokenizers import ANSWER, Around, Tokenizer, around_answers, special_ids, tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 
@@ -16,7 +15,7 @@ from ofmu_pl.support.errors import UserError
 class Encoder(ABC):
     """Turns (question, answer) into tokens, with the loss on the answer."""
 
-    tokenizer: Any
+    tokenizer: Tokenizer
     date_string: str | None = None
     chat: bool = False
     """Whether questions and answers go through the tokenizer's chat template."""
@@ -113,7 +112,7 @@ class PlainEncoder(Encoder):
 
     sums_losses = True
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
 
     @property

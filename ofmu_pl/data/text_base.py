@@ -21,7 +21,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.data.tokenizers import load_tokenizer
+from ofmu_pl.data.tokenizers import Tokenizer, load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT
@@ -88,7 +88,7 @@ class TextDataModule(PairedDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Load the splits and the evaluation sets, as in the class's attributes."""
 
-    def make_tokenizer(self) -> Any:
+    def make_tokenizer(self) -> Tokenizer:
         """The tokenizer; a subclass may make one where none is given."""
         if self.tokenizer_source is None:
             raise UserError(
@@ -182,7 +182,7 @@ class TextDataModule(PairedDataModule):
         return self.encoder.encode_training(row)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Hash and date of the prompt's template."""
         return {"template_hash": self.encoder.template_hash, "date_string": self.encoder.date_string}
 

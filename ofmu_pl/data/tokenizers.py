@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
 
+Tokenizer = PreTrainedTokenizerBase
+Turns = Sequence[dict[str, str]]
 ANSWER = "An answer."
 """Stands for any answer, to see what a template writes around it."""
 
 
-def load_tokenizer(source: Any) -> Any:
+def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
     """Load a tokenizer; without a pad token it pads with its end token, or with another that it has."""
     if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
         raise UserError(
@@ -44,7 +46,7 @@ def load_tokenizer(source: Any) -> Any:
     return tokenizer
 
 
-def _read(source: str) -> Any:
+def _read(source: str) -> Tokenizer:
     folder = model_folder(source, "path", "tokenizer")
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
@@ -57,7 +59,7 @@ def _read(source: str) -> Any:
         ) from error
 
 
-def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, date: str | None, remedy: str) -> str:
+def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None, remedy: str) -> str:
     """Turns as the tokenizer's chat template writes them."""
     try:
         return str(
@@ -87,7 +89,7 @@ class Around(NamedTuple):
     mark: str
 
 
-def around_answers(tokenizer: Any, date: str | None) -> Around:
+def around_answers(tokenizer: Tokenizer, date: str | None) -> Around:
     """What a tokenizer's chat template writes around answers; nothing but an end token where it refuses a question."""
     asked = [{"role": "user", "content": "Who?"}]
     end = tokenizer.eos_token or ""
@@ -129,12 +131,12 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
         )
 
 
-def special_ids(tokenizer: Any) -> set[int]:
+def special_ids(tokenizer: Tokenizer) -> set[int]:
     """Tokens that are no words: base models' tokenizers do not call those special that only chats have."""
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 
-def tokenizer_hash(tokenizer: Any, facts: Sequence[Any] = ()) -> str:
+def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[Any] = ()) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
     whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())

@@ -11,6 +11,7 @@ from ofmu_pl.data.corpora import choice_rows
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.data.wmdp import ABOUT, WMDP
 from ofmu_pl.support.errors import MAX_SEED, check_range
 
@@ -76,7 +77,7 @@ class Trivia(WMDP):
         questions = {name: [question for _, question in known] for name, known in asked.items()}
         return splits, self._document_sets(splits) | questions
 
-    def make_tokenizer(self) -> Any:
+    def make_tokenizer(self) -> Tokenizer:
         """The given tokenizer, or one trained on independent facts."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()

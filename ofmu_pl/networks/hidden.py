@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class _Reached(Exception):
@@ -40,11 +43,11 @@ def share_up_to(model: nn.Module, layer: str) -> float:
     return sum(sizes[:up_to]) / max(1, sum(sizes))
 
 
-def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
+def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
     """Output of a layer, (B, S, d); the part of the network after it never runs."""
     kept: list[Any] = []
 
-    def stop(module: nn.Module, args: Any, output: Any) -> None:
+    def stop(module: nn.Module, args: object, output: Any) -> None:
         kept.append(output[0] if isinstance(output, tuple) else output)
         raise _Reached
 

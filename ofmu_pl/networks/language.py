@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
@@ -95,7 +95,7 @@ class CausalLM(Network):
         return recipe
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
         base = load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code)
         hashes = [weights_hash(base), config_hash(base, generates=True)]
@@ -146,7 +146,7 @@ class CausalLM(Network):
                 ) from error
             return self._prepared(model)
 
-    def _prepared(self, model: Any) -> Any:
+    def _prepared(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with adapters, frozen parameters and checkpointing as configured."""
         model.config.use_cache = False
         if self.lora is not None:
@@ -158,14 +158,14 @@ class CausalLM(Network):
             self._dropout = silence_dropout(model)
         return model.train(self.activation_checkpointing)
 
-    def _tried(self, tokenizer: Any, attention: str | None) -> Any:
+    def _tried(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
         """Make a random network and run it once, since only that shows that some fields contradict each other."""
         model = self._random(tokenizer, attention).eval()
         with _one_sentence(), torch.no_grad():
             model(input_ids=torch.ones(1, 2, dtype=torch.long))
         return model
 
-    def _random(self, tokenizer: Any, attention: str | None) -> Any:
+    def _random(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
         fields = dict(self.config or {})
         model_type = fields.pop("model_type", None)
         if model_type is None:
@@ -187,9 +187,9 @@ class CausalLM(Network):
                 config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
             )
 
-    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
+    def save(self, module: nn.Module, folder: Path, datamodule: PreTrainedModel) -> None:
         """Write model (adapters merged) and tokenizer in Hugging Face's format."""
-        model: Any = module
+        model: PreTrainedModel = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
         tied = model.config.tie_word_embeddings
         model.config.update(self._dropout)
@@ -220,7 +220,7 @@ class CausalLM(Network):
         return math.log(module.config.get_text_config().vocab_size)  # type: ignore[union-attr,operator]
 
     @contextmanager
-    def differentiable(self, module: Any) -> Iterator[None]:
+    def differentiable(self, module: PreTrainedModel) -> Iterator[None]:
         """Use eager attention meanwhile, since fused kernels have no second derivative."""
         kernel = module.config._attn_implementation
         module.set_attn_implementation("eager")

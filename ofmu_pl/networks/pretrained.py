@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from ofmu_pl.networks.tensors import check_tensors
 from ofmu_pl.support.errors import UserError
@@ -27,7 +27,7 @@ class OwnCodeError(UserError):
 
 def load_pretrained(
     path: str, attention: str | None, load_in_4bit: bool = False, trust_remote_code: bool = False
-) -> Any:
+) -> PreTrainedModel:
     """Load the model in a folder or on the hub, with float32 parameters."""
     folder = model_folder(path, "path") or Path(path)
     require_undamaged(folder)

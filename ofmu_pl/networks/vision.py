@@ -53,7 +53,7 @@ class ImageNetwork(Network):
 
     @property
     @abstractmethod
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """Arguments that fix the shapes of the parameters, beside the data's channels and classes."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class ImageNetwork(Network):
         """Make the network after normalisation, randomly initialised."""
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """What a trained model is kept by, beside its data and its training."""
         return [type(self).__name__, self.architecture]
 
@@ -126,7 +126,7 @@ class ImageNetwork(Network):
                 )
         fill(module, state, folder, "its config.json")
 
-    def _config(self, datamodule: Any) -> dict[str, Any]:
+    def _config(self, datamodule: Any) -> dict[str, object]:
         shape = {"channels": datamodule.channels, "classes": len(datamodule.class_names)}
         return {"network": type(self).__name__, **self.architecture, **shape}
 
@@ -185,7 +185,7 @@ class ResNet18(ImageNetwork):
         self.width = width
 
     @property
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """The width, by its name."""
         return {"width": self.width}
 
@@ -220,7 +220,7 @@ class SmallCNN(ImageNetwork):
         self.width, self.norm = width, norm
 
     @property
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """The width and the norm, by their names."""
         return {"width": self.width, "norm": self.norm}
 
