@@ -125,7 +125,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
 
 def _read_parquet(folder: Path, split: str, classes: int) -> Part:
-    """Decode the images of one file, or of all shards; 60,000 take 4 s."""
+    """Decode the images of one file, or of all shards; 60,000 take some 6 s."""
     from pyarrow import parquet  # type: ignore[import-untyped]
 
     paths = sorted(folder.glob(f"{split}*.parquet"))
