@@ -68,6 +68,5 @@ class KnowUnDo(TextDataModule):
 
 
 def _rows(path: Path) -> list[Row]:
-    """Questions and answers of a file."""
     pairs = read_file(path, "data").texts("text", "labels")
     return [{"question": question, "answer": answer} for question, answer in pairs]

@@ -74,7 +74,6 @@ class LUME(TextDataModule):
         return RowEncoder(self.tokenizer, max_length=self.max_length)
 
     def _chosen(self, path: Path) -> list[Row]:
-        """The chosen tasks' rows of a file."""
         rows = _rows(path, "data")
         if self.tasks is None:
             return rows

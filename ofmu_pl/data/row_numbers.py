@@ -53,7 +53,9 @@ def read_row_numbers(path: Path) -> list[int]:
 def _whole(number: Any) -> int:
     """A row's number as it is: neither a share of one, nor whether the row in this place is chosen."""
     try:
-        return operator.index(None if isinstance(number, bool) else number)
+        if isinstance(number, bool):
+            raise TypeError
+        return operator.index(number)
     except TypeError:
         raise UserError(
             f"`forget_rows` has {number!r}, no row number: give whole numbers from 0, of the rows to forget alone."

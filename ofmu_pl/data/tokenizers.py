@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
 
-Tokenizer = PreTrainedTokenizerBase
+Tokenizer: TypeAlias = PreTrainedTokenizerBase
 Turns = Sequence[dict[str, str]]
 ANSWER = "An answer."
 """Stands for any answer, to see what a template writes around it."""
