@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ofmu_pl.report.runs import Findings, Run
+from ofmu_pl.report.runs import Finding, Findings
 from ofmu_pl.support.records import MethodRecord, ReferenceRecord, Results
 from tests.helpers.folders import Benchmark, table
 
@@ -49,7 +49,7 @@ def test_runs_are_stored_and_shown_again(script, tmp_path):
 def experiment(seeds, note, **methods):
     """Each method by its choice and its values by seed."""
     runs = [
-        Run("s", m, seed, "", "finished", results=Results({"x": {"value": x}}, reference=ReferenceRecord("")))
+        Finding("s", m, seed, "", "finished", results=Results({"x": {"value": x}}, reference=ReferenceRecord("")))
         for m, (_, by_seed) in methods.items()
         for seed, x in by_seed.items()
     ]

@@ -31,11 +31,6 @@ class Correlation:
 def spearman(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Correlation:
     """Compute Spearman's correlation, ties at their mean rank; NaN if one side does not vary.
 
-    Args:
-        x: One side of the pairs, (N,).
-        y: The other side, (N,).
-        seed: Seed of the resamples.
-
     Raises:
         UserError: There are fewer than three pairs, or the two sides differ in length.
 

@@ -31,7 +31,6 @@ def analyse(
     retrained: str | Path,
     unlearned: Mapping[str, str | Path],
     threshold: float | None = None,
-    standardise: bool = False,
     retain_items: int = 400,
     device: str = "cpu",
 ) -> dict[str, Any]:
@@ -46,12 +45,11 @@ def analyse(
         retrained: Folder of the retrained model.
         unlearned: Folders of the models that methods made of the target, by name.
         threshold: Loss at which a sample counts as forgotten, nats; ``None``: the loss of a blind guess, ln V or ln C.
-        standardise: See ``analysis.udi``.
         retain_items: Largest number of evenly spaced retain samples that the retain gradient is the mean of.
         device: Torch's name of the device to compute on.
 
     Returns:
-        Numbers and lists for JSON: ``n``, ``threshold``, ``standardise``, ``retain_items``; ``samples``: one entry per
+        Numbers and lists for JSON: ``n``, ``threshold``, ``retain_items``; ``samples``: one entry per
         forget sample with ``id``, ``loss``, ``gradient_norm``, ``similarity``, ``margin``, ``udi``, ``cosine``
         (with the retrained model, by model: ``target`` and the methods); ``all``, ``easiest`` and ``hardest`` (a
         third each): ``n``, means ``udi`` and ``loss``, and ``cosine`` by model with ``value`` and ``interval`` (95 %).
@@ -71,7 +69,7 @@ def analyse(
     direction = mean_gradient(recipe, module, _batches(data, "retain", retain, BATCH, device))
     found = sample_gradients(recipe, module, _batches(data, "forget", forget, 1, device), direction)
     level = recipe.uniform_loss(module) if threshold is None else threshold
-    index = unlearning_difficulty(found.norms, found.similarities, found.losses, level, standardise=standardise)
+    index = unlearning_difficulty(found.norms, found.similarities, found.losses, level)
     cosines = {}
     for name, folder in {TARGET: target, **unlearned}.items():
         if name != TARGET:
@@ -92,7 +90,6 @@ def analyse(
     return {
         "n": len(forget),
         "threshold": level,
-        "standardise": standardise,
         "retain_items": len(retain),
         **{name: _summary(members, index.value, found.losses, cosines) for name, members in groups.items()},
         "samples": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],

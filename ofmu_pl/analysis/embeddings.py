@@ -22,11 +22,6 @@ def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tenso
     The paper does not say which. For text it is the mean of the last layer's hidden states (after the final norm) over
     the answer's tokens, its end token included, as in the loss; for an image it is the input of the last linear layer.
 
-    Args:
-        recipe: Recipe of the network; its ``modality`` says which of the two is taken.
-        module: The network, which is put into eval mode meanwhile.
-        batches: Batches as the network takes them, on its device.
-
     Raises:
         UserError: There is no sample.
     """
@@ -44,12 +39,8 @@ def cosine(first: Tensor, second: Tensor) -> np.ndarray:
     Hidden states share a large common direction, so unrelated models of one family are far from orthogonal: read a
     cosine beside the target's own.
 
-    Args:
-        first: Embeddings of one model, (N, d).
-        second: Embeddings of another model of the same architecture, (N, d).
-
     Raises:
-        UserError: The shapes differ.
+        UserError: The shapes, (N, d) each, differ.
 
     >>> cosine(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 0.0]

@@ -33,10 +33,7 @@ class SampleGradients:
 def mean_gradient(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Vector:
     """``(1/N) sum_i g_i`` over all samples of all batches, one tensor per trainable parameter.
 
-    Args:
-        recipe: Recipe of the network.
-        module: The network; it is put into eval mode meanwhile, so that no sample sees another's statistics.
-        batches: Batches of any sizes, as the network takes them, on its device; every sample counts alike.
+    The network is in eval mode meanwhile, so that no sample sees another's statistics; every sample counts alike.
 
     Raises:
         UserError: There is no sample, or the mean is not finite.
@@ -65,11 +62,7 @@ def sample_gradients(
     Each sample takes one forward and one backward pass: exact for every network, at the price of a training step.
     (``torch.func.vmap`` would need a copy of all weights' gradients for each sample of a batch.)
 
-    Args:
-        recipe: Recipe of the network.
-        module: The network; in eval mode meanwhile.
-        batches: Batches as the network takes them, on its device; batches of one sample have no padding.
-        direction: The direction, for example ``mean_gradient`` of the retain set.
+    ``direction`` may be ``mean_gradient`` of the retain set; batches of one sample have no padding.
     """
     parameters = _trainable(module)
     length = norm(direction)

@@ -14,11 +14,10 @@ The paper leaves open, and we chose:
 * *At which weights*: those of the target, before unlearning.
 * *Units*: a norm (nats per unit of parameter), a number from 0 to 2, and nats are added as they are, so whichever
   spreads most decides the order (on the quickstart's target the norm: standard deviations 0.36, 0.02 and 0.02).
-  ``standardise`` makes each term's mean 0 and its standard deviation 1 over the samples first.
 
 For a model that has learnt its samples the norm *falls* with confidence while the margin rises, so the index need not
 call confident samples hard, as the caption of the paper's figure of easy and hard samples has it: its rank correlation
-with confidence is -0.77 on TOFU's forget10 and the tiny Llama of our tests (0.06 standardised).
+with confidence is -0.77 on TOFU's forget10 and the tiny Llama of our tests.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ def unlearning_difficulty(
     alpha: float = 1.0,
     lambda_: float = 1.0,
     gamma: float = 1.0,
-    standardise: bool = False,
 ) -> UDI:
     """Compute the index of each sample.
 
@@ -68,7 +66,6 @@ def unlearning_difficulty(
         alpha: Weight of the gradient norm.
         lambda_: Weight of the conflict.
         gamma: Weight of the margin.
-        standardise: Take each term's z-score over the samples; a term that does not vary then counts for nothing.
 
     Raises:
         UserError: A number is not finite.
@@ -84,11 +81,7 @@ def unlearning_difficulty(
             f"{broken} of {terms.shape[1]} samples have a loss or gradient that is not finite, so no difficulty: give "
             "a sound checkpoint."
         )
-    added = terms
-    if standardise:
-        centred, spread = terms - terms.mean(axis=1, keepdims=True), terms.std(axis=1, keepdims=True)
-        added = np.divide(centred, spread, out=np.zeros_like(terms), where=spread > 0)
-    return UDI(np.array([alpha, lambda_, gamma]) @ added, *terms)
+    return UDI(np.array([alpha, lambda_, gamma]) @ terms, *terms)
 
 
 def easiest_and_hardest(value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

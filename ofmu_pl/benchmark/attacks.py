@@ -19,44 +19,19 @@ from ofmu_pl.support.version import key_of
 
 
 class Attacks:
-    """One job a finished run, and one a method for what is found over its runs alone.
-
-    Args:
-        folder: Folder of the benchmark.
-        experiments: Experiments by name.
-        call: Does a command by its words.
-    """
+    """One job a finished run, and one a method for what is found over its runs alone; ``call`` does a command."""
 
     def __init__(self, folder: Path, experiments: dict[str, Planned], call: Callable[[list[str]], None]) -> None:
         self.folder, self.experiments, self.call = folder, experiments, call
 
-    def group(self, name: str) -> str:
-        """Return the group of jobs that an experiment's attacks are."""
-        return f"{name}/{FOLDER}"
-
-    def number(self, name: str) -> int:
-        """Count how many runs of an experiment are attacked if all finish."""
-        e = self.experiments[name]
-        return len(e.scenarios) * len(e.methods) * len(e.seeds) if files(e.attacks) else 0
-
     def jobs(self, name: str, cells: dict[Place, Cell]) -> dict[Place, Job]:
-        """Make the attacks on each run of an experiment, by its place.
-
-        Args:
-            name: Name of the experiment.
-            cells: Its finished runs.
-        """
+        """Make the attacks on each finished run of an experiment, by its place."""
         if not files(self.experiments[name].attacks):
             return {}
         return {place: self._job(name, "/".join([*place[1:3], f"seed_{place[3]}"]), [c]) for place, c in cells.items()}
 
     def over_runs(self, name: str, cells: dict[Place, Cell]) -> dict[str, Job]:
-        """Make the attacks on the runs of each method together, by SCENARIO/METHOD; they read what was found on each.
-
-        Args:
-            name: Name of the experiment.
-            cells: Its runs that were attacked.
-        """
+        """Make the attacks on the runs of each method together, by SCENARIO/METHOD, from what was found on each."""
         methods: dict[str, list[Cell]] = {}
         for (_, scenario, method, _), cell in cells.items():
             methods.setdefault(f"{scenario}/{method}", []).append(cell)
@@ -65,10 +40,12 @@ class Attacks:
     def _job(self, name: str, place: str, runs: list[Cell]) -> Job:
         paths = [expanded(path) for path in files(self.experiments[name].attacks)]
         folders = [self.folder.absolute() / cell.folder / "latest" for cell in runs]
-        words = ["attack", *(word for path in paths for word in ("--config", path))]
+        words = ["attack"]
+        for path in paths:
+            words += ["--config", path]
         words += ["--runs", *map(str, folders)]
-        key = key_of([[cell.key for cell in runs], [file_hash(Path(p)) for p in paths]])
+        key = key_of([[cell.key for cell in runs], [file_hash(Path(p)) for p in paths]])[:16]
         result = str(folders[-1] / ATTACKS)
         return Job(
-            self.folder / FOLDER / name / place, self.group(name), key[:16], partial(self.call, words), words, result
+            self.folder / FOLDER / name / place, f"{name}/{FOLDER}", key, partial(self.call, words), words, result
         )

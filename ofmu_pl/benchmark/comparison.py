@@ -1,4 +1,9 @@
-"""Which models are compared after the runs of an experiment, and what is written of it."""
+"""What is compared after the runs: difficulty against the drop in utility, embeddings against the retrained model's.
+
+``tab:udi-corr`` correlates a sample's difficulty with "the induced utility drop ... across samples", but a run has one
+utility, not one a sample. Our reading: a point is a draw of the forget set, its difficulty the mean over the drawn
+samples, its drop the model utility that a method's run on this draw loses.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.analysis import compare_models, difficulty_and_drop, utility_drop
+import numpy as np
+import torch
+
+from ofmu_pl.analysis import analyse, spearman
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell, model_folder
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ANALYSIS as FOLDER
 from ofmu_pl.benchmark.specs import Planned
+from ofmu_pl.data.of_run import data_of_run
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json
-from ofmu_pl.support.records import ANALYSIS, AnalysisRecord, Kind
+from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.records import ANALYSIS, RESULTS, AnalysisRecord, Kind, Results
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
@@ -22,14 +31,12 @@ TARGET, RETRAINED = "model.network.path", "evaluation.reference"
 """Options that name the two models."""
 COMPARED: tuple[Kind, ...] = ("udi", "alignment", "ablation")
 """Kinds of experiments whose models are compared."""
+FEWEST = 3
+"""Fewest points of a correlation."""
 
 
 class Comparisons:
     """One comparison a scenario and seed, of all its methods' models.
-
-    Args:
-        folder: Folder of the benchmark.
-        experiments: By name.
 
     Raises:
         UserError: An experiment of such a kind does not name the models, or its runs leave none.
@@ -47,20 +54,9 @@ class Comparisons:
                         f"options or prepare (scenario '{scenario}'), and export.folder: {MODEL}."
                     )
 
-    def number(self, name: str) -> int:
-        """How many comparisons an experiment needs."""
-        e = self.experiments[name]
-        return len(e.scenarios) * len(e.seeds) if e.kind in COMPARED else 0
-
     def jobs(self, name: str, cells: dict[Place, Cell]) -> dict[tuple[str, int], Job]:
-        """The comparisons of an experiment by scenario and seed.
-
-        Args:
-            name: Name of the experiment.
-            cells: Its finished runs.
-        """
-        e = self.experiments[name]
-        if e.kind not in COMPARED:
+        """The comparisons of an experiment's finished runs, by scenario and seed."""
+        if self.experiments[name].kind not in COMPARED:
             return {}
         groups: dict[tuple[str, int], dict[str, Cell]] = {}
         for (_, scenario, method, seed), cell in cells.items():
@@ -68,37 +64,30 @@ class Comparisons:
         return {group: self._job(name, *group, methods) for group, methods in groups.items()}
 
     def write(self, name: str, cells: dict[Place, Cell]) -> None:
-        """``analysis.json`` of an experiment, from what has been compared.
-
-        Args:
-            name: Name of the experiment.
-            cells: Its finished runs.
-        """
-        e = self.experiments[name]
-        jobs = self.jobs(name, cells).items()
-        found = {group: read_json(job.place / ANALYSIS) for group, job in jobs if job.record is not None}
+        """Write ``analysis.json`` of an experiment, from what has been compared."""
+        found = {}
+        for (scenario, seed), job in self.jobs(name, cells).items():
+            if job.record is not None:
+                found[scenario, seed] = read_json(job.place / ANALYSIS)
         if not found:
             return
+        e = self.experiments[name]
         if e.kind == "udi":
-            draws = [
-                {
-                    "scenario": scenario,
-                    "seed": seed,
-                    "udi_mean": result["all"]["udi"],
-                    "utility_drop": {
-                        m: utility_drop(self.folder / cells[name, scenario, m, seed].folder / "latest")
-                        for m in e.methods
-                        if (name, scenario, m, seed) in cells
-                    },
-                }
-                for (scenario, seed), result in found.items()
-            ]
+            draws = [self._draw(name, *group, result["all"]["udi"], cells) for group, result in found.items()]
             content = AnalysisRecord(**difficulty_and_drop(draws))
-        elif len(e.scenarios) == 1:
-            content = AnalysisRecord({str(seed): result for (_, seed), result in found.items()})
         else:
-            content = AnalysisRecord({f"{scenario}/{seed}": result for (scenario, seed), result in found.items()})
+            one = len(e.scenarios) == 1
+            content = AnalysisRecord({str(k) if one else f"{s}/{k}": result for (s, k), result in found.items()})
         content.write(self.folder / name / ANALYSIS)
+
+    def _draw(self, name: str, scenario: str, seed: int, udi: float, cells: dict[Place, Cell]) -> dict[str, Any]:
+        """A point of the correlation of each method that has finished on this draw."""
+        drops = {}
+        for method in self.experiments[name].methods:
+            cell = cells.get((name, scenario, method, seed))
+            if cell is not None:
+                drops[method] = utility_drop(self.folder / cell.folder / "latest")
+        return {"scenario": scenario, "seed": seed, "udi_mean": udi, "utility_drop": drops}
 
     def _job(self, name: str, scenario: str, seed: int, methods: dict[str, Cell]) -> Job:
         one = next(iter(methods.values()))
@@ -114,3 +103,39 @@ class Comparisons:
         value: Any = cell.options[option]
         handle = str(value).removeprefix(HANDLE)
         return str(model_folder(self.folder, cell.needs[handle])) if handle in cell.needs else str(expanded(value))
+
+
+def compare_models(target: str, retrained: str, unlearned: dict[str, str], config: str, place: str) -> None:
+    """Write ``analysis.json`` into a folder with what ``analysis.analyse`` finds of models' folders.
+
+    ``config`` is the ``config.yaml`` of one of their runs: all have its data.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found = analyse(data_of_run(Path(config), target), target, retrained, unlearned, device=device)
+    write_json(Path(place) / ANALYSIS, found)
+
+
+def utility_drop(run: Path) -> float | None:
+    """Model utility before a run less that after it; ``None`` where one does not exist."""
+    results = Results.read(run / RESULTS)
+    before, after = (side.get("model_utility", {}).get("value") for side in (results.before, results.metrics))
+    return None if before is None or after is None else float(before - after)
+
+
+def difficulty_and_drop(draws: list[dict[str, Any]]) -> dict[str, Any]:
+    """``draws``, and over them Spearman's correlation by method (``spearman``), of at least three draws.
+
+    Args:
+        draws: One entry a draw, with ``udi_mean`` and ``utility_drop`` by method.
+    """
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for draw in draws:
+        for method, drop in draw["utility_drop"].items():
+            if drop is not None:
+                pairs.setdefault(method, []).append((draw["udi_mean"], drop))
+    found = {}
+    for method, own in pairs.items():
+        if len(own) >= FEWEST:
+            c = spearman(*np.array(own).T)
+            found[method] = {"rho": c.value, "low": c.interval[0], "high": c.interval[1], "p": c.p_value, "n": c.n}
+    return {"draws": draws, "spearman": found}

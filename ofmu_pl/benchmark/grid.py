@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Method, Planned, Prepare, files
+from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Planned, SearchedMethod, files
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
@@ -25,10 +26,7 @@ class Cell:
     """One run of ``fit``.
 
     Attributes:
-        folder: Below the benchmark's folder.
         group: Runs that take about as long, for the time left.
-        configs: Its configurations.
-        options: Command-line options by key.
         needs: Prepared runs by key.
     """
 
@@ -45,11 +43,7 @@ class Cell:
         return key_of([contents, self.options])[:16]
 
     def words(self, root: Path) -> list[str]:
-        """The run's command line.
-
-        Args:
-            root: The benchmark's folder.
-        """
+        """The run's command line in a benchmark's folder."""
         words = ["fit"]
         for path in self.configs:
             words += ["--config", expanded(path)]
@@ -72,11 +66,7 @@ def model_folder(root: Path, cell: Cell) -> Path:
 
 
 class Grid:
-    """All runs of a benchmark; what two experiments ask for alike is one run, in the folder of the first.
-
-    Args:
-        experiments: By name.
-    """
+    """All runs of a benchmark; what two experiments ask for alike is one run, in the folder of the first."""
 
     def __init__(self, experiments: dict[str, Planned]) -> None:
         self.experiments = experiments
@@ -94,21 +84,27 @@ class Grid:
 
     def prepared(self, name: str) -> list[tuple[str, Cell]]:
         """The runs that make models for an experiment, each with its name in ``prepare``."""
-        e = self.experiments[name]
-        used = [(p, self._prepared(name, p, *draw)) for draw in self._draws(name) for p in self._used(e, draw[1])]
-        return list({(p, cell.key): (p, cell) for p, cell in used}.values())
+        found: dict[tuple[str, str], Cell] = {}
+        for scenario, seed in self._draws(name):
+            for p in self._used(self.experiments[name], seed):
+                cell = self._prepared(name, p, scenario, seed)
+                found[p, cell.key] = cell
+        return [(p, cell) for (p, _), cell in found.items()]
 
     def _draws(self, name: str) -> list[tuple[str, int]]:
         """Scenarios with their seeds, that of a search included."""
         e, searched = self.experiments[name], {scenario for _, scenario in self.searches(name)}
-        more = {scenario: [e.search_seed] if scenario in searched else [] for scenario in e.scenarios}
-        return [(scenario, seed) for scenario in e.scenarios for seed in [*e.seeds, *more[scenario]]]
+        found = []
+        for scenario in e.scenarios:
+            found += [(scenario, seed) for seed in e.seeds]
+            found += [(scenario, e.search_seed)] if scenario in searched else []
+        return found
 
     def searches(self, name: str) -> list[tuple[str, str]]:
         """Methods of an experiment whose settings are searched in it, each with the scenario."""
         e = self.experiments[name]
         own = [scenario for scenario in e.scenarios if e.searched_in(name, scenario) == (name, scenario)]
-        return [(m, scenario) for m, method in e.methods.items() if method.candidates for scenario in own]
+        return list(product([m for m, method in e.methods.items() if method.candidates], own))
 
     def candidates(self, name: str, method: str, scenario: str) -> list[tuple[dict[str, Any], Cell]]:
         """Each candidate's options with its run."""
@@ -152,7 +148,7 @@ class Grid:
 
     def _prepared(self, name: str, prepared: str, scenario: str, seed: int) -> Cell:
         e = self.experiments[name]
-        p: Prepare = e.prepare[prepared]
+        p = e.prepare[prepared]
         own = {k: v for k, v in e.scenarios[scenario].items() if k.startswith("data.")} if "scenario" in p.each else {}
         options = {**p.options, **own, "export.folder": MODEL}
         # Not a draw of its own for each seed where it is made once for all: the first seed's.
@@ -166,7 +162,7 @@ class Grid:
         return self._known.setdefault(cell.key, cell)
 
 
-def _budget(method: Method, gradients: float, validate: bool) -> dict[str, Any]:
+def _budget(method: SearchedMethod, gradients: float, validate: bool) -> dict[str, Any]:
     """Options that end a run when its work is done, and have a candidate judged by rows that nothing reports."""
     callbacks: list[dict[str, Any]] = []
     options: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from ofmu_pl.support.records import (
     MANIFEST,
     BenchmarkRecord,
     CellRecord,
+    Entries,
     Experiment,
     ExperimentRecord,
     MadeRecord,
@@ -30,30 +31,19 @@ Place = tuple[str, str, str, int]
 class Manifest:
     """The state of a benchmark; of one that is started again, what was known of the runs that are asked for as before.
 
-    Args:
-        name: Name of the benchmark.
-        folder: Folder of the benchmark.
-        experiments: By name.
-
     Attributes:
-        searched: By experiment, method and scenario: ``choice``, ``scores`` by candidate, and ``of`` where they are
-            another experiment's.
+        experiments: What is written of each, by name.
     """
 
     def __init__(self, name: str, folder: Path, experiments: dict[str, Planned]) -> None:
-        self.name, self.path, self.experiments = name, folder / MANIFEST, experiments
-        self.searched: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self._together: dict[tuple[str, str], str] = {}  # why attacks failed, by experiment and SCENARIO/METHOD
-        self._made: dict[tuple[str, str, str], MadeRecord] = {}  # by experiment, name in its prepare and key
-        self._cells: dict[Place, CellRecord] = {
-            (name, scenario, method, seed): CellRecord(
-                scenario, method, seed, folder=f"{name}/{scenario}/{method}/seed_{seed}"
-            )
-            for name, e in experiments.items()
-            for scenario in e.scenarios
-            for method in e.methods
-            for seed in e.seeds
-        }
+        self.path, self.experiments = folder / MANIFEST, {name: _record(name, e) for name, e in experiments.items()}
+        self._file = BenchmarkRecord(
+            name=name, version=__version__, results_version=RESULTS_VERSION, experiments=self.experiments
+        )
+        self._made: dict[str, list[MadeRecord]] = {}  # by key
+        self._cells: dict[Place, CellRecord] = {}
+        for experiment, e in self.experiments.items():
+            self._cells |= {(experiment, cell.scenario, cell.method, cell.seed): cell for cell in e.cells}
         if self.path.is_file():
             with suppress(UserError):  # a file that cannot be read is written anew
                 self._remember(BenchmarkRecord.read(self.path))
@@ -63,14 +53,19 @@ class Manifest:
         if before.results_version != RESULTS_VERSION:
             return
         for name in self.experiments.keys() & before.experiments.keys():
-            now, then = self._experiment(name, self.experiments[name]), before.experiments[name]
+            now, then = self.experiments[name], before.experiments[name]
             for cell in then.cells:
-                place = (name, cell.scenario, cell.method, cell.seed)
-                if place in self._cells and cell.status == "finished" and _asked(now, cell) == _asked(then, cell):
-                    self._cells[place] = replace(cell, attack_error=None)  # attacks that failed are made again
-                    searched = then.methods[cell.method].searched
-                    if cell.scenario in searched:
-                        self.searched[name, cell.method, cell.scenario] = searched[cell.scenario]
+                mine = self._cells.get((name, cell.scenario, cell.method, cell.seed))
+                if mine is None or cell.status != "finished" or _asked(now, cell) != _asked(then, cell):
+                    continue
+                mine.folder, mine.status = cell.folder, cell.status
+                searched = then.methods[cell.method].searched
+                if cell.scenario in searched:
+                    now.methods[cell.method].searched[cell.scenario] = searched[cell.scenario]
+
+    def searched(self, experiment: str, method: str) -> Entries:
+        """By scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's."""
+        return self.experiments[experiment].methods[method].searched
 
     def place(self, place: Place, folder: str) -> None:
         """Say where a run is: two places may share one."""
@@ -83,11 +78,13 @@ class Manifest:
 
     def prepare(self, experiment: str, name: str, key: str, folder: str) -> None:
         """Say where a model is made that runs of an experiment need."""
-        self._made[experiment, name, key] = MadeRecord(folder)
+        record = MadeRecord(folder)
+        self.experiments[experiment].prepare[name].made.append(record)
+        self._made.setdefault(key, []).append(record)
 
     def made(self, key: str, error: str | None, seconds: float | None) -> None:
         """A run has finished or failed, which may have made a model that others need."""
-        for record in (record for (*_, owner), record in self._made.items() if owner == key):
+        for record in self._made.get(key, []):
             record.status, record.error, record.seconds = "failed" if error else "finished", error, seconds
 
     def attacked(self, place: Place, error: str | None) -> None:
@@ -97,51 +94,36 @@ class Manifest:
     def attacked_together(self, experiment: str, method: str, error: str | None) -> None:
         """Say what became of the attacks on the runs of a method (``SCENARIO/METHOD``) together."""
         if error is not None:
-            self._together[experiment, method] = error
+            self.experiments[experiment].attack_errors[method] = error
 
     def failures(self) -> dict[str, str]:
         """Sentences by folder of the run."""
-        failed = {cell.folder: cell.error for cell in self._cells.values() if cell.error is not None}
-        attacked = {cell.folder: cell.attack_error for cell in self._cells.values() if cell.attack_error is not None}
-        attacked |= {f"{'/'.join(method)} together": why for method, why in self._together.items()}
-        return failed | {f"attacks on {folder}": why for folder, why in attacked.items()}
+        cells = self._cells.values()
+        found = {cell.folder: cell.error for cell in cells if cell.error is not None}
+        found |= {f"attacks on {cell.folder}": cell.attack_error for cell in cells if cell.attack_error is not None}
+        for name, e in self.experiments.items():
+            found |= {f"attacks on {name}/{method} together": why for method, why in e.attack_errors.items()}
+        return found
 
     def write(self) -> None:
         """Put the file in the place of the one before."""
-        BenchmarkRecord(
-            name=self.name,
-            version=__version__,
-            results_version=RESULTS_VERSION,
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
-            experiments={name: self._experiment(name, e) for name, e in self.experiments.items()},
-        ).write(self.path)
+        self._file.date = datetime.now(UTC).isoformat(timespec="seconds")
+        self._file.write(self.path)
 
-    def _experiment(self, name: str, e: Planned) -> ExperimentRecord:
-        methods = {
-            method: MethodRecord(
-                overlay=m.overlay,
-                options=m.options,
-                searched={s: found for (*owner, s), found in self.searched.items() if owner == [name, method]},
-            )
-            for method, m in e.methods.items()
-        }
-        shared = {f.name: getattr(e, f.name) for f in fields(Experiment)}
-        return ExperimentRecord(
-            **shared | {"attacks": list(files(e.attacks))},
-            methods=methods,
-            attack_errors={method: why for (owner, method), why in self._together.items() if owner == name},
-            cells=[cell for (owner, *_), cell in self._cells.items() if owner == name],
-            prepare={
-                k: PreparedRecord(
-                    base=p.base,
-                    gives=p.gives,
-                    options=p.options,
-                    each=list(p.each),
-                    made=[made for (*owner, _), made in self._made.items() if owner == [name, k]],
-                )
-                for k, p in e.prepare.items()
-            },
-        )
+
+def _record(name: str, e: Planned) -> ExperimentRecord:
+    """An experiment none of whose runs has ended."""
+    shared = {f.name: getattr(e, f.name) for f in fields(Experiment)} | {"attacks": list(files(e.attacks))}
+    record = ExperimentRecord(
+        **shared, methods={m: MethodRecord(x.overlay, x.options) for m, x in e.methods.items()}, cells=[]
+    )
+    for scenario in e.scenarios:
+        for method in e.methods:
+            folder = f"{name}/{scenario}/{method}"
+            record.cells += [CellRecord(scenario, method, seed, f"{folder}/seed_{seed}") for seed in e.seeds]
+    for prepared, p in e.prepare.items():
+        record.prepare[prepared] = PreparedRecord(p.base, p.gives, p.options, list(p.each))
+    return record
 
 
 def _asked(e: ExperimentRecord, cell: CellRecord) -> tuple[Any, ...]:

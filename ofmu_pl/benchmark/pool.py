@@ -35,11 +35,8 @@ class Job:
     """A job that is done once.
 
     Attributes:
-        place: Folder of the job.
         group: Jobs that take about as long.
-        key: What its results follow from.
         call: Does it, in a process of its own; can be pickled.
-        words: Its command line, for the record.
         result: A file, below its folder or by its whole path, without which it has not finished; ``None``: none.
     """
 
@@ -86,13 +83,8 @@ Ended = Callable[[Job, str | None, bool], None]
 class Pool:
     """Up to ``workers`` processes at a time, each with one CPU thread, and a GPU of its own where there are several.
 
-    Processes are forked from a server that has imported what they need once, so that starting one takes no time, memory
-    peaks are a run's own, and a run that is killed takes no other with it. They end when this process does.
-
-    Args:
-        workers: Runs at a time.
-        live: Where progress is shown.
-        preload: Name of the module that the server imports, beside ``LIBRARIES``, before it forks.
+    Processes are forked from a server that has imported ``preload`` and ``LIBRARIES`` once, so that starting one takes
+    no time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
     """
 
     def __init__(self, workers: int, live: Live, preload: str) -> None:
@@ -105,9 +97,7 @@ class Pool:
     def run(self, jobs: list[Job], ended: Ended) -> None:
         """Do all jobs that have not finished before, nor failed for good.
 
-        Args:
-            jobs: What to do.
-            ended: Called after each with the sentence of its failure, if it failed, and whether it ran just now.
+        ``ended`` is called after each with the sentence of its failure, if it failed, and whether it ran just now.
         """
         waiting = []
         for job in jobs:

@@ -12,11 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Live(contextlib.AbstractContextManager["Live"]):
-    """A bar over all runs, with the time left.
-
-    Args:
-        workers: Runs at a time.
-    """
+    """A bar over all runs, with the time left when so many workers run side by side."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -52,12 +48,7 @@ class Live(contextlib.AbstractContextManager["Live"]):
             self.seconds.setdefault(group, []).append(seconds)
 
     def show(self, what: str, sentence: str | None = None) -> None:
-        """Draw, and say what happened.
-
-        Args:
-            what: That is over.
-            sentence: Why it failed, if it did.
-        """
+        """Draw, and say what is over, and why it failed, if it did."""
         self._progress.update(
             self._task, description=what, total=self.total, completed=self.finished, left=self.time_left
         )

@@ -1,4 +1,4 @@
-"""The candidate of a method that did best on validation data."""
+"""The candidate of a method that did best on validation data, on a seed that is not reported; higher is better."""
 
 from __future__ import annotations
 
@@ -7,44 +7,60 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.criteria import validation_score
+from ofmu_pl.metrics import harmonic_mean
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.records import RESULTS, Results
+
+Options = dict[str, Any]
 
 
-def chosen(candidates: list[tuple[dict[str, Any], Path | None]]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | None, dict[str, Any]]:
     """The best candidate, the first of equals, and the record of the search.
 
-    Args:
-        candidates: Options of each, and the folder ``version_N`` of its run, ``None`` if it failed.
-
-    Returns:
-        The best candidate's options, ``None`` if all failed; and for the manifest ``choice`` and ``scores`` (``null``
-        of one that
-        failed) under the values of the options.
+    Of each there are options and the folder ``version_N`` of its run, ``None`` if it failed. The record has ``choice``,
+    and ``scores`` under the values of the options, ``null`` of one that failed.
     """
-    scores = [None if folder is None else _score(folder) for _, folder in candidates]
-    record: dict[str, Any] = {
-        "choice": None,
-        "scores": {_text(options): score for (options, _), score in zip(candidates, scores, strict=True)},
-    }
-    found = [i for i, score in enumerate(scores) if score is not None]
-    if not found:
-        return None, record
-    best = max(found, key=lambda i: scores[i] or 0.0)
-    options = candidates[best][0]
-    record["choice"] = _value(options)
-    return options, record
+    best, most = None, -math.inf
+    scores: dict[str, float | None] = {}
+    for options, folder in candidates:
+        score = None if folder is None else validation_score(folder)
+        known = score is not None and math.isfinite(score)
+        value = _value(options)
+        scores[value if isinstance(value, str) else json.dumps(value)] = score if known else None
+        if score is not None and known and score > most:
+            best, most = options, score
+    return best, {"choice": None if best is None else _value(best), "scores": scores}
 
 
-def _score(run: Path) -> float | None:
-    score = validation_score(run)
-    return score if math.isfinite(score) else None
-
-
-def _value(options: dict[str, Any]) -> Any:
+def _value(options: Options) -> Any:
     """What a candidate is known by: the value of its only option, or all."""
     return next(iter(options.values())) if len(options) == 1 else options
 
 
-def _text(options: dict[str, Any]) -> str:
-    value = _value(options)
-    return value if isinstance(value, str) else json.dumps(value)
+def validation_score(run: Path) -> float:
+    """How well a run forgot and kept, as far as its validation data tell.
+
+    Of text the harmonic mean of ``1 - p(forget)`` and ``p(retain)``, mean probabilities a token of rows' answers; a
+    side that is NaN (``null`` in JSON) makes it the worst, 0. Of images minus ``validation_gap``.
+
+    Args:
+        run: Its folder ``version_N``: of text with ``validation.json``, of images with ``results.json``.
+    """
+    if not (run / "validation.json").is_file():
+        return -validation_gap(Results.read(run / RESULTS))
+    means = read_json(run / "validation.json")
+    if means["forget"] is None or means["retain"] is None:
+        return 0.0
+    return harmonic_mean([1 - means["forget"], means["retain"]])
+
+
+def validation_gap(results: Results) -> float:
+    """How far a run on images is from what retraining would do, as far as that is known without it; lower is better.
+
+    ``mean(|FA - goal|, |RA - RA_before|, |VA - VA_before|)``: a class that was never seen is never guessed (goal 0), an
+    image that was never seen is as hard as a validation image (goal VA_before).
+    """
+    after, before = ({k: m["value"] for k, m in side.items()} for side in (results.metrics, results.before))
+    goal = 0.0 if "TA_forgotten" in after else before["VA"]
+    parts = [abs(after["forget_accuracy"] - goal), abs(after["RA"] - before["RA"]), abs(after["VA"] - before["VA"])]
+    return float(sum(parts) / len(parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -20,18 +21,27 @@ PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks
 
 @dataclass
 class Method:
-    """One method of an experiment.
+    """One method.
 
     Attributes:
         overlay: Its configuration, put over the base; ``null``: the base's own method.
         options: Command-line options by key.
+    """
+
+    overlay: str | None = None
+    options: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass
+class SearchedMethod(Method):
+    """One method of an experiment.
+
+    Attributes:
         search: Candidates, the best of which (on ``search_seed``, by validation) is run: options with their values, of
             which every combination is tried, or a list of options by key.
         budgeted: Whether it runs until the budget is spent; methods of one iteration do not.
     """
 
-    overlay: str | None = None
-    options: dict[str, Value] = field(default_factory=dict)
     search: dict[str, list[Value]] | list[dict[str, Value]] = field(default_factory=dict)
     budgeted: bool = True
 
@@ -77,7 +87,7 @@ class Planned(Experiment):
     """
 
     base: str | list[str]
-    methods: dict[str, Method]
+    methods: dict[str, SearchedMethod]
     kind: Kind = "table"
     scenarios: dict[str, dict[str, Value]] = field(default_factory=lambda: {"all": {}})
     seeds: list[int] = field(default_factory=lambda: [0])
@@ -90,13 +100,13 @@ class Planned(Experiment):
     prepare: dict[str, Prepare] = field(default_factory=dict)
     ours: str = "ofmu"
 
-    def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
-        """Experiment and scenario where the settings of one of its scenarios are searched.
+    @property
+    def size(self) -> int:
+        """Number of the runs that are reported."""
+        return len(self.scenarios) * len(self.methods) * len(self.seeds)
 
-        Args:
-            name: Its own.
-            scenario: One of its own.
-        """
+    def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
+        """Experiment and scenario where the settings of one of its scenarios are searched, by its name."""
         if self.settings_of is None:
             return name, scenario
         other, _, theirs = self.settings_of.partition("/")
@@ -104,20 +114,40 @@ class Planned(Experiment):
 
 
 def files(base: str | list[str]) -> tuple[str, ...]:
-    """The files of a base, in the order in which they are applied.
-
-    Args:
-        base: One file, or a list of them.
-    """
+    """The files of a base, in the order in which they are applied."""
     return (base,) if isinstance(base, str) else tuple(base)
+
+
+def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> None:
+    """Refuse names of folders that lead out of their folder, or that are taken.
+
+    Raises:
+        UserError: One does, or is.
+    """
+    for name in names:
+        below(folder, name, "The name")
+        if "/" in name or name in taken:
+            raise UserError(f"'{name}' cannot name a part of this: choose another name, without '/'.")
+
+
+def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], whose: str) -> None:
+    """Refuse configurations that are not there.
+
+    Raises:
+        UserError: One is missing.
+    """
+    overlays = [method.overlay for method in methods if method.overlay]
+    for base in [*bases, *overlays]:
+        for path in files(base):
+            if not Path(expanded(path)).is_file():
+                raise UserError(
+                    f"The configuration '{path}' of {whose} does not exist: run from the project's root, or mend its "
+                    "name."
+                )
 
 
 def check(experiments: dict[str, Planned], folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
-
-    Args:
-        experiments: By name.
-        folder: Folder of the benchmark.
 
     Raises:
         UserError: A file is missing, a seed is there twice, a name leads out of the folder, an experiment takes
@@ -130,25 +160,15 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
                 f"seeds {e.seeds} and search_seed {e.search_seed} of '{name}' must be given and all differ: each is a "
                 "sample of its own."
             )
-        for place in (name, *e.methods, *e.scenarios, *e.prepare):
-            below(folder, place, "The experiment, method, scenario or prepared run")
-            if "/" in place or place in (PREPARED, SEARCH, ANALYSIS, ATTACKS, MANIFEST, REPORT):
-                raise UserError(f"'{place}' cannot name a part of a benchmark: choose another name, without '/'.")
+        taken = (PREPARED, SEARCH, ANALYSIS, ATTACKS, MANIFEST, REPORT)
+        check_names([name, *e.methods, *e.scenarios, *e.prepare], folder, taken)
         bases = [e.base, *(p.base for p in e.prepare.values())]
         if not all(bases):
             raise UserError(f"'{name}' has an empty base: name the configuration that its runs share.")
-        overlays = [m.overlay for m in e.methods.values() if m.overlay]
-        for path in [*(path for base in [*bases, e.attacks] for path in files(base)), *overlays]:
-            if not Path(expanded(path)).is_file():
-                raise UserError(
-                    f"The configuration '{path}' of '{name}' does not exist: run from the project's root, or mend its "
-                    "name."
-                )
-        every = [e.options, *e.scenarios.values(), *(m.options for m in e.methods.values())]
-        for options in [*every, *(p.options for p in e.prepare.values())]:
-            for value in options.values():
-                expanded(value)
-        if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in every):
+        check_files([*bases, e.attacks], e.methods.values(), f"'{name}'")
+        of_runs = [e.options, *e.scenarios.values(), *(m.options for m in e.methods.values())]
+        expanded([*of_runs, *(p.options for p in e.prepare.values())])
+        if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in of_runs):
             raise UserError(
                 f"'{name}' has attacks, and runs of it export no model that could be attacked: set export.folder to hf."
             )

@@ -14,7 +14,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import LARGEST_JSON, check_whole, numbered_lines
+from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
 
 HUB = "hub:"
@@ -283,8 +283,19 @@ def _parquet(path: Path) -> Read:
     import pyarrow  # type: ignore[import-untyped]  # comes with datasets
     from pyarrow import parquet
 
+    rows: list[Any] = []
     try:
-        return parquet.read_table(path).to_pylist(), []
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=16):  # what a small file names many times is as large as its text
+                if batch.nbytes > 16 * LARGEST_LINE or len(rows) > LARGEST_TABLE:
+                    raise UserError(
+                        f"Row {len(rows)} of '{path}' (counted from 0) and the next 15 have {batch.nbytes} bytes: a "
+                        f"row may have {LARGEST_LINE}, and a table {LARGEST_TABLE} rows. Split the file."
+                    )
+                rows += batch.to_pylist()
+        return rows, []
+    except UserError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise UserError(f"'{path}' is no parquet file that can be read ({reason}): write it anew.") from error

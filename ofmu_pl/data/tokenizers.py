@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.limits import within
 
 Tokenizer: TypeAlias = PreTrainedTokenizerBase
 Turns = Sequence[dict[str, str]]
@@ -61,10 +62,10 @@ def _read(source: str) -> Tokenizer:
 
 def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None, remedy: str) -> str:
     """Turns as the tokenizer's chat template writes them."""
+    how = {"add_generation_prompt": answers, "tokenize": False, "date_string": date}
     try:
-        return str(
-            tokenizer.apply_chat_template(list(turns), add_generation_prompt=answers, tokenize=False, date_string=date)
-        )
+        with within("The template"):
+            return str(tokenizer.apply_chat_template(list(turns), **how))
     except Exception as error:  # a template is a program of others, which fails as it likes
         roles = ", ".join(turn["role"] for turn in turns)
         raise UserError(

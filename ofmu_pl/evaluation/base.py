@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -22,7 +21,7 @@ from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.gradient_alignment import ROWS
 from ofmu_pl.evaluation.measures import Measures
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
-from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.evaluation.table import Ending, Metrics, print_table
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
@@ -60,7 +59,8 @@ class Evaluation(pl.Callback, Measures):
             raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
         check_own(own_metrics)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
-        self.show: Callable[..., None] = print_table
+        self.prints = True  # a table at the end
+        self.ending: Ending | None = None
         self.reference = None
         self.before: dict[str, Any] = {}
         self.more: dict[str, Metrics] = {}  # by column
@@ -216,7 +216,9 @@ class Evaluation(pl.Callback, Measures):
             self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
-        self.show(f"{title}, definition {self.definition}", columns, remark)
+        self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)
+        if self.prints:
+            print_table(*self.ending)
         if log_dir is not None:
             rank_zero_info(f"Results: {Path(log_dir) / RESULTS}")
             if self.before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -11,6 +12,16 @@ from ofmu_pl.metrics.result import GROUPS, MetricResult
 from ofmu_pl.support.terminal import console, padding
 
 Metrics = dict[str, MetricResult]
+
+
+class Ending(NamedTuple):
+    """What a run ends with: metrics by model, under a title, with a remark."""
+
+    title: str
+    columns: dict[str, Metrics]
+    remark: str | None
+
+
 IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
 """Groups of metrics that have a line below the table, of which the first that has a sentence stands for all."""
 

@@ -64,10 +64,12 @@ class Scrutiny:
         scalars: dict[str, float] = {}
         if not self._examined:
             rows = _first(method, batch["forget"][0], 2)
+            before = engine.gradient_evaluations
             self._examine(method, engine, method.loss(rows))
             self._examined = True
             if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
-                method.charge(1.0, len(next(iter(rows.values()))))
+                method.charge(engine.gradient_evaluations - before, len(next(iter(rows.values()))))
+            engine.gradient_evaluations = before
         if not method.run.checks_itself or not (similar or penalised):
             return scalars
         if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
@@ -96,7 +98,6 @@ class Scrutiny:
 
         A run that finds its own rates goes on without the parts that the engine cannot give: nobody chose the engine.
         """
-        before = engine.gradient_evaluations
         seen = calls(method.trained, lambda: engine.expand(forget, order=1))
         try:
             check_calls(seen, first_order=engine.first_order)
@@ -107,7 +108,6 @@ class Scrutiny:
                 raise
             self.order = 1
             rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
-        engine.gradient_evaluations = before
         if seen.narrowed and engine.parameters[0].dtype == torch.float64:
             self._computes_in = torch.float32
         if isinstance(engine, FiniteDifference):

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.limits import within
 
 
 def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedModel:
@@ -27,8 +28,14 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
 
     own = deepcopy(fields)  # peft adds to lists in it
     try:
+        if isinstance(own.get("target_modules"), str):
+            with within(f"The expression target_modules '{own['target_modules']}' in model.network.lora"):
+                for name, _ in model.named_modules():
+                    re.fullmatch(own["target_modules"], name)
         adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own}))
-    except (TypeError, ValueError) as error:
+    except UserError:
+        raise
+    except (TypeError, ValueError, re.error) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
             f"The adapters cannot be made ({reason}): set model.network.lora to fields of peft's LoraConfig, with "
@@ -77,10 +84,10 @@ def require_weights(model: PreTrainedModel) -> None:
 def keep_trainable(model: nn.Module, pattern: str) -> None:
     """Freeze every parameter whose name a regular expression does not match anywhere."""
     try:
-        wanted = re.compile(pattern)
+        with within(f"The expression '{pattern}' in model.network.trainable"):
+            names = [name for name, p in model.named_parameters() if p.requires_grad and re.search(pattern, name)]
     except re.error as error:
         raise UserError(f"model.network.trainable '{pattern}' is no regular expression ({error}).") from error
-    names = [name for name, p in model.named_parameters() if p.requires_grad and wanted.search(name)]
     if not names:
         example = next(name for name, _ in model.named_parameters())
         raise UserError(

@@ -15,50 +15,40 @@ HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting 
 """Heads of figures that are not their names alone."""
 
 
-def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
-    """Figures over the runs of each method; ``None`` where no method has enough runs.
-
-    Args:
-        experiment: The experiment.
-        name: Name of the group of scenarios.
-        scenarios: The scenarios.
-    """
-    found = {
-        (scenario, method, attack): values
-        for scenario in scenarios
-        for method in experiment.methods
-        if f"{scenario}/{method}" in experiment.across
-        for attack, values in experiment.across[f"{scenario}/{method}"].attacks.items()
-    }
-    if not found:
-        return None
-    figures = [n for n in dict.fromkeys(n for values in found.values() for n in values)]
-    figures = [n for n in figures if n != MODELS and not n.endswith((*NULL, "worst_example_auc"))]
-    several = len({attack for _, _, attack in found}) > 1
-    table = Table(
-        f"{experiment.name}-{name}-across",
-        f"{experiment.title}, {name}: single rows, over the runs of a method",
-        [
-            *(["scenario"] if len(scenarios) > 1 else []),
-            *("method", *(["attack"] if several else []), HEADS[MODELS]),
-            *(HEADS.get(n, words(n)) for n in figures),
-        ],
-        [],
-    )
+def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """Figures over the runs of each method, a line a scenario, method and attack; no rows: there are too few runs."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for scenario in scenarios:
+        for method in experiment.methods:
+            record = experiment.across.get(f"{scenario}/{method}")
+            for attack, values in record.attacks.items() if record else ():
+                found[scenario, method, attack] = values
+    names: dict[str, None] = {}
+    for values in found.values():
+        names |= dict.fromkeys(values)
+    figures = [n for n in names if n != MODELS and not n.endswith((*NULL, "worst_example_auc"))]
+    heads = ["scenario", "method", "attack", HEADS[MODELS], *(HEADS.get(n, words(n)) for n in figures)]
+    title = f"{experiment.title}, {name}: single rows, over the runs of a method"
+    table = Table(f"{experiment.name}-{name}-across", title, heads)
+    bracketed = False
     for (scenario, method, attack), values in found.items():
-        table.ours |= {len(table.rows)} if method == experiment.ours else set()
-        line = [Entry(scenario)] if len(scenarios) > 1 else []
-        line += [Entry(method), *([Entry(words(attack))] if several else [])]
         models = number(values.get(MODELS))
+        line = [Entry(scenario), Entry(method), Entry(words(attack))]
         line.append(Entry("–") if models is None else Entry(f"{models:.0f}", numbers={"": models}))
-        table.rows.append(line + [_beside_chance(values, n) for n in figures])
+        line += [_beside_chance(values, n) for n in figures]
+        bracketed |= any(e.small for e in line)
+        table.add(line, method == experiment.ours)
     table.notes = [
         "Each row's confidences under the N unlearned models are compared with those under their retrained models. "
-        "In brackets: where 95 % of a figure lie when nobody tells forgotten from held-out rows, as models are dealt "
-        "to the two sides at random. With few models that is far from epsilon 0 and score 1.",
+        "With few models chance alone is far from epsilon 0 and score 1.",
         "Figures of different N are not comparable: an epsilon is 50 where a decision makes no mistake on N models and "
         "else about ln N at most. The NeurIPS 2023 competition, whose points the forgetting score has, had 512.",
     ]
+    if bracketed:
+        table.notes.append(
+            "In brackets: where 95 % of a figure lie when nobody tells forgotten from held-out rows, as models are "
+            "dealt to the two sides at random."
+        )
     if SCORE in figures:
         table.notes.append(
             "score: the forgetting score times retain and test accuracy as ratios to the retrained models', as in the "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -20,7 +22,7 @@ HEAD = "returns → (%)"
 def attacks_of(experiment: Findings, scenarios: list[str]) -> list[str]:
     """Names of the attacks that some run of these scenarios was under, in order."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
-    return list(dict.fromkeys(name for r in runs for name in r.attacks.attacks))
+    return list(dict.fromkeys(chain.from_iterable(r.attacks.attacks for r in runs)))
 
 
 def made(experiment: Findings, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
@@ -36,72 +38,79 @@ def returned(experiment: Findings, scenarios: list[str], method: str, attack: st
 
 def worst(experiment: Findings, scenarios: list[str], method: str) -> tuple[str, Spread] | None:
     """The attack that brings most back, and how much; ``None`` where no share is known."""
-    shares = {a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)}
+    return _worst({a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)})
+
+
+def _worst(shares: dict[str, Spread]) -> tuple[str, Spread] | None:
     known = {a: s for a, s in shares.items() if s.n}
     return max(known.items(), key=lambda item: item[1].mean) if known else None
 
 
-def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
-    """What returns, by method and attack; ``None`` where no run was attacked."""
+def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """What returns, by method and attack; no rows: no run was attacked."""
     attacks = attacks_of(experiment, scenarios)
-    methods = [m for m in experiment.methods if experiment.of(scenarios, m)]
-    if not attacks:
-        return None
-    shares = {m: {a: returned(experiment, scenarios, m, a) for a in attacks} for m in methods}
-    nearest = {a: min((abs(s[a].mean) for s in shares.values() if s[a].n), default=math.nan) for a in attacks}
+    shares: dict[str, dict[str, Spread]] = {}
+    nearest = dict.fromkeys(attacks, math.inf)
+    for method in experiment.methods:
+        if attacks and experiment.of(scenarios, method):
+            shares[method] = {a: returned(experiment, scenarios, method, a) for a in attacks}
+            for attack, share in shares[method].items():
+                nearest[attack] = min(nearest[attack], abs(share.mean) if share.n else math.inf)
     over = "draws" if len(scenarios) > 1 else "seeds"
     spreads = f", mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
     table = Table(
         f"{experiment.name}-{name}-attacks",
         f"{experiment.title}, {name}: what returns{spreads}",
         ["method", *(f"{words(a)} → (%)" for a in attacks)],
-        [],
     )
     for method, found in shares.items():
-        most = worst(experiment, scenarios, method)
+        most = _worst(found)
         line = [Entry(method)]
         for attack, share in found.items():
             e = measured(share)
             e.best = len(shares) > 1 and abs(share.mean) == nearest[attack]
             e.mark = WORST if most is not None and len(attacks) > 1 and most[0] == attack else ""
             line.append(e)
-        table.ours |= {len(table.rows)} if method == experiment.ours else set()
-        table.rows.append(line)
+        table.add(line, method == experiment.ours)
     table.notes = _notes(experiment, scenarios, shares)
     return table
 
 
-def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
-    """What attacks find on each model; ``None`` where no run was attacked."""
+def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """What attacks find on each model; no rows: no run was attacked."""
     attacks = attacks_of(experiment, scenarios)
     title = f"{experiment.title}, {name}: what attacks find, the more the better for the attacker"
-    table = Table(f"{experiment.name}-{name}-found", title, ["model", *map(words, attacks)], [])
-    for model in (TARGET, RETRAINED, *experiment.methods):
+    table = Table(f"{experiment.name}-{name}-found", title, ["model", *map(words, attacks)], lines={1})
+    for model in (TARGET, RETRAINED, *experiment.methods) if attacks else ():
+        shared = model in (TARGET, RETRAINED)  # by methods, once a seed
         line = [Entry(model)]
         for attack in attacks:
-            by_replicate: dict[Replicate, dict[str, Any]] = {}  # of models that methods share once a seed
-            for method in experiment.methods if model in (TARGET, RETRAINED) else [model]:
+            by_replicate: dict[Replicate, dict[str, Any]] = {}
+            for method in experiment.methods if shared else [model]:
                 for key, record in made(experiment, scenarios, method, attack).items():
-                    entries = record.metrics.get(UNLEARNED if model == method else model, {})
+                    entries = record.metrics.get(model if shared else UNLEARNED, {})
                     by_replicate.setdefault(key, entries.get(record.found, {}))
             line.append(measured(spread_of(by_replicate.values())))
-        table.rows.append(line)
-    table.lines = {1}
-    return table if attacks else None
+        table.add(line)
+    return table
 
 
-def cost_table(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
-    """What attacks cost a model, medians over runs; ``None`` where no run was attacked."""
+def cost_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """What attacks cost a model, medians over runs; no rows: no run was attacked."""
     title = f"{experiment.title}, {name}: what attacks cost on a model"
-    table = Table(f"{experiment.name}-{name}-attack-costs", title, ["attack", "gradients", "seconds"], [], folded=True)
+    table = Table(f"{experiment.name}-{name}-attack-costs", title, ["attack", "gradients", "seconds"], folded=True)
     for attack in attacks_of(experiment, scenarios):
-        records = [r for m in experiment.methods for r in made(experiment, scenarios, m, attack).values()]
-        line = [Entry(words(attack))]
-        for costs in ([r.gradients for r in records], [r.seconds for r in records]):
-            known = [x for by_model in costs if (x := number(by_model.get(UNLEARNED))) is not None]
-            line.append(plain(median(known) if known else None))
-        table.rows.append(line)
-    return table if table.rows else None
+        records: list[AttackRecord] = []
+        for method in experiment.methods:
+            records += made(experiment, scenarios, method, attack).values()
+        gradients, seconds = _median(r.gradients for r in records), _median(r.seconds for r in records)
+        table.add([Entry(words(attack)), plain(gradients), plain(seconds)])
+    return table
+
+
+def _median(spent: Iterable[Mapping[str, Any]]) -> float | None:
+    known = [x for by_model in spent if (x := number(by_model.get(UNLEARNED))) is not None]
+    return median(known) if known else None
 
 
 def _notes(experiment: Findings, scenarios: list[str], shares: dict[str, dict[str, Spread]]) -> list[str]:
@@ -111,15 +120,16 @@ def _notes(experiment: Findings, scenarios: list[str], shares: dict[str, dict[st
         "target, which forgot nothing (100 % by construction). → nearest to 0 is best: below it the attack finds less "
         "than where the rows were never seen, which is a trace of its own."
     ]
-    every = [s for found in shares.values() for s in found.values()]
-    if any(e.n == 1 for e in every):
+    counts = {s.n for s in chain.from_iterable(found.values() for found in shares.values())}
+    if 1 in counts:
         notes.append("Where there is one run, the interval is over rows.")
-    if any(e.n == 0 for e in every):
+    if 0 in counts:
         notes.append("–: the attack was not made, or its share is not known.")
-    if any(len(found) > 1 and any(s.n for s in found.values()) for found in shares.values()):
+    if len(attacks_of(experiment, scenarios)) > 1 and any(counts):
         notes.append(f"{WORST} the attack that brings most back, whose share stands in the main table.")
-    runs = [r for r in experiment.finished if r.scenario in scenarios]
-    notes += dict.fromkeys(str(remark) for r in runs for remark in r.attacks.remarks)
+    for run in experiment.finished:
+        remarks = run.attacks.remarks if run.scenario in scenarios else []
+        notes += [str(remark) for remark in remarks if remark not in notes]
     return notes + _broken(experiment, scenarios)
 
 

@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
 
-from ofmu_pl.report.runs import Findings, Replicate, Run
+from ofmu_pl.report.runs import Finding, Findings, Replicate
 
 
 def drop_doubles(experiment: Findings, problems: list[str]) -> None:
     """One run a method, scenario and seed; the same weights twice are one run, too, whatever their seeds say."""
-    kept: dict[tuple[str, str, int], Run] = {}
-    weights: dict[tuple[str, str, str], Run] = {}
+    kept: dict[tuple[str, str, int], Finding] = {}
+    weights: dict[tuple[str, str, str], Finding] = {}
     for run in experiment.runs:
-        first = kept.get((run.scenario, run.method, run.seed))
-        if first is not None:
-            problems.append(
-                f"{experiment.name}: {run.folder} repeats seed {run.seed} of {run.method} in {run.scenario}, which "
-                f"{first.folder} has: only the first counts."
-            )
-            continue
         mark = run.fact("weights")
+        first = kept.get((run.scenario, run.method, run.seed))
         twin = weights.get((run.scenario, run.method, str(mark))) if mark and run.cost("gradient_evaluations") else None
-        if twin is not None:
-            problems.append(
-                f"{experiment.name}: {run.folder} (seed {run.seed}) has the very weights of {twin.folder} (seed "
-                f"{twin.seed}): it is no second sample, so only the first counts."
-            )
-            continue
-        kept[run.scenario, run.method, run.seed] = run
-        if mark:
+        if first is None and twin is None:
+            kept[run.scenario, run.method, run.seed] = run
             weights[run.scenario, run.method, str(mark)] = run
+            continue
+        why = f"has the very weights of {twin.folder} (seed {twin.seed})" if twin else ""
+        why = f"repeats seed {run.seed} of {run.method} in {run.scenario}, which {first.folder} has" if first else why
+        problems.append(f"{experiment.name}: {run.folder} {why}: only the first counts.")
     experiment.runs = list(kept.values())
 
 
-def set_apart(experiment: Findings, problems: list[str]) -> None:
+def leave_out_other_definitions(experiment: Findings, problems: list[str]) -> None:
     """Keep the runs of the commonest definition; the others' numbers mean something else."""
     counts = Counter(r.definition for r in experiment.finished)
     if len(counts) < 2:
@@ -44,17 +35,16 @@ def set_apart(experiment: Findings, problems: list[str]) -> None:
     others = ", ".join(f"{name} ({k})" for name, k in rest)
     problems.append(
         f"{experiment.name}: results of several definitions are mixed, {main} ({n} runs) and {others}: the latter are "
-        "shown in a table of their own and compared with nothing."
+        "left out."
     )
-    experiment.apart = [r for r in experiment.finished if r.definition != main]
-    experiment.runs = [r for r in experiment.runs if r not in experiment.apart]
+    experiment.runs = [r for r in experiment.runs if r.results is None or r.definition == main]
 
 
 def _not_finished(experiment: Findings) -> list[str]:
     """One sentence for all runs that have not ended, one a method and scenario for those that broke."""
     waiting = [r for r in experiment.runs if r.results is None and r.error is None and r.status == "unfinished"]
     found = [f"{len(waiting)} of {len(experiment.runs)} runs have not ended yet."] if waiting else []
-    broken: dict[tuple[str, str, str], list[Run]] = {}
+    broken: dict[tuple[str, str, str], list[Finding]] = {}
     for run in experiment.runs:
         if run.results is None and run not in waiting:
             broken.setdefault((run.scenario, run.method, run.status), []).append(run)
@@ -68,60 +58,53 @@ def _not_finished(experiment: Findings) -> list[str]:
 
 def _other_rows(experiment: Findings) -> list[str]:
     """One sentence a run that forgets other rows than most runs of its scenario and seed, or does not say which."""
-    replicates: dict[Replicate, dict[Any, list[Run]]] = {}
+    replicates: dict[Replicate, list[tuple[str | None, Finding]]] = {}
     for run in experiment.finished:
         hashes = run.fact("hashes")
         rows = hashes.get("forget") if isinstance(hashes, dict) else None
-        replicates.setdefault((run.scenario, run.seed), {}).setdefault(str(rows) if rows else None, []).append(run)
+        replicates.setdefault((run.scenario, run.seed), []).append((str(rows) if rows else None, run))
     found = []
-    for (scenario, seed), by_rows in replicates.items():
-        silent = by_rows.pop(None, [])
-        most = max(by_rows.values(), key=len, default=[])
-        for run in (run for runs in by_rows.values() if runs is not most for run in runs):
-            others = most[0].folder if len(most) == 1 else f"{len(most)} runs of {scenario}, seed {seed}"
-            found.append(f"{run.folder} forgets other rows than {others}: do not compare them.")
-        found += [
-            f"{run.folder} does not say which rows it forgets (results.json, provenance.hashes): whether it may be "
-            f"compared with the other runs of {scenario}, seed {seed} is not known."
-            for run in silent
-            if most
-        ]
+    for (scenario, seed), runs in replicates.items():
+        counts = Counter(rows for rows, _ in runs if rows is not None).most_common(1)
+        for rows, run in runs if counts else ():
+            if rows is None:
+                found.append(
+                    f"{run.folder} does not say which rows it forgets (results.json, provenance.hashes): whether it "
+                    f"may be compared with the other runs of {scenario}, seed {seed} is not known."
+                )
+            elif rows != counts[0][0]:
+                others = f"{counts[0][1]} run{'s' * (counts[0][1] > 1)} of {scenario}, seed {seed}"
+                found.append(f"{run.folder} forgets other rows than {others}: do not compare them.")
     return found
 
 
 def _other_attacks(experiment: Findings) -> list[str]:
     """One sentence an attack that runs were under with differing settings or seeds."""
-    ways: dict[str, dict[str, list[str]]] = {}
+    ways: dict[str, dict[str, str]] = {}
     for run in experiment.finished:
         for name, record in run.attacks.attacks.items():
             way = json.dumps([record.settings, record.seeds], sort_keys=True)
-            ways.setdefault(name, {}).setdefault(way, []).append(run.folder)
+            ways.setdefault(name, {}).setdefault(way, run.folder)
     return [
-        f"The attack '{name}' had other settings or seeds on {min(by_way.values(), key=len)[0]} than on "
-        f"{max(by_way.values(), key=len)[0]}: make it again on both, alike."
-        for name, by_way in ways.items()
-        if len(by_way) > 1
+        f"The attack '{name}' had other settings or seeds on {' than on '.join(folders.values())}: make it again on "
+        "all, alike."
+        for name, folders in ways.items()
+        if len(folders) > 1
     ]
 
 
 def check(experiment: Findings, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
-    problems += [f"{experiment.name}: {sentence}" for sentence in _not_finished(experiment)]
-    problems += [
-        f"{experiment.name}: the attacks on {r.folder} failed: {r.attack_error}"
-        for r in experiment.runs
-        if r.attack_error
-    ]
-    problems += [
-        f"{experiment.name}: the attacks on the runs of {method} together failed: {why}"
-        for method, why in experiment.attack_errors.items()
-    ]
+    found = _not_finished(experiment)
+    found += [f"the attacks on {r.folder} failed: {r.attack_error}" for r in experiment.runs if r.attack_error]
+    for method, why in experiment.attack_errors.items():
+        found.append(f"the attacks on the runs of {method} together failed: {why}")
     for run in experiment.finished:
         broken = [m for m in experiment.metrics if run.metric(m) and run.value(m) is None]
         if broken:
-            problems.append(f"{experiment.name}: {run.folder} has no finite {', '.join(broken)}: counted as missing.")
-    problems += [f"{experiment.name}: {sentence}" for sentence in _other_rows(experiment)]
-    problems += [f"{experiment.name}: {sentence}" for sentence in _other_attacks(experiment)]
+            found.append(f"{run.folder} has no finite {', '.join(broken)}: counted as missing.")
+    found += _other_rows(experiment) + _other_attacks(experiment)
     unknown = [m for m in experiment.metrics if experiment.finished and not experiment.entry(m)]
     if unknown:
-        problems.append(f"{experiment.name}: no run has the metrics {', '.join(unknown)}: their columns are left out.")
+        found.append(f"no run has the metrics {', '.join(unknown)}: their columns are left out.")
+    problems += [f"{experiment.name}: {sentence}" for sentence in found]

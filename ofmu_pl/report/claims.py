@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
-from ofmu_pl.metrics.bootstrap import LEVEL
-from ofmu_pl.report.claims_of_difficulty import coupling, nearness
-from ofmu_pl.report.derived import alignment, grid
+from ofmu_pl.metrics.bootstrap import LEVEL, holm
+from ofmu_pl.report.derived import alignment, difficulty, grid
 from ofmu_pl.report.figures.studies import norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Findings, words
-from ofmu_pl.report.statistics import compare, least_p, merit
-from ofmu_pl.report.tables import figure
+from ofmu_pl.report.statistics import compare, differences, least_p, merit
+from ofmu_pl.report.tables import between, figure
 from ofmu_pl.report.verdicts import Found, Verdict, described, direction, directions, judged
 
 HARD = "hard-third cosine"
@@ -25,14 +25,7 @@ HARD = "hard-third cosine"
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper.
-
-    Attributes:
-        experiment: Name of the experiment that it was held against.
-        text: The paper's words.
-        verdict: What came out.
-        why: The numbers that decide, one sentence.
-    """
+    """The paper's words, held against an experiment of this name, and the numbers that decide."""
 
     experiment: str
     text: str
@@ -47,8 +40,8 @@ def claims(experiment: Findings) -> list[Claim]:
     """
     judges = {
         "table": _significance,
-        "udi": coupling,
-        "alignment": nearness,
+        "udi": _coupling,
+        "alignment": _nearness,
         "ablation": _ablation,
         "sweep": _sweep,
         "convergence": _convergence,
@@ -58,171 +51,12 @@ def claims(experiment: Findings) -> list[Claim]:
     return [Claim(experiment.name, *found) for found in judges[experiment.kind](experiment)]
 
 
-def _merits(experiment: Findings, method: str, metric: str) -> dict[Any, float]:
-    """Merits by replicate; those of the hard third's cosine come from the analysis."""
-    if metric == HARD:
-        return dict(alignment(experiment)["hardest"].get(method, {}))
-    return dict(merit(experiment, list(experiment.scenarios), method, metric))
-
-
-def _gain(experiment: Findings, variant: str, metric: str) -> list[float]:
-    """Ours minus a variant, seed by seed."""
-    ours, theirs = (_merits(experiment, m, metric) for m in (experiment.ours or "", variant))
-    return [ours[key] - theirs[key] for key in ours if key in theirs]
-
-
-def _ablation(experiment: Findings) -> Iterator[Found]:
-    bare, loop = without(experiment, "model.beta"), without(experiment, "model.rho_0")
-    quality = experiment.tested("forget_quality") if experiment.entry("forget_quality") else "avg_gap"
-    for text, variant, option, metric in (
-        (
-            "Removing similarity-aware decorrelation reduces robustness on hard samples (embedding similarity drops).",
-            *(bare, "model.beta", HARD),
-        ),
-        (
-            "Removing the penalty reformulation lowers forgetting efficacy (forget quality falls).",
-            *(loop, "model.rho_0", quality),
-        ),
-    ):
-        if variant is None:
-            yield text, "not decidable", f"No variant has {option} 0."
-            continue
-        d = _gain(experiment, variant, metric)
-        yield text, judged([d]), f"{described(f'{experiment.ours} minus {variant}, {words(metric)},', d)}."
-    text = "The full OFMU achieves the best results, but not by an overwhelming margin."
-    wanted = [quality, "model_utility" if experiment.entry("model_utility") else "TA", HARD]
-    gains = {(v, m): _gain(experiment, v, m) for v in (bare, loop) if v for m in wanted}
-    ways = dict(zip(gains, directions(list(gains.values())), strict=True))
-    lost = [key for key, way in ways.items() if way < 0]
-    if lost:
-        (variant, metric) = lost[0]
-        why = described(f"{experiment.ours} minus {variant}, {words(metric)},", gains[lost[0]])
-        yield text, "contradicted", f"{why}: the variant is better."
-    elif len(gains) == 6 and 1 in ways.values() and all(len(d) > 1 and np.mean(d) >= 0 for d in gains.values()):
-        yield text, "reproduced", f"{experiment.ours} is at least as good in all of {', '.join(map(words, wanted))}."
-    else:
-        behind = [f"{v} in {words(m)}" for (v, m), d in gains.items() if d and np.mean(d) < 0]
-        missing = [f"{v} in {words(m)}" for (v, m), d in gains.items() if len(d) < 2]
-        parts = [f"behind {', '.join(behind)} on average, which chance may do" if behind else ""]
-        parts += ["better than none beyond chance" if 1 not in ways.values() else ""]
-        parts += [f"fewer than two seeds for {', '.join(missing)}" if missing else ""]
-        parts += ["a variant is missing" if len(gains) < 6 else ""]
-        yield text, "not decidable", f"{experiment.ours}: {'; '.join(p for p in parts if p)}."
-
-
-def _values_by_grid(experiment: Findings, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
-    """Values by rho, T and seed; scenarios are grid points, so that seeds pair them."""
-    found: dict[float | None, dict[float, dict[int, float]]] = {}
-    for (scenario, method), (t, rho) in grid(experiment).items():
-        for (_, seed), value in experiment.values([scenario], method, metric).items():
-            if t is not None:
-                found.setdefault(rho, {}).setdefault(t, {})[seed] = value
-    return {rho: dict(sorted(by_t.items())) for rho, by_t in found.items() if len(by_t) > 1}
-
-
-def _differences(first: Mapping[int, float], last: Mapping[int, float]) -> list[float]:
-    return [last[seed] - first[seed] for seed in first if seed in last]
-
-
-def _sweep(experiment: Findings) -> Iterator[Found]:
-    shown = sweep_panels(experiment)
-    forgetting = _values_by_grid(experiment, shown[0]) if shown else {}
-    sign = -1 if shown and shown[0] == "forget_Q_A_Prob" else 1
-    name = words(shown[0]) if shown else "no metric"
-    rising = "More inner steps consistently strengthen forgetting efficacy (monotonically, for all rho)."
-    stable = "Model utility is robust to changes in inner loop depth, less sensitive than forgetting."
-    damped = "High penalty values suppress forgetting improvements."
-    if not forgetting:
-        for text in (rising, stable, damped):
-            yield text, "not decidable", "No two values of model.inner_steps have finished runs with one model.rho_0."
-        return
-    steps, gains = {}, {}
-    for rho, by_t in forgetting.items():
-        ts = list(by_t)
-        for a, b in pairwise(ts):
-            steps[rho, a, b] = [sign * d for d in _differences(by_t[a], by_t[b])]
-        gains[rho] = [sign * d for d in _differences(by_t[ts[0]], by_t[ts[-1]])]
-    falls = [key for key, way in zip(steps, directions(list(steps.values())), strict=True) if way < 0]
-    if falls:
-        rho, a, b = falls[0]
-        verdict, key = "contradicted", falls[0]
-        why = f"at rho = {rho}, from T = {a:g} to {b:g}, {described(f'forgetting ({name}) changes by', steps[key])}."
-    else:
-        weak = [rho for rho, d in gains.items() if direction(d) <= 0]
-        down = [key for key, d in steps.items() if d and np.mean(d) < 0]
-        verdict = "not decidable" if weak or down else "reproduced"
-        parts = [f"rho = {rho}: {described('', gains[rho]).strip()}" for rho in gains]
-        why = f"change of forgetting ({name}) from least to most T, {'; '.join(parts)}."
-    yield rising, verdict, why  # type: ignore[misc]
-    yield _stability(experiment, stable, shown, forgetting)
-    known = sorted(rho for rho in gains if rho is not None)
-    if len(known) < 2:
-        yield damped, "not decidable", "Runs with two values of model.rho_0 are needed."
-        return
-    low, high = (_seeded(forgetting[rho], sign) for rho in (known[0], known[-1]))
-    d = _differences(high, low)
-    why = described(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)
-    yield damped, judged([d]), f"{why}."
-
-
-def _seeded(by_t: Mapping[float, Mapping[int, float]], sign: int) -> dict[int, float]:
-    """Change from least to most T by seed."""
-    first, *_, last = by_t.values()
-    return {seed: sign * (last[seed] - first[seed]) for seed in first if seed in last}
-
-
-def _stability(
-    experiment: Findings, text: str, shown: list[str], forgetting: dict[float | None, dict[float, dict[int, float]]]
-) -> Found:
-    """Range over T of utility against that of forgetting, both in one unit, averaged over rho, seed by seed."""
-    if len(shown) < 2:
-        return text, "not decidable", "No metric of utility is in the results."
-    utility = _values_by_grid(experiment, shown[1])
-    ranges: dict[int, list[float]] = {}
-    for rho in forgetting.keys() & utility.keys():
-        for seed in {s for by_seed in forgetting[rho].values() for s in by_seed}:
-            both = [[v[seed] for v in by[rho].values() if seed in v] for by in (forgetting, utility)]
-            if all(len(values) == len(forgetting[rho]) for values in both):
-                ranges.setdefault(seed, []).append(float(np.ptp(both[0]) - np.ptp(both[1])))
-    d = [float(np.mean(found)) for _, found in sorted(ranges.items())]
-    what = f"the range of {words(shown[0])} over T less that of {words(shown[1])} is"
-    return text, judged([d]), f"{described(what, d)}."
-
-
-def _convergence(experiment: Findings) -> Iterator[Found]:
-    text = "The gradient of F becomes small: min over k of |grad F|^2 is O(1/K) + O(1/T) (lemma 3)."
-    found = norms(experiment)
-    if not found:
-        yield text, "not decidable", "No run has the curve gradient_norm and model.inner_steps among its options."
-        return
-    falls: dict[float, list[float]] = {}
-    for t, courses in found.items():
-        for c in courses.values():
-            n = max(1, len(c) // 10)
-            falls.setdefault(t, []).append(float(np.log10(np.nanmean(c[:n]) / np.nanmean(c[-n:]))))
-    pooled = [x for values in falls.values() for x in values]
-    parts = [f"T = {t:g}: {figure(float(np.mean(v)))}" for t, v in falls.items()]
-    why = f"log10 of |grad F| in the first tenth over that in the last, {', '.join(parts)}"
-    if min(directions(list(falls.values()))) < 0:
-        yield text, "contradicted", f"{why}: it grows."
-    elif len(found) < 2 or len(pooled) < 2 or not all(math.isfinite(x) for x in pooled):
-        yield text, "not decidable", f"{why}; runs with several T and seeds are needed."
-    else:
-        first, *_, last = found.values()
-        ends = [{k: np.log10(np.nanmean(c[-max(1, len(c) // 10) :])) for k, c in x.items()} for x in (first, last)]
-        drop = [float(end - ends[1][k]) for k, end in ends[0].items() if k in ends[1]]
-        tail = described("log10 of the final |grad F| at the least T less that at the most is", drop)
-        yield text, judged([*falls.values(), drop]), f"{why}; {tail}."
-
-
 def _significance(experiment: Findings) -> Iterator[Found]:
     text = f"OFMU's improvements over the baselines are statistically significant (p < {LEVEL})."
-    tests = [
-        c
-        for scenarios in experiment.groups.values()
-        for m in dict.fromkeys(experiment.tested(m) for m in experiment.columns(scenarios))
-        for c in compare(experiment, scenarios, m)
-    ]
+    tests = []
+    for scenarios in experiment.groups.values():
+        for metric in dict.fromkeys(map(experiment.tested, experiment.columns(scenarios))):
+            tests += compare(experiment, scenarios, metric)
     if not tests:
         yield text, "not decidable", "No other method shares a seed with ours."
         return
@@ -234,3 +68,182 @@ def _significance(experiment: Findings) -> Iterator[Found]:
         f"reaches p = {figure(least_p(n))} at best."
     )
     yield text, judged(families), why
+
+
+def _gain(experiment: Findings, variant: str, metric: str) -> list[float]:
+    """Ours minus a variant, seed by seed; the hard third's cosine comes from the analysis."""
+    if metric == HARD:
+        cosines = alignment(experiment)["hardest"]
+        return differences(cosines.get(experiment.ours or "", {}), cosines.get(variant, {}))
+    scenarios = list(experiment.scenarios)
+    return differences(*(merit(experiment, scenarios, m, metric) for m in (experiment.ours or "", variant)))
+
+
+def _ablation(experiment: Findings) -> Iterator[Found]:
+    quality = experiment.tested("forget_quality") if experiment.entry("forget_quality") else "avg_gap"
+    hard = "Removing similarity-aware decorrelation reduces robustness on hard samples (embedding similarity drops)."
+    less = "Removing the penalty reformulation lowers forgetting efficacy (forget quality falls)."
+    gains: dict[str, list[float]] = {}
+    for text, option, metric in ((hard, "model.beta", HARD), (less, "model.rho_0", quality)):
+        variant = without(experiment, option)
+        if variant is None:
+            yield text, "not decidable", f"No variant has {option} 0."
+            continue
+        for name in (quality, "model_utility" if experiment.entry("model_utility") else "TA", HARD):
+            gains[f"{variant}, {words(name)},"] = _gain(experiment, variant, name)
+        what = f"{variant}, {words(metric)},"
+        yield text, judged([gains[what]]), f"{described(f'{experiment.ours} minus {what}', gains[what])}."
+    ways = directions(list(gains.values()))
+    nowhere_behind = len(gains) == 6 and all(len(d) > 1 and np.mean(d) >= 0 for d in gains.values())
+    found = "; ".join(described(what, d) for what, d in gains.items()) or "there is no variant"
+    text = "The full OFMU achieves the best results, but not by an overwhelming margin."
+    yield text, _verdict(nowhere_behind and 1 in ways, -1 in ways), f"{experiment.ours} minus {found}."
+
+
+def _by_grid(experiment: Findings, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
+    """Values by rho, T and seed; scenarios are grid points, so seeds pair them."""
+    found: dict[float | None, dict[float, dict[int, float]]] = {}
+    for (scenario, method), (t, rho) in grid(experiment).items():
+        for (_, seed), value in experiment.values([scenario], method, metric).items():
+            if t is not None:
+                found.setdefault(rho, {}).setdefault(t, {})[seed] = value
+    return {rho: dict(sorted(by_t.items())) for rho, by_t in found.items() if len(by_t) > 1}
+
+
+def _sweep(experiment: Findings) -> Iterator[Found]:
+    rising = "More inner steps consistently strengthen forgetting efficacy (monotonically, for all rho)."
+    stable = "Model utility is robust to changes in inner loop depth, less sensitive than forgetting."
+    damped = "High penalty values suppress forgetting improvements."
+    shown = sweep_panels(experiment)
+    forgetting = _by_grid(experiment, shown[0]) if shown else {}
+    if not forgetting:
+        for text in (rising, stable, damped):
+            yield text, "not decidable", "No two values of model.inner_steps have finished runs with one model.rho_0."
+        return
+    sign, name = -1 if shown[0] == "forget_Q_A_Prob" else 1, words(shown[0])
+    steps: list[list[float]] = []
+    gains: dict[float | None, dict[int, float]] = {}
+    for rho, by_t in forgetting.items():
+        for first, last in pairwise(by_t.values()):
+            steps.append([sign * d for d in differences(last, first)])
+        least, *_, most = by_t.values()
+        gains[rho] = {seed: sign * (most[seed] - least[seed]) for seed in least if seed in most}
+    by_rho = {rho: list(gain.values()) for rho, gain in gains.items()}
+    rises = all(direction(d) > 0 for d in by_rho.values()) and all(np.mean(d) >= 0 for d in steps if d)
+    numbers = [described(f"rho = {rho}:", d) for rho, d in by_rho.items()]
+    verdict = _verdict(rises, -1 in directions(steps))
+    yield rising, verdict, f"Change of forgetting ({name}) from least to most T, {'; '.join(numbers)}."
+    yield _stability(experiment, stable, shown, forgetting)
+    known = sorted(rho for rho in gains if rho is not None)
+    if len(known) < 2:
+        yield damped, "not decidable", "Runs with two values of model.rho_0 are needed."
+        return
+    d = differences(gains[known[0]], gains[known[-1]])
+    why = described(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)
+    yield damped, judged([d]), f"{why}."
+
+
+def _stability(
+    experiment: Findings, text: str, shown: list[str], forgetting: dict[float | None, dict[float, dict[int, float]]]
+) -> Found:
+    """Range over T of utility against that of forgetting, both in one unit, averaged over rho, seed by seed."""
+    if len(shown) < 2:
+        return text, "not decidable", "No metric of utility is in the results."
+    utility = _by_grid(experiment, shown[1])
+    ranges: dict[int, list[float]] = {}
+    for rho in forgetting.keys() & utility.keys():
+        for seed in set().union(*forgetting[rho].values()):
+            one, other = _over_t(forgetting[rho], seed), _over_t(utility[rho], seed)
+            if len(one) == len(other) == len(forgetting[rho]):
+                ranges.setdefault(seed, []).append(float(np.ptp(one) - np.ptp(other)))
+    d = [float(np.mean(found)) for _, found in sorted(ranges.items())]
+    what = f"the range of {words(shown[0])} over T less that of {words(shown[1])} is"
+    return text, judged([d]), f"{described(what, d)}."
+
+
+def _over_t(by_t: dict[float, dict[int, float]], seed: int) -> list[float]:
+    return [by_seed[seed] for by_seed in by_t.values() if seed in by_seed]
+
+
+def _convergence(experiment: Findings) -> Iterator[Found]:
+    text = "The gradient of F becomes small: min over k of |grad F|^2 is O(1/K) + O(1/T) (lemma 3)."
+    found = norms(experiment)
+    if not found:
+        yield text, "not decidable", "No run has the curve gradient_norm and model.inner_steps among its options."
+        return
+    starts: dict[float, dict[Any, float]] = {}
+    ends: dict[float, dict[Any, float]] = {}
+    for t, courses in found.items():
+        starts[t] = {k: _log_mean(c[: _tenth(c)]) for k, c in courses.items()}
+        ends[t] = {k: _log_mean(c[-_tenth(c) :]) for k, c in courses.items()}
+    falls = {t: differences(starts[t], ends[t]) for t in found}
+    why = "; ".join(described(f"T = {t:g}:", d) for t, d in falls.items())
+    why = f"log10 of |grad F| in the first tenth less that in the last, {why}"
+    pooled = list(chain.from_iterable(falls.values()))
+    if -1 in directions(list(falls.values())):
+        yield text, "contradicted", f"{why}: it grows."
+    elif len(found) < 2 or len(pooled) < 2 or not all(map(math.isfinite, pooled)):
+        yield text, "not decidable", f"{why}; runs with several T and seeds are needed."
+    else:
+        least, *_, most = ends.values()
+        drop = differences(least, most)
+        tail = described("log10 of the final |grad F| at the least T less that at the most is", drop)
+        yield text, judged([*falls.values(), drop]), f"{why}; {tail}."
+
+
+def _coupling(experiment: Findings) -> Iterator[Found]:
+    """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
+    rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
+    weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
+    rho = {m: x for m, x in difficulty(experiment)[1].items() if {"low", "high"} <= x.keys()}
+    if not rho:
+        for text in (rises, weakest):
+            yield text, "not decidable", "No correlation has an interval: the analysis needs draws of the forget set."
+        return
+    numbers = [f"{m} {figure(x['rho'])} {between(x['low'], x['high'])}" for m, x in rho.items()]
+    why = f"Over the draws of the forget set: {', '.join(numbers)}."
+    falling = min(holm([_p_below(x) for x in rho.values()])) < LEVEL
+    yield rises, _verdict(all(x["low"] > 0 for x in rho.values()), falling), why
+    ours = rho.get(experiment.ours or "")
+    others = [x for m, x in rho.items() if m != experiment.ours]
+    if ours is None or not others:
+        yield weakest, "not decidable", "There is no interval of ours, or none of another method."
+        return
+    below = any(x["high"] < ours["low"] for x in others)  # two such intervals part with p < .006
+    yield weakest, _verdict(all(x["low"] > ours["high"] for x in others), below), why
+
+
+def _p_below(x: Mapping[str, float]) -> float:
+    """Two-sided p of a correlation below 0, as its 95 % interval tells it."""
+    above = max(x["high"] - x["rho"], 1e-12)
+    return float(2 * norm.sf(norm.ppf(0.975) * -x["rho"] / above)) if x["rho"] < 0 else 1.0
+
+
+def _verdict(reproduced: bool, contradicted: bool) -> Verdict:
+    if contradicted:
+        return "contradicted"
+    return "reproduced" if reproduced else "not decidable"
+
+
+def _nearness(experiment: Findings) -> Iterator[Found]:
+    """Whether ours leaves the hard samples' embeddings nearest to the retrained model's (tab:embed-sim)."""
+    text = "On hard samples OFMU's embeddings are nearest to the retrained model's."
+    hard = {m: x for m, x in alignment(experiment)["hardest"].items() if m in experiment.methods}
+    ours = hard.pop(experiment.ours or "", {})
+    if not ours or not hard:
+        yield text, "not decidable", "There is no cosine of ours, or none of another method."
+        return
+    best = max(hard, key=lambda m: float(np.mean(list(hard[m].values()))))
+    d = differences(ours, hard[best])
+    # The best is chosen by the same numbers, so chance alone may put it above ours: all count for "contradicted".
+    behind = min(directions([differences(ours, theirs) for theirs in hard.values()])) < 0
+    why = described(f"{experiment.ours} minus {best}, the best of the others, cosine,", d)
+    yield text, _verdict(direction(d) > 0, behind), f"{why}."
+
+
+def _log_mean(values: np.ndarray) -> float:
+    return float(np.log10(np.nanmean(values)))
+
+
+def _tenth(values: np.ndarray) -> int:
+    return max(1, len(values) // 10)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ofmu_pl.report.checks import check, drop_doubles, set_apart
+from ofmu_pl.report.checks import check, drop_doubles, leave_out_other_definitions
 from ofmu_pl.report.foreign import foreign_rows
-from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, results_at, run_of
-from ofmu_pl.report.runs import Findings, Run, default_metrics, number
+from ofmu_pl.report.read import attacks_across, attacks_beside, record_at, run_of
+from ofmu_pl.report.runs import Finding, Findings, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -24,6 +25,7 @@ from ofmu_pl.support.records import (
     ExperimentRecord,
     MethodRecord,
     RequestsRecord,
+    Results,
 )
 
 DEPTH = 4
@@ -32,15 +34,7 @@ DEPTH = 4
 
 @dataclass
 class Collection:
-    """Everything that was found.
-
-    Attributes:
-        folder: Folder that was read.
-        name: Name of the benchmark.
-        date: Date of the manifest; empty without one.
-        experiments: In order.
-        problems: One sentence each.
-    """
+    """Everything that was found; the date is that of the manifest, a problem one sentence."""
 
     folder: Path
     name: str
@@ -81,25 +75,12 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
         found.name, found.date = record.name, record.date
         found.experiments.append(_in_turn(folder, record, found.problems))
     else:
-        experiment = _walked(folder, found)
-        if experiment is None:
-            for run, above in ((folder, folder.parent.parent), (folder / "latest", folder.parent)):
-                if (run / RESULTS).is_file():
-                    raise UserError(
-                        f"'{folder}' holds the runs of one method, and a report reads them from the folder above the "
-                        f"methods: give '{above}'."
-                    )
-            raise UserError(
-                f"There is no finished unlearning run below '{folder}' (METHOD/latest/{RESULTS}): "
-                "give the benchmark's folder, for example logs/quickstart, after a run of fit has ended."
-                + "".join(f" {problem}" for problem in found.problems[:1])
-            )
-        found.experiments.append(experiment)
+        found.experiments.append(_walked(folder, found))
     rows = foreign_rows(foreign or [], found.problems)
     for experiment in found.experiments:
         experiment.across = attacks_across(folder, experiment, found.problems)
         drop_doubles(experiment, found.problems)
-        set_apart(experiment, found.problems)
+        leave_out_other_definitions(experiment, found.problems)
         check(experiment, found.problems)
         is_text = experiment.entry("forget_truth_ratio") or experiment.entry("forget_Q_A_Prob")
         if experiment.kind == "table" and is_text:
@@ -134,83 +115,90 @@ def _described(folder: Path, name: str, entry: ExperimentRecord, problems: list[
 
 def _in_turn(folder: Path, record: RequestsRecord, problems: list[str]) -> Findings:
     """Requests one after another: a scenario is the time after a request."""
-    cells = [
-        CellRecord(f"request {r.number}", s.method, s.seed, r.folder, r.status, r.error)
-        for s in record.sequences
-        for r in s.requests
-    ]
-    runs = [run_of(folder, cell, problems) for cell in cells]
+    runs = []
+    for s in record.sequences:
+        for r in s.requests:
+            cell = CellRecord(f"request {r.number}", s.method, s.seed, r.folder, r.status, r.error)
+            runs.append(run_of(folder, cell, problems))
     later = "Rows of later requests are retained until their turn." if record.retain_later else ""
-    return Findings(
+    return _undescribed(
+        runs,
         name="requests",
         title=f"{len(record.requests)} requests one after another",
         kind="requests",
-        paper=[],
         note=f"Each request is unlearned from the model that the one before it left. {later}".strip(),
-        metrics=default_metrics([r.results for r in runs if r.results]),
-        ours="ofmu" if "ofmu" in record.methods else None,
-        gradients=None,
-        base=record.base,
         options=record.options,
         scenarios={f"request {i}": request for i, request in enumerate(record.requests, start=1)},
         methods=record.methods,
-        seeds=sorted({s.seed for s in record.sequences}),
-        cells=cells,
-        runs=runs,
         requests=record,
     )
 
 
-def _walked(folder: Path, found: Collection) -> Findings | None:
-    """One experiment of all ordinary runs below a folder; ``None`` if none has finished."""
-    runs: list[Run] = []
-    places = {v.parent for d in range(1, DEPTH + 1) for v in folder.glob("*/" * d + "version_*") if v.is_dir()}
-    for place in sorted(places):
-        *scenario, method = [p for p in place.relative_to(folder).parts if not p.startswith("seed_")] or [place.name]
-        if "-search-" in method:
-            continue
-        newest = max(place.glob("version_*"), key=lambda p: p.stat().st_mtime)
-        if not (place / "latest" / RESULTS).is_file():
-            name = f"{place.relative_to(folder)}/{newest.name}"
-            if not list(place.glob(f"version_*/{RESULTS}")):
-                found.problems.append(f"The run {name} is half-written: left out.")
-            elif (place / "latest").is_symlink():  # without it, it was only validated, which is no run
-                name = f"{place.relative_to(folder)}/{(place / 'latest').readlink().name}"
-                found.problems.append(f"The run {name}, which latest points at, has no {RESULTS}: left out.")
-            continue
-        results = results_at(place / "latest" / RESULTS, found.problems)
-        if results is None or not results.before:  # originals were trained, they did not unlearn
-            continue
-        if not (newest / RESULTS).is_file():
-            shown = (place / "latest").resolve().name
-            found.problems.append(
-                f"The run {place.relative_to(folder)}/{newest.name} is half-written: {shown} is shown instead."
-            )
-        seed = results.provenance.get("seed")
-        name = "/".join(scenario) or found.name
-        relative = place.relative_to(folder).as_posix()
-        signed = (place / "latest" / AUDIT).is_file()
-        seed = seed if isinstance(seed, int) else 0
-        attacks = attacks_beside(place / "latest" / RESULTS, found.problems)
-        runs.append(Run(name, method, seed, relative, "finished", results=results, signed=signed, attacks=attacks))
-    if not runs:
-        return None
-    methods = list(dict.fromkeys(r.method for r in runs))
-    is_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
+def _undescribed(runs: list[Finding], methods: dict[str, MethodRecord], **more: Any) -> Findings:
+    """An experiment of runs that no benchmark describes."""
+    of_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
     return Findings(
-        name="runs",
-        title="Runs",
-        kind="table",
-        paper=[],
-        note="Ordinary runs, found by their folders: what they share is not known." if len(runs) > 1 else "",
         metrics=default_metrics([r.results for r in runs if r.results]),
-        ours="ofmu" if "ofmu" in methods else next(iter(is_ofmu), None),
+        ours="ofmu" if "ofmu" in methods else next(iter(of_ofmu), None),
         gradients=None,
         base=None,
-        options={},
-        scenarios={r.scenario: {} for r in runs},
-        methods={m: MethodRecord() for m in methods},
+        methods=methods,
         seeds=sorted({r.seed for r in runs}),
         cells=[],
         runs=runs,
+        **more,
     )
+
+
+def _walked(folder: Path, found: Collection) -> Findings:
+    """One experiment of all ordinary runs below a folder.
+
+    Raises:
+        UserError: None has finished.
+    """
+    places: set[Path] = set()
+    for depth in range(1, DEPTH + 1):
+        places |= {v.parent for v in folder.glob("*/" * depth + "version_*") if v.is_dir()}
+    runs = [run for place in sorted(places) if (run := _run_at(place, folder, found)) is not None]
+    if not runs:
+        for place, above in ((folder, folder.parent.parent), (folder / "latest", folder.parent)):
+            if (place / RESULTS).is_file():
+                raise UserError(
+                    f"'{folder}' holds the runs of one method, and a report reads them from the folder above the "
+                    f"methods: give '{above}'."
+                )
+        raise UserError(
+            f"There is no finished unlearning run below '{folder}' (METHOD/latest/{RESULTS}): "
+            "give the benchmark's folder, for example logs/quickstart, after a run of fit has ended."
+            + "".join(f" {problem}" for problem in found.problems[:1])
+        )
+    note = "Ordinary runs, found by their folders: what they share is not known." if len(runs) > 1 else ""
+    methods = {r.method: MethodRecord() for r in runs}
+    return _undescribed(runs, methods, name="runs", title="Runs", note=note, scenarios={r.scenario: {} for r in runs})
+
+
+def _run_at(place: Path, folder: Path, found: Collection) -> Finding | None:
+    """The run that ``latest`` points at in a folder of versions; ``None``: there is none that unlearned."""
+    relative, latest = place.relative_to(folder), place / "latest"
+    *scenario, method = [p for p in relative.parts if not p.startswith("seed_")] or [place.name]
+    if "-search-" in method:
+        return None
+    newest = max(place.glob("version_*"), key=lambda p: p.stat().st_mtime)
+    if not (latest / RESULTS).is_file():
+        if not list(place.glob(f"version_*/{RESULTS}")):
+            found.problems.append(f"The run {relative}/{newest.name} is half-written: left out.")
+        elif latest.is_symlink():  # without it, it was only validated, which is no run
+            name = f"{relative}/{latest.readlink().name}"
+            found.problems.append(f"The run {name}, which latest points at, has no {RESULTS}: left out.")
+        return None
+    results = record_at(Results, latest / RESULTS, found.problems)
+    if results is None or not results.before:  # originals were trained, they did not unlearn
+        return None
+    if not (newest / RESULTS).is_file():
+        shown = latest.resolve().name
+        found.problems.append(f"The run {relative}/{newest.name} is half-written: {shown} is shown instead.")
+    seed = results.provenance.get("seed")
+    run = Finding("/".join(scenario) or found.name, method, seed if isinstance(seed, int) else 0, relative.as_posix())
+    run.status, run.results, run.signed = "finished", results, (latest / AUDIT).is_file()
+    run.attacks = attacks_beside(latest / RESULTS, found.problems)
+    return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 
 from rich.markup import escape
@@ -37,7 +38,8 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
         UserError: There is neither a benchmark nor a finished unlearning run, or ``FOLDER/report`` is something else.
     """
     found = collect(folder, foreign)
-    look = Look([m for e in found.experiments for m in e.methods], [e.ours for e in found.experiments])
+    methods = chain.from_iterable(e.methods for e in found.experiments)
+    look = Look(list(methods), [e.ours for e in found.experiments])
     sections = [
         Section(e, tables(e), list(pictures(e, look)), claims(e), attack_tables(e), list(attack_pictures(e, look)))
         for e in found.experiments
@@ -67,11 +69,12 @@ def _file(name: str) -> str:
 
 
 def _print(found: Collection, sections: list[Section], target: Path) -> None:
-    """The first table of each experiment without deviations, the problems, the paths."""
+    """The first table of each experiment without deviations (of requests all), the problems, the paths."""
     on = console()
     for section in sections:
         for table in section.tables + section.attack_tables:
-            if table.name.endswith(("-results", "-grid", "-attacks", "-across")):
+            main = table.name.endswith(("-results", "-grid", "-attacks", "-across"))
+            if main or (section.experiment.requests and not table.folded):
                 print_whole(_short(table), on)
     for problem in found.problems:
         on.print(f"Problem: {problem}", markup=False)
@@ -83,7 +86,7 @@ def _short(table: Table) -> Printed:
     printed = Printed(
         Column(table.head[0], no_wrap=True),
         *map(escape, table.head[1:]),
-        title=escape(table.title.partition(":")[0]),
+        title=escape(re.split("[:,] mean ±", table.title)[0]),
         title_justify="left",
     )
     for i, row in enumerate(table.rows):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import chain
 
 from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import attack_table, cost_table, found_table
-from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid, measured_in
+from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, words
-from ofmu_pl.report.statistics import Comparison, compare, least_p, ranks, spread, spread_of
-from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
+from ofmu_pl.report.statistics import Comparison, compare, least_p, spread, spread_in, spread_of
+from ofmu_pl.report.tables import Entry, Table, between, figure, measured, plain
 
 GRIDS = ("sweep", "convergence")
 """Kinds whose scenarios or methods are points of a grid, shown in one table."""
 
 
 def tables(experiment: Findings) -> list[Table]:
-    """All of an experiment, those that most readers want first."""
+    """All of an experiment that have rows, those that most readers want first."""
     if experiment.requests is not None:
         return requests_tables(experiment, experiment.requests)
     found = [_grid(experiment)] if experiment.kind in GRIDS else []
@@ -27,113 +29,77 @@ def tables(experiment: Findings) -> list[Table]:
         for name, scenarios in experiment.groups.items():
             comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns(scenarios)}
             found.append(results(experiment, name, scenarios, comparisons))
-            found += filter(None, [_membership(experiment, name, scenarios)])
-            found += filter(None, [_ranks(experiment, name, scenarios), _tests(experiment, name, comparisons)])
+            found += [_membership(experiment, name, scenarios), _tests(experiment, name, comparisons)]
             found.append(_others(experiment, name, scenarios))
     if experiment.kind == "cost":
-        found += [t for name, scenarios in experiment.groups.items() if (t := _costs(experiment, name, scenarios)).rows]
-    found += filter(None, [_difficulty(experiment), _alignment(experiment), _apart(experiment)])
-    return [t for t in found if t.rows] + beside(experiment, measured_in(experiment))
+        found += [_costs(experiment, name, scenarios) for name, scenarios in experiment.groups.items()]
+    found += [_difficulty(experiment), _alignment(experiment)]
+    return [t for t in found if t.rows] + beside(experiment)
 
 
 def attack_tables(experiment: Findings) -> list[Table]:
     """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
-    groups = experiment.groups.items()
-    return [
-        table
-        for name, group in groups
-        for make in (attack_table, found_table, cost_table, across_table)
-        if (table := make(experiment, name, group))
-    ]
+    found = []
+    for name, group in experiment.groups.items():
+        made = [make(experiment, name, group) for make in (attack_table, found_table, cost_table, across_table)]
+        found += [table for table in made if table.rows]
+    return found
 
 
-def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparison]]) -> Table | None:
-    rows = []
-    for found in {c[0].metric: c for c in comparisons.values() if c}.values():
-        for c in found:
-            verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
-            if c.n < 2:
-                verdict = "one seed: no test"
-            ends = f"[{figure(c.low)}, {figure(c.high)}]" if c.n > 1 else ""
-            numbers = {"": c.difference, "low": c.low, "high": c.high}
-            rows.append(
-                [Entry(words(c.metric)), Entry(c.other), Entry(str(c.n)), Entry(figure(c.difference), ends, numbers)]
-                + [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, least_p(c.n))]
-                + [Entry(verdict, best=c.verdict != 0)]
-            )
-    if not rows:
-        return None
-    return Table(
+def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparison]]) -> Table:
+    table = Table(
         f"{experiment.name}-{name}-tests",
         f"{experiment.title}, {name}: {experiment.ours} against each method, paired by seed",
         ["metric", "against", "n", "difference", "p (t)", "p (t, Holm)", "p (sign flips)", "least possible", "verdict"],
-        rows,
-        [
+        notes=[
             "difference: how much nearer to the target (or higher, of metrics where higher is better, or lower) "
             f"{experiment.ours} is, with the 95 % t interval; above 0 it is better.",
             "least possible: what the exact sign-flip test gives at best with n seeds; six are needed for p < 0.05.",
         ],
         folded=True,
     )
+    for found in {c[0].metric: c for c in comparisons.values() if c}.values():
+        for c in found:
+            verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
+            difference = Entry(figure(c.difference), numbers={"": c.difference, "low": c.low, "high": c.high})
+            if c.n < 2:
+                verdict = "one seed: no test"
+            else:
+                difference.small = between(c.low, c.high)
+            row = [Entry(words(c.metric)), Entry(c.other), Entry(str(c.n)), difference]
+            row += [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, least_p(c.n))]
+            table.add([*row, Entry(verdict, best=c.verdict != 0)])
+    return table
 
 
-def _membership(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
+def _metrics(experiment: Findings, scenarios: list[str], attacks: bool) -> list[str]:
+    """All metrics that are no column, those of attackers or the others."""
+    runs = [r for r in experiment.finished if r.scenario in scenarios]
+    every = dict.fromkeys(chain.from_iterable(r.side("metrics") for r in runs))
+    left = [m for m in every if m not in experiment.columns(scenarios)]
+    return [m for m in left if (experiment.declared(m).group == "attacks") == attacks]
+
+
+def _membership(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     """What attackers who guess which rows were trained on find, where the main table leaves it out."""
-    known = experiment.columns(scenarios)
-    every = dict.fromkeys(m for r in experiment.finished if r.scenario in scenarios for m in r.side("metrics"))
-    metrics = [m for m in every if experiment.declared(m).group == "attacks" and m not in known]
-    rows = []
-    for method in (BEFORE, RETRAINED, *experiment.methods):
-        found = [spread(list(experiment.values(scenarios, method, m).values())) for m in metrics]
-        if any(s.n for s in found):
-            rows.append([Entry(method), *map(measured, found)])
-    if not rows:
-        return None
+    metrics = _metrics(experiment, scenarios, attacks=True)
     title = f"{experiment.title}, {name}: what attackers can tell who guess which rows the model was trained on"
-    heads = ["method", *(head(experiment, m) for m in metrics)]
-    return Table(f"{experiment.name}-{name}-membership", title, heads, rows)
-
-
-def _ranks(experiment: Findings, name: str, scenarios: list[str]) -> Table | None:
-    found = ranks(experiment, scenarios, experiment.columns(scenarios))
-    if not found.mean:
-        return None
-    rows, ours, metrics = [], set(), list(next(iter(found.by_metric.values())))
-    for i, (method, mean) in enumerate(sorted(found.mean.items(), key=lambda item: item[1])):
-        ours |= {i} if method == experiment.ours else set()
-        line = [Entry(method), *(plain(found.by_metric[method][m]) for m in metrics), plain(mean)]
-        line[-1].best = mean == min(found.mean.values())
-        rows.append(line)
-    missing = [m for m in experiment.methods if m not in found.mean]
-    notes = [f"Mean over {found.replicates} seeds of the rank by merit (1: best); ties share their mean."]
-    if not math.isnan(found.friedman):
-        notes.append(
-            f"Friedman test that all are alike (a seed's mean rank over metrics): p = {figure(found.friedman)}."
-        )
-    if missing:
-        notes.append(f"Without a rank, since runs or metrics are missing: {', '.join(missing)}.")
-    title = f"{experiment.title}, {name}: ranks"
-    return Table(
-        f"{experiment.name}-{name}-ranks",
-        title,
-        ["method", *map(words, metrics), "mean rank"],
-        rows,
-        notes,
-        ours,
-        folded=True,
-    )
+    table = Table(f"{experiment.name}-{name}-membership", title, ["method", *(head(experiment, m) for m in metrics)])
+    for method in (BEFORE, RETRAINED, *experiment.methods):
+        found = [spread_in(experiment, scenarios, method, m) for m in metrics]
+        if any(s.n for s in found):
+            table.add([Entry(method), *map(measured, found)])
+    return table
 
 
 def _others(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     """Every metric that is no column and no attack's (``_membership``), a line each."""
-    runs = [r for r in experiment.finished if r.scenario in scenarios]
     models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(scenarios, m)]
     title = f"{experiment.title}, {name}: all other metrics"
-    table = Table(f"{experiment.name}-{name}-others", title, ["metric", *models], [], folded=True)
-    for metric in dict.fromkeys(metric for r in runs for metric in r.side("metrics")):
-        if metric not in experiment.columns(scenarios) and experiment.declared(metric).group != "attacks":
-            cells = [measured(spread_of(experiment.entries(scenarios, m, metric).values())) for m in models]
-            table.rows.append([Entry(head(experiment, metric)), *cells])
+    table = Table(f"{experiment.name}-{name}-others", title, ["metric", *models], folded=True)
+    for metric in _metrics(experiment, scenarios, attacks=False):
+        cells = [measured(spread_of(experiment.entries(scenarios, m, metric).values())) for m in models]
+        table.add([Entry(head(experiment, metric)), *cells])
     return table
 
 
@@ -141,13 +107,13 @@ def _grid(experiment: Findings) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
-    table = Table(f"{experiment.name}-grid", experiment.title + over, heads, [])
-    for (scenario, method), (t, rho) in grid(experiment).items():
-        if not any(r.scenario == scenario and r.method == method for r in experiment.runs):
-            continue
-        line = [Entry(scenario), Entry(method), *(Entry("" if x is None else f"{x:g}") for x in (t, rho))]
-        line += [measured(spread(list(experiment.values([scenario], method, m).values()))) for m in columns]
-        table.rows.append([*line, Entry(runs_of(experiment, [scenario], method))])
+    table = Table(f"{experiment.name}-grid", experiment.title + over, heads)
+    ran = {(r.scenario, r.method) for r in experiment.runs}
+    for (scenario, method), point in grid(experiment).items():
+        if (scenario, method) in ran:
+            line = [Entry(scenario), Entry(method), *(Entry("" if x is None else f"{x:g}") for x in point)]
+            line += [measured(spread_in(experiment, [scenario], method, m)) for m in columns]
+            table.add([*line, Entry(runs_of(experiment, [scenario], method))])
     table.notes = [
         "T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0; model.gamma makes it grow)."
     ]
@@ -155,56 +121,38 @@ def _grid(experiment: Findings) -> Table:
 
 
 def _costs(experiment: Findings, name: str, scenarios: list[str]) -> Table:
-    table = Table(
-        f"{experiment.name}-{name}-costs",
-        f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}",
-        ["method", *COSTS.values()],
-        [],
-        ["An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."],
-    )
+    title = f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}"
+    table = Table(f"{experiment.name}-{name}-costs", title, ["method", *COSTS.values()])
+    table.notes = ["An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."]
     for method in experiment.methods:
         values = costs(experiment, scenarios, method)
         if any(values.values()):
-            table.ours |= {len(table.rows)} if method == experiment.ours else set()
-            table.rows.append([Entry(method), *(measured(spread(list(values[k].values()))) for k in COSTS)])
+            table.add([Entry(method), *_spreads(values[k].values() for k in COSTS)], method == experiment.ours)
     return table
 
 
-def _difficulty(experiment: Findings) -> Table | None:
-    found = {m: r for m, r in difficulty(experiment)[1].items() if "rho" in r}
-    if not found:
-        return None
-    rows = []
-    for method, r in found.items():
-        ends = f"[{figure(r.get('low', math.nan))}, {figure(r.get('high', math.nan))}]"
-        rows.append([Entry(method), Entry(figure(r["rho"]), ends, r), plain(r.get("p")), plain(r.get("n"))])
-    ours = {i for i, m in enumerate(found) if m == experiment.ours}
+def _spreads(found: Iterable[Iterable[float]]) -> list[Entry]:
+    return [measured(spread(values)) for values in found]
+
+
+def _difficulty(experiment: Findings) -> Table:
     title = f"{experiment.title}: Spearman's correlation of UDI with the drop in utility"
-    return Table(f"{experiment.name}-udi", title, ["method", "Spearman [95 % bootstrap]", "p", "n"], rows, [], ours)
+    table = Table(f"{experiment.name}-udi", title, ["method", "Spearman [95 % bootstrap]", "p", "n"])
+    for method, r in difficulty(experiment)[1].items():
+        ends = between(r.get("low", math.nan), r.get("high", math.nan))
+        line = [Entry(method), Entry(figure(r["rho"]), ends, r), plain(r.get("p")), plain(r.get("n"))]
+        table.add(line, method == experiment.ours)
+    return table
 
 
-def _alignment(experiment: Findings) -> Table | None:
-    found = alignment(experiment)
-    models = list(dict.fromkeys([*found["easiest"], *found["hardest"]]))
-    rows = [
-        [Entry(m), *(measured(spread(list(found[k].get(m, {}).values()))) for k in ("easiest", "hardest"))]
-        for m in models
-    ]
-    ours = {i for i, m in enumerate(models) if m == experiment.ours}
+def _alignment(experiment: Findings) -> Table:
+    thirds = alignment(experiment)
     title = f"{experiment.title}: cosine with the retrained model's embeddings"
-    notes = ["Thirds of the forget samples by UDI; 'target' is the model before, unrelated models are far from 0, too."]
-    heads = ["model", "easiest third ↑", "hardest third ↑"]
-    return Table(f"{experiment.name}-alignment", title, heads, rows, notes, ours) if rows else None
-
-
-def _apart(experiment: Findings) -> Table | None:
-    if not experiment.apart:
-        return None
-    rows = [
-        [Entry(f"{r.method} [{r.definition}]"), Entry(r.scenario), Entry(str(r.seed))]
-        + [plain(r.value(m)) for m in experiment.metrics]
-        for r in experiment.apart
+    table = Table(f"{experiment.name}-alignment", title, ["model", "easiest third ↑", "hardest third ↑"])
+    table.notes = [
+        "Thirds of the forget samples by UDI; 'target' is the model before, unrelated models are far from 0, too."
     ]
-    title = f"{experiment.title}: runs under another definition, compared with nothing"
-    heads = ["method", "scenario", "seed", *map(words, experiment.metrics)]
-    return Table(f"{experiment.name}-apart", title, heads, rows)
+    for model in dict.fromkeys([*thirds["easiest"], *thirds["hardest"]]):
+        cosines = _spreads(found.get(model, {}).values() for found in thirds.values())
+        table.add([Entry(model), *cosines], model == experiment.ours)
+    return table

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ofmu_pl.report.runs import Findings, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
-Measured = Callable[[list[str], str, str], Spread | None]
-"""A function of scenarios, method and metric that gives what was measured."""
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
 COSTS = {
@@ -27,19 +24,18 @@ def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, 
     """
     ours, unit = experiment.of(scenarios, method), experiment.of(scenarios, UNIT_OF_COST)
     found: dict[str, dict[Replicate, float]] = {name: {} for name in COSTS}
-    for key in ours.keys() & unit.keys():
+    for key in sorted(ours.keys() & unit.keys()):
         a, b = ours[key], unit[key]
         steps = [number(run.fact("steps")) or 0.0 for run in (a, b)]
-        pairs = {
-            "time_over_GA_step": [r.cost("training_seconds") for r in (a, b)],
-            "gradients_over_GA_step": [r.cost("gradient_evaluations") for r in (a, b)],
-            "peak_memory_over_GA": [r.cost("peak_memory_bytes") for r in (a, b)],
-        }
-        for name, (x, y) in pairs.items():
-            per = (1.0, 1.0) if name == "peak_memory_over_GA" else steps
+        for name, (cost, per) in {
+            "time_over_GA_step": ("training_seconds", steps),
+            "peak_memory_over_GA": ("peak_memory_bytes", [1.0, 1.0]),
+            "gradients_over_GA_step": ("gradient_evaluations", steps),
+        }.items():
+            x, y = a.cost(cost), b.cost(cost)
             if x is not None and y and all(per):
                 found[name][key] = (x / per[0]) / (y / per[1])
-    return {name: dict(sorted(values.items())) for name, values in found.items()}
+    return found
 
 
 def alignment(experiment: Findings) -> dict[str, dict[str, dict[str, float]]]:
@@ -65,9 +61,9 @@ def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]
                 points.setdefault(method, []).append((x, y))
     found = {}
     for method, entry in _items(experiment.analysis.spearman):
-        values = {k: number(v) for k, v in _items(entry)}
-        if values.get("rho") is not None:
-            found[method] = {k: v for k, v in values.items() if v is not None}
+        values = {k: x for k, v in _items(entry) if (x := number(v)) is not None}
+        if "rho" in values:
+            found[method] = values
     return points, found
 
 
@@ -83,25 +79,21 @@ def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, floa
     return found
 
 
-def measured_in(experiment: Findings) -> Measured:
-    """Spreads over replicates of metrics, overall scores, costs and analyses, under the names of ``published.csv``."""
-    scores = {tuple(scenarios): overall(experiment, scenarios) for scenarios in experiment.groups.values()}
-    thirds = alignment(experiment)
-    rho = difficulty(experiment)[1]
-
-    def find(scenarios: list[str], method: str, metric: str) -> Spread | None:
-        if metric == "overall":
-            return spread(list(scores[tuple(scenarios)].get(method, {}).values()))
-        if metric in COSTS:
-            return spread(list(costs(experiment, scenarios, method)[metric].values()))
-        if metric in ("cosine_easy", "cosine_hard"):
-            third = thirds["easiest" if metric.endswith("easy") else "hardest"]
-            return spread(list(third.get(method, {}).values()))
-        if metric == "spearman_udi_mu_drop":
-            return spread([rho[method]["rho"]]) if method in rho else None
-        return spread(list(experiment.values(scenarios, method, metric).values()))
-
-    return find
+def published_as(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
+    """The spread over replicates of a metric, score, cost or analysis under its name in ``published.csv``."""
+    thirds = {"cosine_easy": "easiest", "cosine_hard": "hardest"}
+    if metric == "overall":
+        found = overall(experiment, scenarios).get(method, {})
+    elif metric in COSTS:
+        found = costs(experiment, scenarios, method)[metric]
+    elif metric in thirds:
+        return spread(alignment(experiment)[thirds[metric]].get(method, {}).values())
+    elif metric == "spearman_udi_mu_drop":
+        known = difficulty(experiment)[1].get(method)
+        return spread([known["rho"]] if known else [])
+    else:
+        found = experiment.values(scenarios, method, metric)
+    return spread(found.values())
 
 
 def _items(x: Any) -> list[tuple[str, Any]]:

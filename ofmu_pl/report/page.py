@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from jinja2 import Environment
 
@@ -17,23 +18,14 @@ from ofmu_pl import __version__
 from ofmu_pl.report.claims import Claim
 from ofmu_pl.report.collect import Collection
 from ofmu_pl.report.figures import Picture
-from ofmu_pl.report.runs import Findings, Run
+from ofmu_pl.report.runs import Finding, Findings
 from ofmu_pl.report.tables import Table
 from ofmu_pl.support.pages import templates
 
 
 @dataclass
 class Section:
-    """What the page shows of one experiment.
-
-    Attributes:
-        experiment: The experiment.
-        tables: Its tables, in the order of the page.
-        pictures: Its figures, which stand above the tables.
-        claims: The paper's statements that it was held against.
-        attack_tables: Tables of what attacks brought back.
-        attack_pictures: A figure an attack.
-    """
+    """What the page shows of one experiment, tables in its order."""
 
     experiment: Findings
     tables: list[Table] = field(default_factory=list)
@@ -44,23 +36,18 @@ class Section:
 
 
 def page(found: Collection, sections: list[Section]) -> str:
-    """Return the page's text.
-
-    Args:
-        found: What was read, with its problems.
-        sections: One for each experiment.
-    """
-    runs = [run for s in sections for run in s.experiment.runs + s.experiment.apart]
+    """Return the text of the page of all experiments, a section each."""
+    runs = list(chain.from_iterable(s.experiment.runs for s in sections))
     return (
         environment()
         .get_template("page.html.jinja")
         .render(
             found=found,
             sections=sections,
-            claims=[claim for s in sections for claim in s.claims],
+            claims=list(chain.from_iterable(s.claims for s in sections)),
             cells=len(runs),
             finished=sum(run.results is not None for run in runs),
-            facts=_facts([run for s in sections for run in s.experiment.finished + s.experiment.apart]),
+            facts=_facts(runs),
             version=__version__,
         )
     )
@@ -87,11 +74,13 @@ def _command_line(words: Iterable[str]) -> str:
     return shlex.join(["python", "-m", "ofmu_pl", *words])
 
 
-def _facts(runs: list[Run]) -> dict[str, list[str]]:
+def _facts(runs: list[Finding]) -> dict[str, list[str]]:
     """Code, versions and data of the runs by name, each value once."""
     facts: dict[str, dict[str, None]] = {}
     for run in runs:
-        provenance = run.results.provenance if run.results else {}
+        if run.results is None:
+            continue
+        provenance = run.results.provenance
         versions = provenance.get("versions")
         pairs = {k: provenance.get(k) for k in ("ofmu_pl", "git", "python", "benchmark")}
         pairs |= versions if isinstance(versions, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from ofmu_pl.report.runs import Findings, Run
+from ofmu_pl.report.runs import Finding, Findings
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -22,18 +22,12 @@ from ofmu_pl.support.records import (
     Results,
 )
 
-Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord)
+Left = TypeVar("Left", JobRecord, AnalysisRecord, AcrossRecord, AttacksRecord, Results)
 
 
-def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
-    """A run as a manifest names it, with all that it left.
-
-    Args:
-        folder: Folder of the benchmark or of the requests.
-        cell: The run in the manifest.
-        problems: Sentences on what cannot be read, to which this adds.
-    """
-    run = Run(**vars(cell))
+def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Finding:
+    """A run as the manifest of a folder names it, with all that it left."""
+    run = Finding(**vars(cell))
     try:
         place = below(folder, run.folder, "The run")
     except UserError as error:
@@ -42,12 +36,9 @@ def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
     if run.status != "finished":
         return run
     path = place / "latest" / RESULTS
-    if not path.is_file():
-        run.status, run.error = "unfinished", f"its {RESULTS} is missing although it is said to have finished"
-        return run
-    run.results, run.signed = results_at(path, problems), path.with_name(AUDIT).is_file()
+    run.results, run.signed = record_at(Results, path, problems), path.with_name(AUDIT).is_file()
     if run.results is None:
-        run.status, run.error = "unfinished", f"its {RESULTS} cannot be read"
+        run.status, run.error = "unfinished", f"its {RESULTS} is missing or cannot be read"
         return run
     seed = run.fact("seed")
     if seed is not None and seed != run.seed:
@@ -56,15 +47,6 @@ def run_of(folder: Path, cell: CellRecord, problems: list[str]) -> Run:
     job = record_at(JobRecord, place / FINISHED, problems)
     run.words = job.words if job else []
     return run
-
-
-def results_at(path: Path, problems: list[str]) -> Results | None:
-    """``results.json``, if it is one."""
-    try:
-        return Results.read(path)
-    except (OSError, UserError) as error:
-        problems.append(f"A run is left out: {error}")
-        return None
 
 
 def attacks_beside(results: Path, problems: list[str]) -> AttacksRecord:

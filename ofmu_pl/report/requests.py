@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.report.statistics import spread
 from ofmu_pl.report.tables import Entry, Table, measured, plain
-from ofmu_pl.support.records import ControlRecord, RequestRecord, RequestsRecord, SequenceRecord
+from ofmu_pl.support.records import RequestsRecord, SequenceRecord
 from ofmu_pl.support.records.requests import Row
 
 
 def main_metric(record: RequestsRecord) -> str | None:
     """The metric of the matrix that is shown: the first that the runs have; ``None``: no request has finished."""
-    return next((metric for s in record.sequences for metric in s.forgotten), None)
+    return next(chain.from_iterable(s.forgotten for s in record.sequences), None)
 
 
 def kept_columns(experiment: Findings, record: RequestsRecord) -> list[str]:
     """The metrics of what must stay that are shown: the suite's columns, or all where it has none."""
-    names = list(dict.fromkeys(name for s in record.sequences for name in s.kept))
-    return [name for name in names if experiment.declared(name).column is not None] or names
+    names: dict[str, None] = {}
+    for s in record.sequences:
+        names |= dict.fromkeys(s.kept)
+    return [name for name in names if experiment.declared(name).column is not None] or list(names)
 
 
 def known(values: Iterable[float | None]) -> list[float]:
@@ -28,19 +31,13 @@ def known(values: Iterable[float | None]) -> list[float]:
 
 
 def requests_tables(experiment: Findings, record: RequestsRecord) -> list[Table]:
-    """A line a method, then a matrix a method and seed, then costs.
-
-    Args:
-        experiment: The runs, for what their metrics are.
-        record: ``requests.json``.
-    """
+    """A line a method, then a matrix a method and seed, then costs."""
     metric = main_metric(record)
     if metric is None:
         return []
     shown = [s for s in record.sequences if s.forgotten]
-    found = [_summary(experiment, record, metric)]
-    found += [_matrix(experiment, record, s, metric) for s in shown]
-    return [*found, _costs(experiment, shown)]
+    matrices = [_matrix(experiment, record, s, metric) for s in shown]
+    return [_summary(experiment, record, metric), *matrices, _costs(experiment, shown)]
 
 
 def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table:
@@ -48,31 +45,30 @@ def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table
     heads = ["method", "requests", f"{words(metric)}, mean of all, in the end ↓", "largest return ↓"]
     for name in kept:
         heads += [f"{words(name)} before", f"{words(name)} in the end"]
-    table = Table(f"{experiment.name}-results", f"{experiment.title}: in the end", [*heads, "gradients", "seconds"], [])
+    table = Table(f"{experiment.name}-results", f"{experiment.title}: in the end", [*heads, "gradients", "seconds"])
     table.notes = [
         "Largest return: the most that any request's value rose above that right after its own turn.",
         "In the end: after the last request that finished; the deviations are over seeds.",
     ]
     for method in record.methods:
         own = [s for s in record.sequences if s.method == method]
-        done = [sum(r.status == "finished" for r in s.requests) for s in own]
+        done = [[r.status for r in s.requests].count("finished") for s in own]
         line = [Entry(method), Entry(", ".join(f"{n} of {total}" for n in dict.fromkeys(done)))]
         line.append(measured(spread([_mean(_column(s.forgotten[metric], -1)) for s in own if metric in s.forgotten])))
         returns = [max(x) for s in own if (x := known(s.returned.get(metric, [])))]
         line.append(measured(spread(returns)))
         for name in kept:
             values = [x for s in own if (x := known(s.kept.get(name, [])))]
-            line += [measured(spread([x[i] for x in values])) for i in (0, -1)]
-        for cost in (_gradients, _seconds):
-            line.append(measured(spread([sum(known(map(cost, s.requests))) for s in own])))
-        table.ours |= {len(table.rows)} if method == experiment.ours else set()
-        table.rows.append(line)
+            line += [measured(spread(x[0] for x in values)), measured(spread(x[-1] for x in values))]
+        for cost in ("gradient_evaluations", "training_seconds"):
+            line.append(measured(spread(_spent(s, cost) for s in own)))
+        table.add(line, method == experiment.ours)
     last = [c for c in record.controls if c.after == total and metric in c.forgotten]
     if last:
         line = [Entry(RETRAINED), Entry(""), measured(spread([_mean(c.forgotten[metric]) for c in last])), Entry("")]
         for name in kept:
             line += [Entry(""), measured(spread(known(c.kept.get(name) for c in last)))]
-        table.rows.append([*line, Entry(""), Entry("")])
+        table.add([*line, Entry(""), Entry("")])
     return table
 
 
@@ -81,17 +77,17 @@ def _matrix(experiment: Findings, record: RequestsRecord, s: SequenceRecord, met
     numbers = range(1, len(s.requests) + 1)
     heads = ["", "before it", *(f"after {t}" for t in numbers), "came back"]
     title = f"{experiment.title}: {words(metric)} of each request, {s.method}, seed {s.seed}"
-    table = Table(f"{experiment.name}-{s.method}-{s.seed}", title, [*heads, *(f"retrained, {t}" for t in beside)], [])
+    table = Table(f"{experiment.name}-{s.method}-{s.seed}", title, [*heads, *(f"retrained, {t}" for t in beside)])
     for row, values in enumerate(s.forgotten[metric]):
         line = [Entry(f"request {row + 1}"), plain(s.before[metric][row]), *map(plain, values)]
         line.append(plain(s.returned[metric][row]))
-        line += [plain(_at(c, metric, row)) for c in beside.values()]
-        table.rows.append(line)
+        line += [plain(c.forgotten[metric][row]) for c in beside.values()]
+        table.add(line)
     table.lines = {len(table.rows) - 1}
     for name in kept_columns(experiment, record):
         values = s.kept.get(name, [])
         line = [Entry(words(name)), *map(plain, values), Entry("")]
-        table.rows.append([*line, *(plain(c.kept.get(name)) for c in beside.values())])
+        table.add([*line, *(plain(c.kept.get(name)) for c in beside.values())])
     table.notes = [
         "Before it: just before the request's own turn (of what must stay: before the first request).",
         "Came back: the most that it rose above its value after its own turn.",
@@ -103,11 +99,11 @@ def _matrix(experiment: Findings, record: RequestsRecord, s: SequenceRecord, met
 
 def _costs(experiment: Findings, shown: list[SequenceRecord]) -> Table:
     heads = ["method", "seed", "request", "gradients", "seconds of training", "seconds of measuring"]
-    table = Table(f"{experiment.name}-costs", f"{experiment.title}: cost of each request", heads, [], folded=True)
+    table = Table(f"{experiment.name}-costs", f"{experiment.title}: cost of each request", heads, folded=True)
     for s in shown:
         for r in s.requests:
             spent = (r.cost.gradient_evaluations, r.cost.training_seconds, r.cost.evaluation_seconds)
-            table.rows.append([Entry(s.method), Entry(str(s.seed)), Entry(str(r.number)), *map(plain, spent)])
+            table.add([Entry(s.method), Entry(str(s.seed)), Entry(str(r.number)), *map(plain, spent)])
     return table
 
 
@@ -122,14 +118,5 @@ def _mean(values: Iterable[float | None]) -> float:
     return sum(found) / len(found) if found else float("nan")
 
 
-def _at(control: ControlRecord, metric: str, row: int) -> float | None:
-    values = control.forgotten[metric]
-    return values[row] if row < len(values) else None
-
-
-def _gradients(request: RequestRecord) -> float | None:
-    return request.cost.gradient_evaluations
-
-
-def _seconds(request: RequestRecord) -> float | None:
-    return request.cost.training_seconds
+def _spent(sequence: SequenceRecord, cost: str) -> float:
+    return sum(known(getattr(request.cost, cost) for request in sequence.requests))

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.attacks import HEAD, worst
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, Run, number, words
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Finding, Findings, number, words
 from ofmu_pl.report.statistics import (
     Comparison,
+    Spread,
     distance,
     front,
     least_p,
     merit,
     overall,
-    ranks,
     spread,
     spread_of,
     trade_off,
 )
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
+
+OVERALL, DISTANCE = "overall ↑", "distance ↓"
+Columns = dict[str, dict[str, Entry]]
+"""Entries by head and method."""
+MARKS = {1: "*", 0: "", -1: "†"}
+LAST = {"gradients": ("gradient_evaluations", 0), "seconds": ("training_seconds", 1)}
+"""Columns of costs, with their digits."""
+SAID = {
+    OVERALL: "overall: the paper's score, the mean of each metric over the best method's; it takes more as better, "
+    "beyond the retrained model's value too.",
+    DISTANCE: "distance: mean over metrics of |value - retrained model's|, per cent divided by 100 (0: retrained).",
+    HEAD: "returns: what the worst of its attacks brings back, 0 % as the retrained model, 100 % as the target.",
+}
+"""Notes on columns that are no metric."""
 
 
 def head(experiment: Findings, metric: str) -> str:
@@ -33,84 +49,86 @@ def head(experiment: Findings, metric: str) -> str:
 def runs_of(experiment: Findings, scenarios: list[str], method: str) -> str:
     """How many runs finished, and what became of the others."""
     cells = [r for r in experiment.runs if r.method == method and r.scenario in scenarios]
-    done = [r for r in cells if r.results is not None]
-    if len(done) == len(cells):
-        return str(len(cells))
     left = [r for r in cells if r.results is None]
-    return f"{len(done)} of {len(cells)}: " + ", ".join(dict.fromkeys(map(_became, left)))
+    if not left:
+        return str(len(cells))
+    return f"{len(cells) - len(left)} of {len(cells)}: " + ", ".join(dict.fromkeys(map(_became, left)))
 
 
-def _became(run: Run) -> str:
+def _became(run: Finding) -> str:
     return "diverged" if run.status == "failed" and "diverged" in (run.error or "") else run.status
-
-
-_LAST = ("gradients", "seconds")
 
 
 def results(experiment: Findings, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
-    columns = experiment.columns(scenarios)
-    scores = {m: spread(list(v.values())) for m, v in overall(experiment, scenarios).items()}
-    placed = ranks(experiment, scenarios, columns).mean
-    rows = [m for m in (BEFORE, RETRAINED) if any(experiment.values(scenarios, m, c) for c in columns)]
-    rows += [m for m in experiment.methods if any(r.method == m and r.scenario in scenarios for r in experiment.runs)]
-    choices = {m: _setting(experiment.methods[m].searched.get(name, {})) for m in rows if m in experiment.methods}
-    searched = any(choices.values())
-    gaps = {m: spread(list(distance(experiment, scenarios, m, columns).values())) for m in rows}
-    over = "draws" if len(scenarios) > 1 else "seeds"
-    title = f"{experiment.title}, {name}"
-    title += f": mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
-    extra = [*(["overall ↑"] if len(scores) > 1 else []), *(["distance ↓"] if any(g.n for g in gaps.values()) else [])]
-    extra += ["mean rank ↓"] if placed else []
-    back = {m: most[1] for m in experiment.methods if (most := worst(experiment, scenarios, m))}
-    extra += [HEAD] if back else []
+    columns, over = experiment.columns(scenarios), "draws" if len(scenarios) > 1 else "seeds"
+    ran = {r.method for r in experiment.runs if r.scenario in scenarios}
+    beside = [m for m in (BEFORE, RETRAINED) if experiment.columns_of(scenarios, m)]
+    rows = beside + [m for m in experiment.methods if m in ran]
+    choices = {m: _setting(spec.searched.get(name, {})) for m, spec in experiment.methods.items() if m in ran}
+    extra = _extra(experiment, scenarios, columns, rows)
+    searched = ["searched"] if any(choices.values()) else []
     table = Table(
         f"{experiment.name}-{name}-results",
-        title,
-        ["method", "runs", *["searched"] * searched, *(head(experiment, m) for m in columns), *extra, *_LAST],
-        [],
+        f"{experiment.title}, {name}",
+        ["method", "runs", *searched, *(head(experiment, m) for m in columns), *extra, *LAST],
     )
+    if experiment.replicated:
+        table.title += f": mean ± standard deviation [95 % interval] over {over}"
     best = {m: _best(experiment, scenarios, m) for m in columns}
-    least = min((g.mean for m, g in gaps.items() if g.n and m in experiment.methods), default=math.nan)
     for method in rows:
-        known = method in experiment.methods
-        line = [Entry(method), Entry(runs_of(experiment, scenarios, method) if known else "")]
-        if searched:
-            line.append(Entry(choices.get(method, "")))
+        line = [Entry(method), Entry(runs_of(experiment, scenarios, method) if method in ran else "")]
+        line += [Entry(choices.get(method, "")) for _ in searched]
         for metric in columns:
             e = measured(spread_of(experiment.entries(scenarios, method, metric).values()))
-            e.best = method in best[metric]
-            e.mark = next(
-                ("*" if c.verdict > 0 else "†" for c in comparisons[metric] if c.other == method and c.verdict), ""
-            )
+            verdict = next((c.verdict for c in comparisons[metric] if c.other == method), 0)
+            e.best, e.mark = method in best[metric], MARKS[verdict]
             line.append(e)
-        for what in extra:
-            if what.startswith("overall"):
-                e = measured(scores[method]) if method in scores else Entry("–")
-                e.best = method in scores and scores[method].mean == max(s.mean for s in scores.values())
-            elif what.startswith("distance"):
-                e = measured(gaps[method])
-                e.best = method in experiment.methods and gaps[method].mean == least
-            elif what == HEAD:
-                e = measured(back[method]) if method in back else Entry("–")
-                e.best = method in back and abs(back[method].mean) == min(abs(s.mean) for s in back.values())
-            else:
-                e = plain(placed.get(method))
-                e.best = method in placed and placed[method] == min(placed.values()) < max(placed.values())
-            line.append(e)
+        line += [entries.get(method, Entry("–")) for entries in extra.values()]
         for e in line if len(experiment.methods) == 1 else []:
             e.best = False  # of one method
-        found = experiment.of(scenarios, method).values() if known else []
-        for cost, digits in (("gradient_evaluations", 0), ("training_seconds", 1)):
-            mean = spread([c for r in found if (c := r.cost(cost)) is not None]).mean
-            line.append(Entry("–") if math.isnan(mean) else Entry(f"{mean:.{digits}f}", numbers={"": mean}))
-        table.ours |= {len(table.rows)} if method == experiment.ours else set()
-        table.lines |= {len(table.rows)} if method == RETRAINED else set()
-        table.rows.append(line)
-    has_before, rivals = bool(rows and rows[0] == BEFORE), len(experiment.methods) > 1
-    table.notes = _notes(experiment, scenarios, columns, extra, comparisons, has_before, rivals)
-    _foreign_rows(experiment, columns, table, len(extra))
+        line += _spent(experiment, scenarios, method)
+        if method == RETRAINED:
+            table.lines.add(len(table.rows))
+        table.add(line, method == experiment.ours)
+    table.notes = _notes(experiment, scenarios, columns, comparisons, BEFORE in rows)
+    table.notes += [note for column, note in SAID.items() if column in extra]
+    _foreign_rows(experiment, columns, table)
     return table
+
+
+def _extra(
+    experiment: Findings, scenarios: list[str], columns: list[str], rows: list[str]
+) -> dict[str, dict[str, Entry]]:
+    """Columns that are no metric, as far as there is something in them: entries by method."""
+    scores = {m: spread(v.values()) for m, v in overall(experiment, scenarios).items()}
+    gaps = {m: spread(distance(experiment, scenarios, m, columns).values()) for m in rows}
+    back = {m: most[1] for m in experiment.methods if (most := worst(experiment, scenarios, m))}
+    found = {OVERALL: _marked(experiment, scores, lambda x: -x)} if len(scores) > 1 else {}
+    if any(g.n for g in gaps.values()):
+        found[DISTANCE] = _marked(experiment, gaps, float)
+    if back:
+        found[HEAD] = _marked(experiment, back, abs)
+    return found
+
+
+def _marked(experiment: Findings, values: dict[str, Spread], bad: Callable[[float], float]) -> dict[str, Entry]:
+    """Entries, of which the least bad of the methods' are marked."""
+    least = min((bad(s.mean) for m, s in values.items() if m in experiment.methods and s.n), default=math.nan)
+    entries = {m: measured(s) for m, s in values.items()}
+    for method, e in entries.items():
+        e.best = method in experiment.methods and bad(values[method].mean) == least
+    return entries
+
+
+def _spent(experiment: Findings, scenarios: list[str], method: str) -> list[Entry]:
+    """What the runs of a method cost, on average."""
+    found = experiment.of(scenarios, method).values() if method in experiment.methods else []
+    line = []
+    for cost, digits in LAST.values():
+        mean = spread(c for r in found if (c := r.cost(cost)) is not None).mean
+        line.append(Entry("–") if math.isnan(mean) else Entry(f"{mean:.{digits}f}", numbers={"": mean}))
+    return line
 
 
 def _setting(search: dict[str, Any]) -> str:
@@ -122,22 +140,19 @@ def _setting(search: dict[str, Any]) -> str:
 
 def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
     """Methods of the highest mean merit; none where all are alike."""
-    means = {}
-    for method in experiment.methods:
-        found = merit(experiment, scenarios, method, metric)
-        if found:
-            means[method] = spread(list(found.values())).mean
+    found = {m: merit(experiment, scenarios, m, metric).values() for m in experiment.methods}
+    means = {m: spread(values).mean for m, values in found.items() if values}
     top = {m for m, x in means.items() if x == max(means.values())}
     return top if len(top) < len(means) or len(means) == 1 else set()
 
 
-def _foreign_rows(experiment: Findings, columns: list[str], table: Table, extra: int) -> None:
+def _foreign_rows(experiment: Findings, columns: list[str], table: Table) -> None:
+    own = next((r.definition for r in experiment.finished), "")
     for name, (definition, values) in experiment.foreign.items():
         table.lines.add(len(table.rows) - 1)
-        own = next(iter({r.definition for r in experiment.finished}), "")
         line = [Entry(f"{name} [{definition}]"), Entry("foreign"), *([Entry()] if "searched" in table.head else [])]
-        line += [plain(values.get(m)) for m in columns] + [Entry()] * (extra + len(_LAST))
-        table.rows.append(line)
+        line += [plain(values.get(m)) for m in columns]
+        table.add(line + [Entry()] * (len(table.head) - len(line)))
         if definition != own:
             note = f"{name}: open-unlearning's totals under its definition, ours are under '{own}'; nothing is tested."
             table.notes.append(note)
@@ -147,54 +162,40 @@ def _notes(
     experiment: Findings,
     scenarios: list[str],
     columns: list[str],
-    extra: list[str],
     comparisons: dict[str, list[Comparison]],
     has_before: bool,
-    rivals: bool,
 ) -> list[str]:
     """What one must know to read the table."""
-    over = "draws" if len(scenarios) > 1 else "seeds"
+    over, rivals = "draws" if len(scenarios) > 1 else "seeds", len(experiment.methods) > 1
     notes = ["→ nearest to the goal is best, ↑ highest, ↓ lowest" + ("; the best mean is bold." if rivals else ".")]
     if has_before:
         notes[0] += " 'before' is the model that must forget."
-    own = []
-    for metric in columns:
-        runs = [r for r in experiment.finished if r.scenario in scenarios]
-        targets = [(number(r.metric(metric).get("target")), r.value(metric, RETRAINED)) for r in runs]
-        differ = [target for target, goal in targets if target is not None and target != goal]
-        if differ:
-            own.append(f"{words(metric)} {figure(differ[0])}")
     pair = trade_off(experiment, scenarios)
     if rivals and pair:
         best = ", ".join(front(experiment, scenarios, pair))
         notes.append(f"No method is better in both {words(pair[0])} and {words(pair[1])} than {best}.")
-    goal_is = "The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else ".")
     if any(experiment.entry(m).get("target") is not None for m in columns):
-        notes.append(goal_is)
-    tested = [c for found in comparisons.values() for c in found]
-    if tested:
-        fewest = min(c.n for c in tested)
+        own = [f"{words(m)} {figure(x)}" for m in columns if (x := _own_goal(experiment, scenarios, m)) is not None]
+        notes.append("The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else "."))
+    fewest = min((c.n for c in chain.from_iterable(comparisons.values())), default=None)
+    if fewest is not None:
         notes.append(
             f"* {experiment.ours} is better than this method at p < {LEVEL} (paired t-test over {over}, Holm's "
             "correction over methods), † worse."
         )
         notes.append(_limits(fewest, over))
     if any(experiment.declared(m).unit == "p-value" for m in columns):
-        notes.append("Forget quality is a p-value: tests, ranks and distances take its Kolmogorov-Smirnov distance D.")
-    if any(e.startswith("overall") for e in extra):
-        notes.append(
-            "overall: the paper's score, the mean of each metric over the best method's; it takes more as better, "
-            "beyond the retrained model's value too."
-        )
-    if any(e.startswith("distance") for e in extra):
-        notes.append(
-            "distance: mean over metrics of |value - retrained model's|, per cent divided by 100 (0: retrained)."
-        )
-    if HEAD in extra:
-        notes.append(
-            "returns: what the worst of its attacks brings back, 0 % as the retrained model, 100 % as the target."
-        )
+        notes.append("Forget quality is a p-value: tests and distances take its Kolmogorov-Smirnov distance D.")
     return notes
+
+
+def _own_goal(experiment: Findings, scenarios: list[str], metric: str) -> float | None:
+    """A goal that is not the retrained model's value."""
+    for run in experiment.finished:
+        target = number(run.metric(metric).get("target"))
+        if run.scenario in scenarios and target is not None and target != run.value(metric, RETRAINED):
+            return target
+    return None
 
 
 def _limits(n: int, over: str) -> str:

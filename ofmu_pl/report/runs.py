@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.report.declared import declaration
 from ofmu_pl.support.records import (
     AcrossRecord,
     AnalysisRecord,
@@ -15,7 +16,6 @@ from ofmu_pl.support.records import (
     CellRecord,
     Entries,
     ExperimentRecord,
-    Interim,
     RequestsRecord,
     Results,
 )
@@ -27,14 +27,12 @@ Replicate = tuple[str, int]
 
 
 @dataclass
-class Run(CellRecord):
-    """One cell of an experiment, with what it left.
+class Finding(CellRecord):
+    """One cell of an experiment, with what it left; what cannot be read is missing.
 
     Attributes:
-        results: ``results.json``; ``None`` where there is none that can be read.
         words: Its command line, where it is known.
-        signed: Whether it left the page that is signed beside its results.
-        attacks: ``attacks.json``; empty where there is none that can be read.
+        signed: Whether it left the audit page beside its results.
     """
 
     results: Results | None = None
@@ -59,11 +57,6 @@ class Run(CellRecord):
         return number(self.metric(name, side).get("value"))
 
     @property
-    def history(self) -> list[Interim]:
-        """Measurements along the run."""
-        return self.results.history if self.results else []
-
-    @property
     def definition(self) -> str:
         """Name of the definition that the metrics were computed under."""
         return self.results.definition if self.results else "unknown"
@@ -82,9 +75,6 @@ class Findings(ExperimentRecord):
     """Methods in scenarios with seeds, as ``benchmark.json`` describes them, with their runs.
 
     Attributes:
-        name: Name of its folder.
-        runs: All cells that belong together.
-        apart: Runs under another definition, which compare with nothing.
         foreign: Totals of other programs' evaluations: definition and values by name.
         analysis: ``analysis.json``; empty where there is none that can be read.
         across: ``across.json`` by ``SCENARIO/METHOD``, where attacks were compared over a method's runs.
@@ -92,15 +82,14 @@ class Findings(ExperimentRecord):
     """
 
     name: str
-    runs: list[Run]
-    apart: list[Run] = field(default_factory=list)
+    runs: list[Finding]
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
     across: dict[str, AcrossRecord] = field(default_factory=dict)
     requests: RequestsRecord | None = None
 
     @property
-    def finished(self) -> list[Run]:
+    def finished(self) -> list[Finding]:
         """Runs that have results."""
         return [r for r in self.runs if r.results is not None]
 
@@ -114,11 +103,11 @@ class Findings(ExperimentRecord):
     @property
     def replicated(self) -> bool:
         """Whether any method has several finished runs of one sample, so that there are means and deviations."""
-        return any(len(self.of(group, m)) > 1 for group in self.groups.values() for m in self.methods)
+        return any(len(self.of(group, m)) > 1 for group, m in product(self.groups.values(), self.methods))
 
-    def of(self, scenarios: list[str], method: str) -> dict[Replicate, Run]:
+    def of(self, scenarios: list[str], method: str) -> dict[Replicate, Finding]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
-        found: dict[Replicate, Run] = {}
+        found: dict[Replicate, Finding] = {}
         for run in self.finished:
             fits = run.side(method) if method in (RETRAINED, BEFORE) else run.method == method
             if run.scenario in scenarios and fits:
@@ -150,8 +139,26 @@ class Findings(ExperimentRecord):
 
     def columns(self, scenarios: list[str] | None = None) -> list[str]:
         """Metrics that some run (of some scenarios) has, in order."""
-        runs = [r for r in self.finished if scenarios is None or r.scenario in scenarios]
-        return [m for m in self.metrics if any(r.metric(m) for r in runs)]
+        known: set[str] = set()
+        for run in self.finished:
+            if scenarios is None or run.scenario in scenarios:
+                known |= {name for name, entry in run.side("metrics").items() if entry}
+        return [m for m in self.metrics if m in known]
+
+    def columns_of(self, scenarios: list[str], method: str) -> list[str]:
+        """Columns in which a method (or ``retrained``, ``before``) has values."""
+        return [m for m in self.columns(scenarios) if self.values(scenarios, method, m)]
+
+
+def declaration(name: str, entry: Mapping[str, Any]) -> Metric:
+    """The declaration of a metric, as any results have it; others may have written it. Empty: none have it.
+
+    >>> declaration("speed", {"value": 1.0, "higher_is_better": False, "unit": "nats"}).unit
+    'nats'
+    """
+    kinds = {"unit": str, "group": str, "column": int, "tested_as": str, "family": str}
+    known = {field: entry[field] for field, kind in kinds.items() if isinstance(entry.get(field), kind)}
+    return Metric(name, bool(entry.get("higher_is_better", True)), **known)
 
 
 def number(x: Any) -> float | None:

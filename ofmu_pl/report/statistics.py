@@ -1,4 +1,4 @@
-"""What a few seeds allow to say: spreads, paired tests with their limits, ranks, distance to the retrained model."""
+"""What a few seeds allow to say: spreads, paired tests with their limits, distance to the retrained model."""
 
 from __future__ import annotations
 
@@ -21,15 +21,7 @@ TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread of one number over replicates.
-
-    Attributes:
-        n: Number of replicates.
-        mean: NaN if there are none.
-        std: Sample standard deviation (n - 1); NaN below two.
-        low: Lower end of the 95 % interval of the mean; NaN below two.
-        high: Its other end.
-    """
+    """One number over n replicates: mean, sample deviation (n - 1), 95 % interval of the mean; NaN if too few."""
 
     n: int
     mean: float
@@ -38,15 +30,15 @@ class Spread:
     high: float = math.nan
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Iterable[float]) -> Spread:
     """Mean, deviation and interval (``metrics.interval``: the t interval of fewer than ten values).
 
     >>> spread([1.0, 2.0, 3.0]).std
     1.0
     """
-    if not values:
+    x = np.array(list(values), np.float64)
+    if not len(x):
         return Spread(0, math.nan)
-    x = np.asarray(values, np.float64)
     if len(x) < 2:
         return Spread(1, float(x[0]))
     return Spread(len(x), float(x.mean()), float(x.std(ddof=1)), *interval([x]))
@@ -67,6 +59,16 @@ def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
     return Spread(1, known[0][0], low=unit * low, high=unit * high)
 
 
+def spread_in(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
+    """The spread of a method's metric over replicates."""
+    return spread(experiment.values(scenarios, method, metric).values())
+
+
+def differences(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> list[float]:
+    """Ours minus theirs, by what both have."""
+    return [ours[key] - theirs[key] for key in ours if key in theirs]
+
+
 TRADE_OFFS = (
     ("UA", "TA"),
     ("forget_quality_D", "model_utility"),
@@ -81,11 +83,11 @@ TRADE_OFFS = (
 
 def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | None:
     """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
-    has = {
-        metric: any(experiment.values(scenarios, method, metric) for method in experiment.methods)
-        for metric in {metric for pair in TRADE_OFFS for metric in pair}
-    }
-    return next((pair for pair in TRADE_OFFS if all(has[metric] for metric in pair)), None)
+
+    def known(metric: str) -> bool:
+        return any(experiment.values(scenarios, method, metric) for method in experiment.methods)
+
+    return next((pair for pair in TRADE_OFFS if all(map(known, pair))), None)
 
 
 def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
@@ -94,8 +96,9 @@ def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) ->
     for method in experiment.methods:
         merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
         if all(merits):
-            means[method] = np.array([np.mean(values) for values in merits])
-    return [m for m, own in means.items() if not any((other > own).all() for other in means.values())]
+            means[method] = np.array(list(map(np.mean, merits)))
+    every = np.array(list(means.values()))
+    return [m for m, own in means.items() if not (every > own).all(axis=1).any()]
 
 
 def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
@@ -117,11 +120,8 @@ class Comparison:
 
     Attributes:
         metric: What is compared (``forget_quality`` by its distance D).
-        other: The other method.
         differences: Ours minus the other's merit by replicate that both have; above 0 ours is better.
-        difference: Their mean.
-        low: Lower end of the 95 % t interval of the difference.
-        high: Its other end.
+        low, high: The 95 % t interval of the mean difference.
         p_t: Two-sided, paired t-test; NaN below two replicates, or where the difference does not vary.
         p_holm: The same after Holm's correction for all other methods.
         p_sign: Two-sided, exact sign-flip permutation test.
@@ -139,7 +139,7 @@ class Comparison:
 
     @property
     def n(self) -> int:
-        """Number of the replicates."""
+        """Replicates that both have."""
         return len(self.differences)
 
     @property
@@ -168,8 +168,8 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     """
     d = np.asarray(differences, np.float64)
     if len(d) < 2:
-        at = float(d[0]) if len(d) else math.nan
-        return math.nan, 1.0 if len(d) else math.nan, at, at
+        at = float(d[0])
+        return math.nan, 1.0, at, at
     exact = stats.permutation_test(
         (d, np.zeros_like(d)),
         lambda a, b, axis: np.mean(a - b, axis=axis),
@@ -194,7 +194,7 @@ def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Com
     rows = []
     for other in experiment.methods:
         theirs = merit(experiment, scenarios, other, metric)
-        d = [ours[key] - theirs[key] for key in ours if key in theirs]
+        d = differences(ours, theirs)
         if other != experiment.ours and d:
             rows.append((other, d, paired(d)))
     corrected = holm([found[0] for _, _, found in rows])
@@ -204,55 +204,13 @@ def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Com
     ]
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Ranks of methods by merit, 1 the best.
-
-    Attributes:
-        by_metric: Mean rank over replicates, by method and metric.
-        mean: Over metrics, too.
-        friedman: p of the Friedman test that all methods are alike, with each replicate's mean rank over metrics as
-            its one measurement of a method (metrics of one run are not independent); NaN below three methods or two
-            replicates.
-        replicates: How many of them all these methods share.
-    """
-
-    by_metric: dict[str, dict[str, float]]
-    mean: dict[str, float]
-    friedman: float
-    replicates: int
-
-
-def ranks(experiment: Findings, scenarios: list[str], metrics: list[str]) -> Ranks:
-    """Ranks of the methods that have every metric in every replicate that any method has; the others have none.
-
-    ``avg_gap`` has no part in it: it is made of the others.
-    """
-    metrics = list(dict.fromkeys(experiment.tested(m) for m in metrics if m != "avg_gap"))
-    merits = {m: {k: merit(experiment, scenarios, m, k) for k in metrics} for m in experiment.methods}
-    keys = sorted({key for found in merits.values() for values in found.values() for key in values})
-    whole = [m for m, found in merits.items() if keys and all(set(values) == set(keys) for values in found.values())]
-    if len(whole) < 2 or not metrics:
-        return Ranks({}, {}, math.nan, 0)
-    table = np.array(
-        [[[merits[m][k][key] for m in whole] for key in keys] for k in metrics]
-    )  # metric, replicate, method
-    placed = stats.rankdata(-table, axis=2)
-    blocks = placed.mean(axis=0)
-    p = math.nan
-    if len(whole) > 2 and len(keys) > 1 and np.ptp(blocks, axis=1).any():
-        p = float(stats.friedmanchisquare(*blocks.T).pvalue)
-    by_metric = {m: dict(zip(metrics, placed.mean(axis=1)[:, i].tolist(), strict=True)) for i, m in enumerate(whole)}
-    return Ranks(by_metric, dict(zip(whole, blocks.mean(axis=0).tolist(), strict=True)), p, len(keys))
-
-
 def distance(experiment: Findings, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
     """Mean over metrics of ``|value - retrained model's| / range`` by replicate: 0 is retrained, 1 the far end.
 
     The range is 100 for metrics in per cent and 1 for the others, so it does not depend on which methods are compared.
     A p-value is represented by its distance D; metrics that are distances themselves (``avg_gap``) are left out.
     """
-    chosen = [m for m in dict.fromkeys(experiment.tested(m) for m in metrics) if m != "avg_gap"]
+    chosen = [m for m in dict.fromkeys(map(experiment.tested, metrics)) if m != "avg_gap"]
     parts: dict[Replicate, list[float]] = {}
     for metric in chosen:
         goal, whole = experiment.values(scenarios, RETRAINED, metric), experiment.declared(metric).unit == "%"
@@ -273,12 +231,14 @@ def overall(experiment: Findings, scenarios: list[str]) -> dict[str, dict[Replic
     names = MAIN_METRICS if "UA" in columns else TOFU_SCORE
     if not set(names) <= set(columns):
         return {}
-    values = {m: {k: experiment.values(scenarios, m, k) for k in names} for m in experiment.methods}
+    tables: dict[Replicate, dict[str, dict[str, float]]] = {}
+    for method in experiment.methods:
+        by_name = {name: experiment.values(scenarios, method, name) for name in names}
+        for key in set.intersection(*map(set, by_name.values())):
+            tables.setdefault(key, {})[method] = {name: values[key] for name, values in by_name.items()}
     found: dict[str, dict[Replicate, float]] = {}
-    for key in sorted({key for by_name in values.values() for key in by_name[names[0]]}):
-        table = {m: {k: v[key] for k, v in by_name.items() if key in v} for m, by_name in values.items()}
-        table = {m: v for m, v in table.items() if len(v) == len(names)}
-        scores = (overall_scores if names is MAIN_METRICS else overall_score)(table) if table else {}
+    for key, table in sorted(tables.items()):
+        scores = (overall_scores if names is MAIN_METRICS else overall_score)(table)
         for method, score in scores.items():
             found.setdefault(method, {})[key] = score
     return found

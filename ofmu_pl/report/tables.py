@@ -17,11 +17,9 @@ class Entry:
     """What stands in one place of a table.
 
     Attributes:
-        text: As people read it.
         small: Behind it, of less weight: an interval, a paper's anchor.
         numbers: For CSV: by suffix of the column's name (empty: none), unrounded.
-        best: Set in bold.
-        struck: Struck out: it is not to be believed.
+        struck: It is not to be believed.
         mark: A sign behind it, which a note explains.
     """
 
@@ -38,11 +36,6 @@ class Table:
     """Rows under heads.
 
     Attributes:
-        name: Name of its files.
-        title: Title above it.
-        head: One line of names.
-        rows: As long as the head.
-        notes: Notes below it.
         ours: Numbers of rows to emphasise.
         lines: Numbers of rows with a line below.
         folded: Whether the page shows it only when it is asked for.
@@ -51,16 +44,29 @@ class Table:
     name: str
     title: str
     head: list[str]
-    rows: list[list[Entry]]
+    rows: list[list[Entry]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ours: set[int] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)
     folded: bool = False
 
+    def add(self, row: list[Entry], ours: bool = False) -> None:
+        """Add a row, emphasised where it is ours."""
+        if ours:
+            self.ours.add(len(self.rows))
+        self.rows.append(row)
+
     @property
     def numeric(self) -> list[bool]:
         """Columns that hold numbers."""
-        return [any(row[i].numbers for row in self.rows) for i in range(len(self.head))]
+        found = [False] * len(self.head)
+        for row in self.rows:
+            found = [known or bool(e.numbers) for known, e in zip(found, row, strict=True)]
+        return found
+
+    def leads(self, e: Entry, row: int) -> bool:
+        """Whether an entry is set in bold: the best, or the name of ours."""
+        return bool(e.text) and (e.best or (row in self.ours and e is self.rows[row][0]))
 
 
 def figure(x: float) -> str:
@@ -85,11 +91,10 @@ def measured(s: Spread) -> Entry:
     """
     if s.n == 0:
         return Entry("–")
+    if s.n == 1 and math.isnan(s.low):
+        return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
     if s.n == 1:
-        if math.isnan(s.low):
-            return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
-        numbers = {"": s.mean, "low": s.low, "high": s.high, "n": 1}
-        return Entry(figure(s.mean), f"[{figure(s.low)}, {figure(s.high)}]", numbers)
+        return Entry(figure(s.mean), between(s.low, s.high), {"": s.mean, "low": s.low, "high": s.high, "n": 1})
     text = figure(s.mean)
     if s.std <= 1e-12 * abs(s.mean):  # rounding, no spread
         s = Spread(s.n, s.mean, 0.0, s.mean, s.mean)
@@ -98,7 +103,12 @@ def measured(s: Spread) -> Entry:
     else:
         deviation = figure(s.std)
     numbers = {"": s.mean, "std": s.std, "low": s.low, "high": s.high, "n": s.n}
-    return Entry(f"{text} ± {deviation}", f"[{figure(s.low)}, {figure(s.high)}]", numbers)
+    return Entry(f"{text} ± {deviation}", between(s.low, s.high), numbers)
+
+
+def between(low: float, high: float) -> str:
+    """An interval, as people read it."""
+    return f"[{figure(low)}, {figure(high)}]"
 
 
 def plain(x: float | None) -> Entry:
@@ -112,12 +122,13 @@ def to_markdown(table: Table) -> str:
     def entry(e: Entry, row: int) -> str:
         text = _md(e.text) + _md(e.mark)
         text = f"~~{text}~~" if e.struck and text else text
-        text = f"**{text}**" if (e.best or (row in table.ours and e is table.rows[row][0])) and text else text
+        text = f"**{text}**" if table.leads(e, row) else text
         return f"{text} {_md(e.small)}".strip()
 
     lines = [f"**{_md(table.title)}**", "", "| " + " | ".join(map(_md, table.head)) + " |"]
     lines.append("|" + "|".join("---:" if right else "---" for right in table.numeric) + "|")
-    lines += ["| " + " | ".join(entry(e, i) for e in row) + " |" for i, row in enumerate(table.rows)]
+    for i, row in enumerate(table.rows):
+        lines.append("| " + " | ".join(entry(e, i) for e in row) + " |")
     return "\n".join([*lines, "", *(f"- {_md(note)}" for note in table.notes)]).rstrip() + "\n"
 
 
@@ -129,16 +140,23 @@ def _md(text: str) -> str:
 
 def to_csv(table: Table) -> str:
     """Numbers unrounded, a column each: ``UA``, ``UA std``, ``UA low``, ``UA high``, ``UA n``; no titles, no notes."""
-    suffixes = [list(dict.fromkeys(k for row in table.rows for k in row[i].numbers)) for i in range(len(table.head))]
-    names = [re.sub(" [→↑↓]", "", h) for h in table.head]
-    head = [_inert(f"{h} {k}".strip()) for h, keys in zip(names, suffixes, strict=True) for k in keys or [""]]
+    columns = []
+    for i, head in enumerate(table.head):
+        suffixes: dict[str, None] = {}
+        for row in table.rows:
+            suffixes |= dict.fromkeys(row[i].numbers)
+        columns.append((re.sub(" [→↑↓]", "", head), list(suffixes)))
+    names = []
+    for head, suffixes_of in columns:
+        names += [_inert(f"{head} {suffix}".strip()) for suffix in suffixes_of or [""]]
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(head)
+    writer.writerow(names)
     for row in table.rows:
         cells: list[str] = []
-        for e, keys in zip(row, suffixes, strict=True):
-            cells += [repr(e.numbers[k]) if k in e.numbers else "" for k in keys] if keys else [_inert(e.text)]
+        for e, (_, suffixes_of) in zip(row, columns, strict=True):
+            numbers = [repr(e.numbers[x]) if x in e.numbers else "" for x in suffixes_of]
+            cells += numbers or [_inert(e.text)]
         writer.writerow(cells)
     return written.getvalue()
 
@@ -155,15 +173,8 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 _TEX = {
     **{c: f"\\{c}" for c in "{}$&#_%"},
     **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$"},
-    **{
-        "±": r"$\pm$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "→": r"$\to$",
-        "×": r"$\times$",
-        "–": "--",
-        "|": r"$|$",
-    },
+    **{"±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "→": r"$\to$", "×": r"$\times$"},
+    **{"–": "--", "|": r"$|$"},
     **{"†": r"$\dagger$", "‡": r"$\ddagger$", "ρ": r"$\rho$", "∇": r"$\nabla$", "²": "$^2$", "*": r"$^{*}$"},
 }
 
@@ -183,8 +194,7 @@ def to_latex(table: Table) -> str:
     def entry(e: Entry, row: int) -> str:
         text = tex(e.text) + tex(e.mark)
         text = f"({text})" if e.struck and text else text
-        bold = e.best or (row in table.ours and e is table.rows[row][0])
-        return f"\\textbf{{{text}}}" if bold and text else text
+        return f"\\textbf{{{text}}}" if table.leads(e, row) else text
 
     columns = "".join("r" if right else "l" for right in table.numeric)
     lines = [r"\begin{table}", r"\centering", f"\\caption{{{tex(table.title)}}}"]

@@ -50,7 +50,7 @@ def _p(d: Sequence[float]) -> float:
 def described(what: str, differences: Sequence[float]) -> str:
     """The mean difference with its interval, after words on what it is."""
     if not differences:
-        return f"{what.rstrip(',')}: no seed has both"
+        return f"{what.rstrip(',:')}: no seed has both"
     mean = figure(float(np.mean(differences)))
     if len(differences) < 2:
         return f"{what} {mean} on one seed, which gives no interval"

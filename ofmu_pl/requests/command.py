@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
-from itertools import takewhile
 from pathlib import Path
 
-from ofmu_pl.benchmark.command import Fit, alone, require_none
-from ofmu_pl.benchmark.grid import Cell
+from ofmu_pl.benchmark.command import Fit, alone, job_of, require_none
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
+from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.report import report
-from ofmu_pl.requests.changes import refuse_changes
-from ofmu_pl.requests.specs import Asked, Method, Retrained, check
+from ofmu_pl.requests.specs import Asked, Retrained, check
 from ofmu_pl.requests.state import State
-from ofmu_pl.requests.table import show
 from ofmu_pl.support.files import below
-from ofmu_pl.support.records import REQUESTS, RESULTS, Value
+from ofmu_pl.support.records import REQUESTS, Value
 
 
 def in_turn(
@@ -54,9 +50,6 @@ def in_turn(
         logs: Root of all outputs.
         fit: Does a run of ``fit`` by its words; each worker process imports its module once.
 
-    Returns:
-        The folder.
-
     Raises:
         UserError: What ``specs.check`` says; a request was run before with other settings; another process is at work
             on this list; or, at the end, runs failed.
@@ -66,57 +59,46 @@ def in_turn(
     check(asked, folder)
     state = State(name, folder, asked)
     with alone(folder, "run of requests"), Live(workers) as live:
-        refuse_changes(folder, state.sequences)
-        run = Run(state, Pool(workers, live, fit.__module__), live, fit)
+        state.refuse_changes()
+        run = InTurn(state, Pool(workers, live, fit.__module__), live, fit)
         run.remember()
         state.write()
         run.everything()
-    record = state.write()
-    show(record)
+    state.write()
     sys.stdout.write(f"Runs: {folder}; what became of each request: {folder / REQUESTS}\n")
-    if any(request.status == "finished" for sequence in record.sequences for request in sequence.requests):
+    if any(state.fine(sequence.cells[0]) for sequence in state.sequences):
         report(folder)
     require_none(state.failures())
     return folder
 
 
-class Run:
-    """The requests in turn, then the retrained models.
-
-    Args:
-        state: What is to be run, and what has become of it.
-        pool: Pool that does the runs.
-        live: Where progress is shown.
-        fit: Does a run by its words.
-    """
+class InTurn:
+    """Runs the requests in turn, then the retrained models."""
 
     def __init__(self, state: State, pool: Pool, live: Live, fit: Fit) -> None:
         self.state, self.pool, self.live, self.fit = state, pool, live, fit
 
     def remember(self) -> None:
         """Take over what has finished, so that the record has it while the others run, however that ends."""
-        rows = [*(s.cells for s in self.state.sequences), *([cell] for cell in self.state.controls.values())]
-        for cells in rows:
-            for cell in takewhile(lambda cell: self._job(cell).record is not None, cells):
+        for cell in self.state.cells:
+            if (
+                all(map(self.state.fine, cell.needs.values()))
+                and job_of(cell, self.state.folder, self.fit).record is not None
+            ):
                 self.state.ended[cell.key] = None
 
     def everything(self) -> None:
         """All runs that have not ended; a sequence ends at the first request that fails."""
         state = self.state
-        for cell in [*(cell for s in state.sequences for cell in s.cells), *state.controls.values()]:
+        for cell in state.cells:
             self.live.expect(cell.group)
         for turn in zip(*(s.cells for s in state.sequences), strict=True):
             ready = [cell for cell in turn if all(map(state.fine, cell.needs.values()))]
             for cell in turn:
                 if cell not in ready:
                     self.live.done(cell.group, None)
-            self.pool.run([self._job(cell, "--ckpt_path", "last") for cell in ready], self._end)
-        self.pool.run([self._job(cell) for cell in state.controls.values()], self._end)
-
-    def _job(self, cell: Cell, *more: str) -> Job:
-        words = [*cell.words(self.state.folder), *more]
-        place = self.state.folder / cell.folder
-        return Job(place, cell.group, cell.key, partial(self.fit, words), words, f"latest/{RESULTS}")
+            self.pool.run([job_of(cell, state.folder, self.fit, "--ckpt_path", "last") for cell in ready], self._end)
+        self.pool.run([job_of(cell, state.folder, self.fit) for cell in state.controls.values()], self._end)
 
     def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
         self.state.ended[job.key] = sentence

@@ -1,32 +1,23 @@
-"""What is asked for: the requests in turn, the methods that answer them, and the models retrained without them."""
+"""What is asked for, requests in turn, and the ordinary runs that follow: each from the model of the one before."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from ofmu_pl.benchmark.specs import files
+from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
+from ofmu_pl.benchmark.specs import Method, check_files, check_names, files
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
 """Folder of the controls, beside the methods'."""
-
-
-@dataclass
-class Method:
-    """One method.
-
-    Attributes:
-        overlay: Its configuration, put over the base; ``null``: the base's own method.
-        options: Command-line options by key.
-    """
-
-    overlay: str | None = None
-    options: dict[str, Value] = field(default_factory=dict)
+START = "model.network.path"
+"""The option that names the model that a run starts from."""
 
 
 @dataclass
@@ -46,17 +37,7 @@ class Retrained:
 
 @dataclass
 class Asked:
-    """All of it, as ``command.in_turn`` takes it.
-
-    Attributes:
-        base: Configuration that all runs share, or a list of files.
-        methods: By name.
-        requests: By turn, the arguments of the data that name each one's rows.
-        options: Options of every run, by key.
-        seeds: Seeds of the runs.
-        retain_later: Whether rows of later requests are retained until their turn.
-        retrained: The control; ``None``: there is none.
-    """
+    """All of it, as ``command.in_turn`` takes and explains it."""
 
     base: str | list[str]
     methods: dict[str, Method]
@@ -78,10 +59,6 @@ class Asked:
 def check(asked: Asked, folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
 
-    Args:
-        asked: What is asked for.
-        folder: Folder of all runs.
-
     Raises:
         UserError: There is no request, method or seed, one is there twice, a name leads out of the folder, a file is
             missing, or an environment variable is not set.
@@ -96,21 +73,66 @@ def check(asked: Asked, folder: Path) -> None:
             raise UserError(f"Request {number} is empty: give arguments of the data, such as forget_classes: [0].")
         if request in asked.requests[: number - 1]:
             raise UserError(f"Request {number} names the same rows as one before it: take one of them out.")
-    for name in asked.methods:
-        below(folder, name, "The method")
-        if "/" in name or name in (RETRAINED, REPORT):
-            raise UserError(f"'{name}' cannot name a method: choose another name, without '/'.")
+    check_names(asked.methods, folder, (RETRAINED, REPORT))
     for number in asked.controlled:
         if not 1 <= number <= len(asked.requests):
             raise UserError(f"retrained.after has {number}: choose among the requests 1 to {len(asked.requests)}.")
-    overlays = [m.overlay for m in asked.methods.values() if m.overlay]
-    bases = [asked.base, *([asked.retrained.base] if asked.retrained else [])]
-    for path in [*(path for base in bases for path in files(base)), *overlays]:
-        if not Path(expanded(path)).is_file():
-            raise UserError(
-                f"The configuration '{path}' does not exist: run from the project's root, or mend its name."
-            )
-    for options in (asked.options, *(m.options for m in asked.methods.values()), *asked.requests):
-        expanded(options)
-    if asked.retrained:
-        expanded(asked.retrained.options)
+    controls = [asked.retrained] if asked.retrained else []
+    check_files([asked.base, *(c.base for c in controls)], asked.methods.values(), "the list")
+    expanded([asked.options, *(m.options for m in asked.methods.values()), *(c.options for c in controls)])
+    expanded(asked.requests)
+
+
+@dataclass
+class Sequence:
+    """A method on a seed, with its runs in turn."""
+
+    method: str
+    seed: int
+    cells: list[Cell] = field(default_factory=list)
+
+
+def sequences(asked: Asked) -> list[Sequence]:
+    """All runs, in the order asked for."""
+    return [_sequence(asked, method, seed) for seed, method in product(asked.seeds, asked.methods)]
+
+
+def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
+    """The runs of retrained models, by seed and number of the last request that they are trained without."""
+    found: dict[tuple[int, int], Cell] = {}
+    if asked.retrained is None:
+        return found
+    shared = {key: value for key, value in asked.options.items() if key.startswith("data.")}
+    for seed in asked.seeds:
+        for number in asked.controlled:
+            options = shared | asked.retrained.options | rows(asked, number) | {"seed_everything": seed}
+            folder = f"{RETRAINED}/seed_{seed}/without_{number:02}"
+            found[seed, number] = Cell(folder, RETRAINED, files(asked.retrained.base), options, {})
+    return found
+
+
+def rows(asked: Asked, number: int) -> dict[str, Any]:
+    """Options of the data at a request, from 1: its rows, and the other requests whose rows are not retained."""
+    others = {
+        other: expanded(request)
+        for other, request in enumerate(asked.requests, start=1)
+        if other < number or (other > number and not asked.retain_later)
+    }
+    own = {f"data.{key}": value for key, value in asked.requests[number - 1].items()}
+    return own | ({"data.other_requests": others} if others else {})
+
+
+def _sequence(asked: Asked, method: str, seed: int) -> Sequence:
+    found, m = Sequence(method, seed), asked.methods[method]
+    configs = (*files(asked.base), *([m.overlay] if m.overlay else []))
+    for number in range(1, len(asked.requests) + 1):
+        options = asked.options | m.options | rows(asked, number)
+        options |= {"seed_everything": seed, "export.folder": MODEL}
+        needs = {}
+        if found.cells:
+            last = found.cells[-1]
+            needs[last.key] = last
+            options[START] = HANDLE + last.key
+        folder = f"{method}/seed_{seed}/request_{number:02}"
+        found.cells.append(Cell(folder, method, configs, options, needs))
+    return found

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.specs import files
-from ofmu_pl.requests.sequences import Sequence, controls, sequences
-from ofmu_pl.requests.specs import Asked
+from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
+    FAILED,
+    FINISHED,
     REQUESTS,
     RESULTS,
     ControlRecord,
     Entries,
+    FailureRecord,
+    JobRecord,
     MethodRecord,
     RequestRecord,
     RequestsRecord,
@@ -29,23 +35,37 @@ from ofmu_pl.support.version import RESULTS_VERSION
 
 
 class State:
-    """What is to be run, and what has become of it.
-
-    Args:
-        name: Name of the folder.
-        folder: Folder of all runs.
-        asked: What is asked for.
-
-    Attributes:
-        sequences: Runs of each method on each seed.
-        controls: Runs of retrained models, by seed and number.
-        ended: Sentence of a failure, or ``None``, by the key of a run that has ended.
-    """
+    """What is to be run, and what has become of it."""
 
     def __init__(self, name: str, folder: Path, asked: Asked) -> None:
         self.name, self.folder, self.asked = name, folder, asked
         self.sequences, self.controls = sequences(asked), controls(asked)
-        self.ended: dict[str, str | None] = {}
+        self.cells = [*chain.from_iterable(s.cells for s in self.sequences), *self.controls.values()]
+        self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
+
+    def refuse_changes(self) -> None:
+        """Compare with what was run before: a list may get longer or shorter, and nothing else may change.
+
+        Raises:
+            UserError: A request was run, or begun, with other settings; the message names those that differ.
+        """
+        path = self.folder / REQUESTS
+        known: dict[str, RequestRecord] = {}
+        for before in RequestsRecord.read(path).sequences if path.is_file() else ():
+            known |= {r.folder: r for r in before.requests}
+        for sequence in self.sequences:
+            for number, cell in enumerate(sequence.cells, start=1):
+                place, old = self.folder / cell.folder, known.get(cell.folder)
+                left = {_key(JobRecord, place / FINISHED), _key(FailureRecord, place / FAILED), old and old.key}
+                if not place.is_dir() or left <= {None, cell.key}:
+                    continue
+                what = _changed(old.options, cell.options) if old else "the list had another request there"
+                done = old is None or old.status == "finished"
+                raise UserError(
+                    f"Request {number} of '{sequence.method}' (seed {sequence.seed}) was run with other settings "
+                    f"({what}), and what is there would be mixed with it: put that back, "
+                    + ("or give this list another name." if done else f"or remove '{place}', which has not finished.")
+                )
 
     def fine(self, cell: Cell) -> bool:
         """Whether a run has finished."""
@@ -53,13 +73,11 @@ class State:
 
     def failures(self) -> list[str]:
         """A sentence for each run that failed."""
-        cells = [*(cell for s in self.sequences for cell in s.cells), *self.controls.values()]
-        return [f"{cell.folder}: {self.ended[cell.key]}" for cell in cells if self.ended.get(cell.key)]
+        return [f"{cell.folder}: {self.ended[cell.key]}" for cell in self.cells if self.ended.get(cell.key)]
 
-    def write(self) -> RequestsRecord:
-        """Put the record in the place of the one before, and return it."""
-        measured = [self._measured(sequence) for sequence in self.sequences]
-        record = RequestsRecord(
+    def write(self) -> None:
+        """Put the record in the place of the one before."""
+        RequestsRecord(
             name=self.name,
             version=__version__,
             results_version=RESULTS_VERSION,
@@ -69,11 +87,9 @@ class State:
             requests=self.asked.requests,
             retain_later=self.asked.retain_later,
             methods={name: MethodRecord(m.overlay, m.options) for name, m in self.asked.methods.items()},
-            sequences=measured,
-            controls=[self._control(*place, cell) for place, cell in self.controls.items()] or self._references(),
-        )
-        record.write(self.folder / REQUESTS)
-        return record
+            sequences=[self._measured(sequence) for sequence in self.sequences],
+            controls=self._controls() or self._references(),
+        ).write(self.folder / REQUESTS)
 
     def _results(self, cell: Cell) -> Results | None:
         return Results.read(self.folder / cell.folder / "latest" / RESULTS) if self.fine(cell) else None
@@ -103,32 +119,42 @@ class State:
             found.kept[metric] = values + [None] * (n - len(done))
         return found
 
-    def _control(self, seed: int, number: int, cell: Cell) -> ControlRecord:
-        results = self._results(cell)
-        status, error = self._became(cell)
-        metrics = {} if results is None else results.metrics
-        return self._retrained(seed, number, cell.folder, status, error, metrics)
+    def _controls(self) -> list[ControlRecord]:
+        found = []
+        for (seed, number), cell in self.controls.items():
+            results = self._results(cell)
+            found.append(self._control(seed, number, cell, results.metrics if results else {}))
+        return found
 
     def _references(self) -> list[ControlRecord]:
         """The retrained models that the runs of the first method were compared with, where they were."""
         found = []
-        for sequence in self.sequences:
-            if sequence.method != self.sequences[0].method:
-                continue
+        for sequence in self.sequences[:: len(self.asked.methods)]:
             for number, cell in enumerate(sequence.cells, start=1):
                 results = self._results(cell)
                 if results is not None and results.reference is not None:
-                    metrics = results.reference.metrics
-                    found.append(self._retrained(sequence.seed, number, cell.folder, "finished", None, metrics))
+                    found.append(self._control(sequence.seed, number, cell, results.reference.metrics))
         return found
 
-    def _retrained(
-        self, seed: int, number: int, folder: str, status: str, error: str | None, metrics: Entries
-    ) -> ControlRecord:
+    def _control(self, seed: int, number: int, cell: Cell, metrics: Entries) -> ControlRecord:
         n = len(self.asked.requests)
         forgotten = {x: of_requests(x, metrics, number, n) for x in matrix_metrics([metrics])}
         kept = {x: value(metrics, x) for x in kept_metrics(metrics)}
-        return ControlRecord(seed, number, folder, status, error, forgotten, kept)
+        return ControlRecord(seed, number, cell.folder, *self._became(cell), forgotten, kept)
+
+
+def _key(kind: type[JobRecord] | type[FailureRecord], path: Path) -> str | None:
+    """The key in what a job left; ``None``: it left nothing that can be read."""
+    try:
+        return kind.read(path).key
+    except (OSError, UserError):
+        return None
+
+
+def _changed(then: dict[str, Any], now: dict[str, Any]) -> str:
+    """The options that differ, as JSON has them."""
+    options = [key for key in sorted(then.keys() | now.keys()) if json.dumps(then.get(key)) != json.dumps(now.get(key))]
+    return ", ".join(f"--{key}" for key in options) or "a configuration file or the version of ofmu_pl is another"
 
 
 def value(metrics: Entries, name: str) -> float | None:
@@ -143,13 +169,11 @@ def matrix_metrics(columns: list[Entries]) -> list[str]:
     Args:
         columns: Metrics after each request. Of one alone all such metrics are taken.
     """
-    names = [
-        name
-        for name, entry in (columns[0].items() if columns else ())
-        if entry.get("group") == "forgotten" and not entry["higher_is_better"]
-    ]
-    known = {name for metrics in columns for name in metrics if name.startswith(REQUEST)}
-    others = {name.split("_", 2)[2] for name in known}
+    first = columns[0] if columns else {}
+    names = [name for name, x in first.items() if x.get("group") == "forgotten" and not x["higher_is_better"]]
+    others: set[str] = set()
+    for metrics in columns:
+        others |= {name.split("_", 2)[2] for name in metrics if name.startswith(REQUEST)}
     return [name for name in names if not others or name.removeprefix("forget_") in others]
 
 
@@ -159,24 +183,13 @@ def kept_metrics(metrics: Entries) -> list[str]:
 
 
 def of_requests(metric: str, metrics: Entries, number: int, n: int) -> Row:
-    """The values of every request in one measurement.
-
-    Args:
-        metric: A metric of the forget side.
-        metrics: Metrics after request ``number``.
-        number: Number of the request whose rows are the forget side there.
-        n: How many requests there are.
-    """
+    """The values of each of n requests in the measurement after request ``number``, by a metric of the forget side."""
     other = metric.removeprefix("forget_")
     return [value(metrics, metric if s == number else f"{REQUEST}{s:02}_{other}") for s in range(1, n + 1)]
 
 
 def rise(row: Row, s: int) -> float | None:
-    """How far a request's value rises above that after its own turn, at most; ``None``: nothing came after it.
-
-    Args:
-        row: Its values after each request.
-        s: Its place in the row.
+    """How far request s rises, at most, above its value after its own turn; ``None``: nothing came after it.
 
     >>> rise([0.125, 0.25, 0.1875], 0)
     0.125

@@ -35,6 +35,9 @@ it."""
 LARGEST_LINE = 2**24
 """Largest size in bytes; the longest documents of corpora have a tenth of it."""
 
+LARGEST_TABLE = 2**22
+"""Most rows of a table; some kilobytes of parquet can stand for more than memory holds."""
+
 
 def below(folder: Path, name: str, option: str) -> Path:
     """The path of a name below a folder.

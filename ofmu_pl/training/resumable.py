@@ -13,10 +13,14 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS
 from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
 from ofmu_pl.training.room import check_room, moments_bytes
+
+_AUTOMATIC = {"GradientAccumulationScheduler", "StochasticWeightAveraging", "WeightAveraging"}
+"""Callbacks of automatic optimization; not every version of Lightning has each."""
 
 
 class Resumable(pl.Callback):
@@ -37,6 +41,19 @@ class Resumable(pl.Callback):
         self._asked = 0
         self._patient = self._iterated = False
         self._listening = ExitStack()
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse callbacks that take the optimizers' steps for Lightning's.
+
+        Raises:
+            UserError: A callback averages weights or accumulates gradients.
+        """
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if _AUTOMATIC.intersection(kind.__name__ for kind in type(callback).__mro__):
+                raise UserError(
+                    f"trainer.callbacks: {type(callback).__name__} needs Lightning's own steps, and methods here step "
+                    "their optimizers themselves: remove it (for less memory set model.micro_batch_size)."
+                )
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]

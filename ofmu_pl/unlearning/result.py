@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from ofmu_pl.evaluation.account import Account
 from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.table import Metrics, print_table
+from ofmu_pl.evaluation.table import Ending, Metrics, print_table
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing
@@ -38,18 +39,25 @@ class Unlearned:
     retrained: Metrics
     remark: str | None
     folder: Path
-    _title: str
+    _ending: Ending
     _name: str
     _write: Callable[[Path], None]
     _told: Account | None
 
+    @classmethod
+    def of(cls, model: nn.Module, folder: Path, ending: Ending, **how: Any) -> Unlearned:
+        """The result of a run that found this."""
+        measured = dict(ending.columns)
+        before, retrained = measured.pop("before", {}), measured.pop("retrained", {})
+        (metrics,) = measured.values()
+        return cls(model, metrics, before, retrained, ending.remark, folder, ending, **how)
+
     def __repr__(self) -> str:
-        return f"<{self._title}: see metrics, table(), report(folder) and save(folder)>"
+        return f"<{self._ending.title}: see metrics, table(), report(folder) and save(folder)>"
 
     def table(self) -> None:
         """Print the table that the command line ends with."""
-        sides = {"before": self.before, "after": self.metrics, "retrained": self.retrained}
-        print_table(self._title, {name: metrics for name, metrics in sides.items() if metrics}, self.remark)
+        print_table(*self._ending)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, as a run of the command line leaves it.

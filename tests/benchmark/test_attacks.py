@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from ofmu_pl.benchmark.attacks import Attacks
-from ofmu_pl.benchmark.command import Run
+from ofmu_pl.benchmark.command import Stages
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.manifest import Manifest
 from ofmu_pl.benchmark.progress import Live
-from ofmu_pl.benchmark.specs import Method, Planned, check
+from ofmu_pl.benchmark.specs import Planned, SearchedMethod, check
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
@@ -24,7 +24,7 @@ CONFIGS = Path(__file__).parent.parent.parent / "configs"
 EXPERIMENT = Planned(
     title="Text",
     base=str(CONFIGS / "authors.yaml"),
-    methods={"ofmu": Method(), "npo": Method(str(CONFIGS / "methods/npo.yaml"))},
+    methods={"ofmu": SearchedMethod(), "npo": SearchedMethod(str(CONFIGS / "methods/npo.yaml"))},
     attacks=[str(CONFIGS / "attacks.yaml")],
     options={"export.folder": "hf"},
     seeds=[0, 1],
@@ -37,7 +37,6 @@ def made(folder, experiment):
     cells = {("e", "all", m, s): grid.run("e", m, "all", s) for s in experiment.seeds for m in experiment.methods}
     attacks = Attacks(folder, {"e": experiment}, print)
     jobs = attacks.jobs("e", cells)
-    assert len(jobs) == attacks.number("e")
     return jobs, list(attacks.over_runs("e", cells).values())
 
 
@@ -78,37 +77,17 @@ def test_without_attacks_there_are_no_jobs(tmp_path):
     assert made(tmp_path, replace(EXPERIMENT, attacks=[])) == ({}, [])
 
 
-def test_a_failed_attack_is_recorded_and_reported(tmp_path):
-    bench = folders.Benchmark(tmp_path)
-    runs = folders.table(scenarios=("all",), seeds=(0, 1), methods={"ofmu": 0.0, "npo": 0.3})
-    bench.experiment("e", "table", runs)
-    experiments = {"e": EXPERIMENT}
-    grid, manifest = Grid(experiments), Manifest("b", tmp_path, experiments)
-    pool = SimpleNamespace(run=lambda jobs, ended: [ended(job, "It broke.", True) for job in jobs])
-    ready = {("e", "all", m, s): grid.run("e", m, "all", s) for m in EXPERIMENT.methods for s in (0, 1)}
-    with Live(1) as live:
-        run = Run(tmp_path, manifest, grid, pool, live, print)
-        for place in ready:
-            manifest.end(place, None)
-        run._attack(Attacks(tmp_path, experiments, print), "e", ready)
-    assert {c.attack_error for c in BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"].cells} == {
-        "It broke."
-    }
-    assert manifest.failures()["attacks on e/all/npo/seed_1"] == "It broke."
-    assert "e: the attacks on e/all/npo/seed_1 failed: It broke." in collect(tmp_path).problems
-
-
-def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_reported(tmp_path):
-    seeds = list(range(FEWEST))
-    bench = folders.Benchmark(tmp_path)
+def attacked(folder, fails, seeds):
+    """What is known after attacks on runs that have finished, of which those at places that fail broke."""
+    bench = folders.Benchmark(folder)
     bench.experiment("e", "table", folders.table(scenarios=("all",), seeds=seeds, methods={"ofmu": 0.0, "npo": 0.3}))
     experiments = {"e": replace(EXPERIMENT, seeds=seeds)}
-    grid, manifest = Grid(experiments), Manifest("b", tmp_path, experiments)
+    grid, manifest = Grid(experiments), Manifest("b", folder, experiments)
     ready = {("e", "all", m, s): grid.run("e", m, "all", s) for m in EXPERIMENT.methods for s in seeds}
 
     def end(jobs, ended):
         for job in jobs:
-            if job.place == tmp_path / "attacks/e/all/npo":
+            if job.place in fails:
                 ended(job, "It broke.", True)
                 continue
             JobRecord(job.key, job.words, 1.0).write(job.place / FINISHED)
@@ -116,15 +95,26 @@ def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_report
             Path(job.result).write_text('{"attacks": {}}')
             ended(job, None, True)
 
+    for place in ready:
+        manifest.end(place, None)
     with Live(1) as live:
-        run = Run(tmp_path, manifest, grid, SimpleNamespace(run=end), live, print)
-        for place in ready:
-            manifest.end(place, None)
-        run._attack(Attacks(tmp_path, experiments, print), "e", ready)
-    record = BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"]
+        run = Stages(folder, manifest, grid, SimpleNamespace(run=end), live, print)
+        run.attack(Attacks(folder, experiments, print), "e", ready)
+    return manifest.failures(), BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]
+
+
+def test_a_failed_attack_is_recorded_and_reported(tmp_path):
+    failures, record = attacked(tmp_path, [tmp_path / "attacks/e/all/npo/seed_1"], [0, 1])
+    assert [cell.attack_error for cell in record.cells] == [None, None, None, "It broke."]
+    assert failures == {"attacks on e/all/npo/seed_1": "It broke."}
+    assert "e: the attacks on e/all/npo/seed_1 failed: It broke." in collect(tmp_path).problems
+
+
+def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_reported(tmp_path):
+    failures, record = attacked(tmp_path, [tmp_path / "attacks/e/all/npo"], list(range(FEWEST)))
     assert record.attack_errors == {"all/npo": "It broke."}
     assert {cell.attack_error for cell in record.cells} == {None}
-    assert manifest.failures() == {"attacks on e/all/npo together": "It broke."}
+    assert failures == {"attacks on e/all/npo together": "It broke."}
     assert "e: the attacks on the runs of all/npo together failed: It broke." in collect(tmp_path).problems
 
 

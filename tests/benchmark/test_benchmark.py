@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import fcntl
-import html
 import json
 import multiprocessing
 import os
@@ -18,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ofmu_pl.benchmark.command import Run, by_seed
+from ofmu_pl.benchmark.command import Stages, by_seed
 from ofmu_pl.benchmark.grid import Cell, Grid
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
@@ -27,7 +26,7 @@ from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.training.interrupts import orderly
-from tests.helpers.process import start_benchmark
+from tests.helpers.process import killed_benchmark
 
 PRELOAD = "ofmu_pl.cli.configured"
 ROOT = Path(__file__).parent.parent.parent
@@ -86,16 +85,9 @@ def logs(tmp_path_factory):
     config = logs / "small.yaml"
     config.write_text(BENCHMARK)
     words = ["benchmark", "--config", str(config), "--logs", str(logs)]
-    process = start_benchmark(words, logs / "output.txt")
-    try:
-        limit = time.monotonic() + 120
-        while not list((logs / "small").glob("search/*/*/*/seed_1000/cell.json")):
-            assert process.is_alive(), (logs / "output.txt").read_text()
-            assert time.monotonic() < limit
-            time.sleep(0.02)
-    finally:
-        process.kill()
-        process.join()
+    killed_benchmark(
+        words, logs / "output.txt", lambda: list((logs / "small").glob("search/*/*/*/seed_1000/cell.json"))
+    )
     time.sleep(1)  # its runs see that it is gone
     before = marks(logs / "small")
     assert not list((logs / "small/table").glob("*/grad_diff/seed_0/cell.json")), "nothing was interrupted"
@@ -123,14 +115,11 @@ def cells_of(manifest, experiment):
 
 
 def test_the_manifest_says_what_was_asked_for(manifest):
-    assert manifest["name"] == "small"
     table = manifest["experiments"]["table"]
     assert (table["title"], table["kind"], table["paper"]) == ("Some methods", "table", ["tab:cifar-combined"])
     assert table["scenarios"] == {"classwise": {"data.forget_classes": [0]}}
     assert table["methods"]["hopeless"]["options"] == {"model.optimizer.lr": 1e9}
-    assert table["methods"]["hopeless"]["searched"] == {}
     assert (table["seeds"], table["gradients"], table["ours"]) == ([0, 1], 12, "ofmu")
-    assert manifest["experiments"]["again"]["kind"] == "cost"
 
 
 def test_runs_go_seed_by_seed_within_a_scenario():
@@ -138,7 +127,6 @@ def test_runs_go_seed_by_seed_within_a_scenario():
     asked = [("table", scenario, method, seed) for scenario in "ba" for method in ("ofmu", "npo") for seed in (7, 3)]
     expected = [("table", scenario, method, seed) for scenario in "ba" for seed in (7, 3) for method in ("ofmu", "npo")]
     assert by_seed(asked) == expected
-    assert by_seed([]) == []
 
 
 def test_finished_runs_hold_results(logs, manifest):
@@ -159,16 +147,12 @@ def test_finished_runs_hold_results(logs, manifest):
 
 def test_failures_are_recorded_and_do_not_stop_the_rest(manifest, logs):
     cells = cells_of(manifest, "table")
-    for method, words in (
-        ("hopeless", "GradDiff diverged in outer iteration 1"),
-        ("lost", "it failed at every candidate of its search, at the first since: GradDiff diverged"),
-        ("poor", "give a larger one"),
-    ):
+    for method, token in (("hopeless", "diverged"), ("lost", "every candidate"), ("poor", "budget")):
         for seed in (0, 1):
             assert cells[method, seed]["status"] == "failed"
-            assert words in cells[method, seed]["error"]
+            assert token in cells[method, seed]["error"]
             assert "\n" not in cells[method, seed]["error"]
-    assert "Failed: table/classwise/hopeless/seed_0: GradDiff diverged" in (logs / "output.txt").read_text()
+    assert "Failed: table/classwise/hopeless/seed_0: " in (logs / "output.txt").read_text()
 
 
 def test_the_setting_is_chosen_by_validation(manifest):
@@ -201,10 +185,8 @@ def test_a_start_without_work_runs_only_what_failed_and_may_be_mended(logs, capf
     assert [p.name for p in before if before[p] != after[p]] == ["seed_1"]
     assert {p: p.stat().st_mtime_ns for p in diverged} == diverged, "a divergence would only come again"
     assert len(list((folder / "table/classwise/grad_diff/seed_1").glob("version_*"))) == 2
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[")]
-    assert len(lines) == 1
-    assert lines[0].startswith("[")
-    assert "table/classwise/grad_diff/seed_1, " in lines[0]
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[")]
+    assert "table/classwise/grad_diff/seed_1, " in line
 
 
 def test_a_run_that_is_killed_fails_alone(tmp_path):
@@ -225,8 +207,7 @@ def test_a_finished_run_whose_file_was_written_later_is_named(tmp_path, recwarn,
     os.utime(rows, (time.time() + 60,) * 2 if later else (0, 0))
     with Live(1) as live:
         Pool(1, live, PRELOAD).run([job], lambda *_: None)
-    said = [f"'{rows}' was written after '{job.place}' had finished"] if later and option != "--config" else []
-    assert [str(x.message)[: len(said[0]) if said else None] for x in recwarn.list] == said
+    assert len(recwarn) == (later and option != "--config")
 
 
 def results_in(place):
@@ -245,22 +226,14 @@ def test_a_run_without_results_has_not_finished(tmp_path):
         Pool(1, live, PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
     assert ended.pop("made") == (None, True)
     for name, (sentence, fresh) in ended.items():
-        assert sentence.startswith("It ended without an error and has left no latest/results.json")
+        assert "latest/results.json" in sentence
         assert fresh
         assert not (tmp_path / name / "cell.json").exists()
     results_in(tmp_path / "older")
     assert jobs[2].record is None, "it is run once more, not taken for finished"
 
 
-def remove(path):
-    path.unlink()
-
-
-def change(path):
-    path.write_bytes(b"Weights")
-
-
-@pytest.mark.parametrize("harm", [change, remove])
+@pytest.mark.parametrize("harm", [lambda path: path.write_bytes(b"Weights"), Path.unlink])
 def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path, harm):
     weights = tmp_path / "prepared/table/target/once/latest/hf/model.safetensors"
     made = []
@@ -277,22 +250,21 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
 
     def start():
         manifest = SimpleNamespace(write=lambda: None, made=lambda *_: None)
-        run = Run(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
+        run = Stages(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
         run._cells([Cell("prepared/table/target/once", "table/prepared", (), {}, {})])
 
     start()
     start()
     assert len(made) == 1
     harm(weights)
-    with pytest.warns(UserWarning, match=r"model.safetensors'.*: it is made anew") as said:
+    with pytest.warns(UserWarning, match="model.safetensors") as said:
         start()
-    assert (len(said), len(made)) == (1, 2)
     start()
-    assert len(made) == 2
+    assert (len(said), len(made)) == (1, 2)
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, capsys, told):
+def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, told):
     """A terminal tells the runs of Ctrl-C, too; that is no failure of theirs."""
     job = Job(tmp_path / "run", "g", "key", partial(time.sleep, 60))
 
@@ -310,7 +282,6 @@ def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, capsys, 
         Pool(1, live, PRELOAD).run([job], lambda *_: None)
     thread.join()
     assert stop.value.code == 128 + told
-    assert "the same line goes on: what has finished is not run again." in capsys.readouterr().err
     assert not multiprocessing.active_children()
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["log.txt"], "no record of a failure"
 
@@ -323,7 +294,7 @@ def test_two_at_once_are_refused(tmp_path, capsys):
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(SystemExit):
             main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
-    assert "Another benchmark is at work in" in capsys.readouterr().err
+    assert "Another benchmark" in capsys.readouterr().err
 
 
 def test_the_report_shows_what_ran_and_what_failed(logs):
@@ -332,28 +303,20 @@ def test_the_report_shows_what_ran_and_what_failed(logs):
     assert list(rows) == ["before", "retrained", "do_nothing", "grad_diff", "hopeless", "lost", "poor"]
     assert [rows[m]["UA (%) n"] for m in rows] == ["2", "2", "2", "2", "", "", ""]
     assert rows["hopeless"]["runs"] == "0 of 2: diverged"
-    assert "GradDiff diverged in outer iteration 1" in html.unescape((report / "index.html").read_text())
-
-
-def test_an_unknown_option_is_one_line(tmp_path, capsys):
-    config = tmp_path / "bad.yaml"
-    config.write_text(BENCHMARK + "sedes: [1]\n")
-    with pytest.raises(SystemExit) as stop:
-        main(["benchmark", "--config", str(config)])
-    assert stop.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "sedes" in line
-    assert "benchmark --help" in line
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [("seeds: [0, 1]", "seeds: [0, 0]", "must be given"), ("workers: 2", "workers: 0", "workers is 0")],
+    ("old", "new", "code", "token"),
+    [
+        ("seeds: [0, 1]", "sedes: [0, 1]", 2, "sedes"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", 1, "seeds"),
+        ("workers: 2", "workers: 0", 1, "workers"),
+    ],
 )
-def test_bad_input_is_one_sentence(tmp_path, capsys, old, new, words):
+def test_bad_input_is_refused(tmp_path, capsys, old, new, code, token):
     config = tmp_path / "bad.yaml"
     config.write_text(BENCHMARK.replace(old, new))
     with pytest.raises(SystemExit) as stop:
         main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
-    assert stop.value.code == 1
-    assert words in capsys.readouterr().err
+    assert stop.value.code == code
+    assert token in capsys.readouterr().err

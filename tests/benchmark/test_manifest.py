@@ -3,7 +3,7 @@
 import pytest
 
 from ofmu_pl.benchmark.manifest import Manifest
-from ofmu_pl.benchmark.specs import Method, Planned, Prepare
+from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.support.records import BenchmarkRecord
 
 PLACE = ("e", "all", "npo", 0)
@@ -11,14 +11,14 @@ PLACE = ("e", "all", "npo", 0)
 
 def experiment(**options):
     wanted = {"base": "a.yaml", "gradients": 4, "options": {"x": [1, 2.5]}, "seeds": [0], **options}
-    return {"e": Planned(title="E", methods={"npo": Method(overlay="npo.yaml")}, **wanted)}
+    return {"e": Planned(title="E", methods={"npo": SearchedMethod(overlay="npo.yaml")}, **wanted)}
 
 
 def finished(folder, **options):
     """The runs that a manifest calls finished, after one that had ended its only run."""
     first = Manifest("b", folder, experiment())
     first.place(PLACE, "shared/place")
-    first.searched[PLACE[0], "npo", "all"] = {"choice": {"lr": 1}, "scores": {}}
+    first.searched("e", "npo")["all"] = {"choice": {"lr": 1}, "scores": {}}
     first.end(PLACE, None)
     first.write()
     again = Manifest("b", folder, experiment(**options))
@@ -46,13 +46,6 @@ def test_what_is_asked_for_as_before_stays_known(tmp_path):
 )
 def test_what_is_asked_for_otherwise_does_not(tmp_path, options):
     assert finished(tmp_path, **options) == ([], {})
-
-
-def test_a_run_that_failed_is_tried_again(tmp_path):
-    first = Manifest("b", tmp_path, experiment())
-    first.end(PLACE, "Too bad.")
-    first.write()
-    assert not Manifest("b", tmp_path, experiment()).failures()
 
 
 def test_attacks_that_failed_are_made_again_or_no_longer_asked_for(tmp_path):

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ofmu_pl.benchmark.criteria import validation_score
-from ofmu_pl.benchmark.search import chosen
+from ofmu_pl.benchmark.search import chosen, validation_score
 from ofmu_pl.data import Authors
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.validation import ValidationRows

@@ -19,7 +19,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from ofmu_pl import Authors, CausalLM, Confidence, Subject
 from ofmu_pl.benchmark.command import benchmark
-from ofmu_pl.benchmark.specs import Method, Planned, Prepare
+from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.cli.trust import restrict_imports, without_trust
@@ -191,12 +191,12 @@ def test_tags_and_interpolations_of_yaml_are_not_followed(refused, mark, tmp_pat
 def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
     base = tmp_path / "base.yaml"
     base.write_text("")
-    grid = {"title": "T", "base": str(base), "methods": {"m": Method()}, "gradients": 1}
+    grid = {"title": "T", "base": str(base), "methods": {"m": SearchedMethod()}, "gradients": 1}
     for name, experiment, changes in (
         ("../x", "e", {}),
         ("b", "../x", {}),
         ("b", "e", {"scenarios": {"../../x": {}}}),
-        ("b", "e", {"methods": {"m": Method(), "/x": Method()}}),
+        ("b", "e", {"methods": {"m": SearchedMethod(), "/x": SearchedMethod()}}),
         ("b", "e", {"prepare": {"../x": Prepare(str(base), "model.network.path")}}),
     ):
         with pytest.raises(UserError, match="leads out of"):

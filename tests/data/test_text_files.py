@@ -5,12 +5,14 @@ import json
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 from datasets import Dataset, DatasetDict
+from pyarrow import parquet
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.cli import main
-from ofmu_pl.data import RowEncoder, TextFiles
+from ofmu_pl.data import RowEncoder, TextFiles, own_files
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -595,6 +597,16 @@ def test_bad_files(tmp_path, name, content, words):
     with pytest.raises(UserError, match=words) as error:
         TextFiles(forget=str(path), retain=RETAIN).load()
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("column", [["x" * 2000] * 16, ["x" * 32000], ["x"] * 200])
+def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypatch, column):
+    monkeypatch.setattr(own_files, "LARGEST_LINE", 1000)
+    monkeypatch.setattr(own_files, "LARGEST_TABLE", 100)
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"text": column}), path)
+    with pytest.raises(UserError, match="Split the file"):
+        read_source(str(path), "forget")
 
 
 def test_pieces_have_a_token_that_another_predicts(model):

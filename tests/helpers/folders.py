@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ofmu_pl.metrics import Metric, choice, tofu, tofu_items, vision
 from ofmu_pl.support.records import AttacksRecord
 from tests.helpers.attacks import attacked
 
@@ -18,7 +19,13 @@ PROVENANCE = {
     "python": "3.11.7",
     "versions": {"torch": "2.15.0", "scipy": "1.17.1"},
 }
-HIGHER = {"forget_Q_A_Prob": False, "forget_quality_D": False, "avg_gap": False, "forget_Q_A_ROUGE": False}
+DECLARED: dict[str, Metric] = {}
+"""What metrics are, by name."""
+for module in (tofu, tofu_items, vision):
+    DECLARED |= {m.name: m for m in vars(module).values() if isinstance(m, Metric)}
+DECLARED |= {m.name: m for m in vision.ATTACKS.values()}
+DECLARED |= {m.name: m for s in ("bio", "cyber") for m in [choice.EFFICACY.of(f"wmdp_{s}")]}
+DECLARED["mmlu_accuracy"] = choice.UTILITY.of("mmlu")
 TARGETS = {"forget_quality": 1.0, "forget_quality_D": 0.0, "avg_gap": 0.0}
 REFERRED = ("forget_Q_A_Prob", "forget_truth_ratio", "UA", "RA", "TA", "MIA")
 """Metrics whose target is the retrained model's value."""
@@ -34,8 +41,8 @@ def metrics(values, retrained, definition="exact"):
     found = {}
     for name, value in values.items():
         target = retrained.get(name) if name in REFERRED else TARGETS.get(name)
-        found[name] = {"value": value, "n": 40, "higher_is_better": HIGHER.get(name, True), "target": target}
-        found[name]["definition"] = definition
+        metric = DECLARED.get(name, Metric(name, higher_is_better=True))
+        found[name] = metric.result(value, 40, target, definition).as_dict()
     return found
 
 
@@ -129,8 +136,13 @@ def telemetry(iterations):
     """What OFMU logs: the penalty ten times as long as grad L_r; Phi curves upwards in the first half."""
     k = np.arange(iterations)
     found = {"L_f": k / iterations, "L_r": 1 + 0 * k, "Sim": np.cos(k), "grad_Phi": 1.0 + k, "grad_L_r": 2.0 + k}
-    found |= {"penalty": 10 * found["grad_L_r"], "curvature": np.where(k < iterations / 2, 1.0, -1.0)}
-    return {name: {"step": (k + 1).tolist(), "value": values.tolist()} for name, values in found.items()}
+    found |= {"penalty_share": 10.0 + 0 * k, "curvature": np.where(k < iterations / 2, 1.0, -1.0)}
+    return {name: curve(values) for name, values in found.items()}
+
+
+def curve(values):
+    """A curve of a value an iteration, as ``results.json`` has it."""
+    return {"step": list(range(1, len(values) + 1)), "value": np.asarray(values).tolist()}
 
 
 def table(images=False, seeds=(0, 1, 2), scenarios=("forget01", "forget05"), methods=METHODS):
@@ -166,7 +178,7 @@ def everything(folder: Path) -> Benchmark:
     for (_, method, _), run in runs.items():
         run["curves"] = telemetry(20 if method == "ofmu" else 40)
         if method == "no_penalty":
-            run["curves"] |= {"penalty": [0.0] * 40, "curvature": [0.0] * 40}  # lists, as older results have them
+            run["curves"] |= {"penalty_share": curve([0.0] * 40), "curvature": curve([0.0] * 40)}
     bench.experiment("ablation", "ablation", runs, paper=["tab:ofmu-ablation"], metrics=text,
                      methods={m: {"options": o} for m, (_, o) in variants.items()})  # fmt: skip
     write(folder / "ablation/analysis.json", {"seeds": {s: aligned(noise, variants) for s in "012"}})
@@ -190,7 +202,7 @@ def everything(folder: Path) -> Benchmark:
             norm = (3 / k**0.5 + 1 / t**0.5) * np.exp(noise.normal(0, 0.1, len(k)))
             runs["forget05", f"T{t}", seed] = results(
                 between(TEXT_BEFORE, TEXT_GOAL, 0.1, noise), TEXT_BEFORE, TEXT_GOAL, seed,
-                curves={"gradient_norm": norm.tolist(), "L_f": k.tolist()},
+                curves={"gradient_norm": curve(norm), "L_f": curve(k)},
             )  # fmt: skip
     options = {f"T{t}": {"options": {"model.inner_steps": t}} for t in (1, 2, 5, 10)}
     bench.experiment("convergence", "convergence", runs, methods=options, metrics=text, ours=None)
@@ -205,7 +217,8 @@ def everything(folder: Path) -> Benchmark:
             for side in ("metrics", "before"):
                 own = run[side]
                 for name in ("forget_quality", "forget_truth_ratio"):
-                    own[f"probe_{probe}_{name}"] = {**own[name], "value": min(1.0, own[name]["value"] * 1.1)}
+                    probed = {"value": min(1.0, own[name]["value"] * 1.1), "tested_as": f"probe_{probe}_{name}_D"}
+                    own[f"probe_{probe}_{name}"] = {**own[name], **probed}
                 own[f"probe_{probe}_model_utility"] = {**own["model_utility"]}
             goal = run["reference"]["metrics"]
             for name in (*text,):

@@ -45,6 +45,20 @@ def start_benchmark(words, output):
     return process
 
 
+def killed_benchmark(words, output, sign):
+    """Kill a benchmark as soon as ``sign()`` is true; what it has printed so far is in the file ``output``."""
+    process = start_benchmark(words, output)
+    limit = time.monotonic() + 120
+    try:
+        while not sign():
+            assert process.is_alive(), output.read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.join()
+
+
 def _benchmark(words, output):
     forkserver._forkserver.ensure_running = lambda: None  # it is no child of this process, which cannot wait for it
     run(words, output)

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ofmu_pl.report import report
 from ofmu_pl.report.across import across_table
 from ofmu_pl.report.attacks import WORST, attack_table, returned, worst
 from ofmu_pl.report.collect import collect
@@ -83,9 +82,7 @@ def test_the_table_has_a_column_an_attack_and_marks_the_worst(experiment):
 def test_the_notes_say_what_broke_and_what_the_ends_are(experiment):
     found, *_ = attack_tables(experiment)
     assert "0 % by construction" in found.notes[0]
-    assert found.notes[-1] == (
-        "relearn retain broke npo (seeds 0, 1, 2): The loss was no longer finite at the rate 0.001."
-    )
+    assert found.notes[-1].startswith("relearn retain broke npo (seeds 0, 1, 2): ")
 
 
 def test_a_missing_model_is_a_note(bench):
@@ -154,7 +151,6 @@ def test_other_settings_are_a_problem(bench):
     "harm",
     [
         lambda x: x.update(returns={"value": "much", "interval": 3}),
-        lambda x: x.update(returns={"value": 1e400}),
         lambda x: x.update(x=[[1], None, 2], curves={"unlearned": ["a", 2, 1e400]}),
         lambda x: x.update(metrics={}, x=[]),
     ],
@@ -193,31 +189,32 @@ def test_single_rows_over_the_runs_of_a_method_are_a_table_that_says_how_many(be
     assert ACROSS in collected.problems[0]
     found, *_ = attack_tables(collected.experiments[0])
     assert found.name == f"e-{SETS[0]}-across"
-    assert found.head == ["method", "N", "epsilon ↓", "forgetting score ↑", "u lira auc", "score ↑"]
+    heads = ["scenario", "method", "attack", "N", "epsilon ↓", "forgetting score ↑", "u lira auc", "score ↑"]
+    assert found.head == heads
     assert [[e.text for e in row] for row in found.rows] == [
-        ["ofmu", "8", "1.500", "0.190", "0.610", "–"],
-        ["npo", "4", "–", "0.190", "0.610", "0.200"],
+        [SETS[0], "ofmu", "confidence", "8", "1.500", "0.190", "0.610", "–"],
+        [SETS[0], "npo", "confidence", "4", "–", "0.190", "0.610", "0.200"],
     ]
-    assert found.rows[0][2].small == "(1.250 to 1.750)"
+    assert found.rows[0][4].small == "(1.250 to 1.750)"
     assert found.ours == {0}
-    assert "different N are not comparable" in found.notes[1]
-    assert found.notes[2].startswith("score: ")
+    assert [note.partition(":")[0] for note in found.notes[2:]] == ["In brackets", "score"]
 
 
 def test_single_rows_over_draws_and_by_several_attacks(bench):
     bench.experiment("e", "draws", table(scenarios=SETS, methods={"ofmu": 0.0}))
+    alone = {"models": 5, "epsilon": 2.0}
     for scenario in SETS:
-        AcrossRecord({"confidence": SINGLE, "by_hand": {"models": 5}}).write(
+        AcrossRecord({"confidence": alone, "by_hand": {"models": 5}}).write(
             bench.folder / f"e/{scenario}/ofmu" / ACROSS
         )
     (experiment,) = collect(bench.folder).experiments
     found = across_table(experiment, "all draws", SETS)
-    assert found.head[:4] == ["scenario", "method", "attack", "N"]
-    assert [[e.text for e in row[:5]] for row in found.rows] == [
-        row
-        for scenario in SETS
-        for row in ([scenario, "ofmu", "confidence", "8", "1.500"], [scenario, "ofmu", "by hand", "5", "–"])
-    ]
+    assert [row[0].text for row in found.rows] == [SETS[0], SETS[0], SETS[1], SETS[1]]
+    assert [[e.text for e in row[1:]] for row in found.rows] == [
+        ["ofmu", "confidence", "5", "2.000"],
+        ["ofmu", "by hand", "5", "–"],
+    ] * 2
+    assert not [note for note in found.notes if "brackets" in note], "none is shown"
 
 
 def test_the_page_asks_whether_it_comes_back(page):
@@ -227,20 +224,7 @@ def test_the_page_asks_whether_it_comes_back(page):
     rows = csv.DictReader((page.parent / "tables/authors-forget01-attacks.csv").open())
     assert {r["method"]: r["leak (%)"] != "" for r in rows} == {m: m not in ("rmu", "simnpo") for m in METHODS}
     drawn = {p.stem for p in (page.parent / "figures").glob("*-attack.png")}
-    assert drawn == {
-        "authors-relearn_retain-attack",
-        "authors-leak-attack",
-        "authors-quantised-attack",
-        "digits-lira-attack",
-    }
-
-
-@pytest.mark.parametrize(("names", "first"), [(["leak"], True), (["leak", "quantised"], False)])
-def test_a_single_attack_stands_before_all_else(bench, names, first):
-    runs = table(scenarios=SETS[:1], seeds=(0,), methods={"ofmu": 0.0, "npo": 0.3})
-    bench.experiment("e", "table", runs, attacks=attacked(runs, METHODS, names))
-    text = report(bench.folder).read_text()
-    assert (text.index("Does it come back?</h3>") < text.index(">Trade-off.<")) == first
+    assert drawn == {*(f"authors-{a}-attack" for a in ("relearn_retain", "leak", "quantised")), "digits-lira-attack"}
 
 
 @pytest.mark.parametrize(("low", "scale"), [(0.02, "symlog"), (0.0, "linear"), (0.4, "linear"), (-0.02, "linear")])

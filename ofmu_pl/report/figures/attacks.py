@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
 from ofmu_pl.report.figures.comparison import bars, methods_of
-from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
+from ofmu_pl.report.figures.style import Look, finished, panels_for, plain_numbers
 from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.support.records import AttackRecord
 
 Curve = dict[Any, float]
 """Values by place."""
 CONTROLS: dict[str, dict[str, Any]] = {
-    RETRAINED: {
-        "color": "black",
-        "linestyle": "-",
-        "marker": "*",
-        "markersize": 8,
-        "linewidth": 2.2,
-        "label": "retrained model",
-    },
-    TARGET: {"color": "0.45", "linestyle": ":", "marker": "s", "linewidth": 2.2, "label": "target"},
+    RETRAINED: {"color": "black", "linestyle": "-", "linewidth": 2.2, "label": "retrained model"},
+    TARGET: {"color": "0.45", "linestyle": ":", "linewidth": 2.2, "label": "target"},
 }
-"""The two controls."""
+"""Lines of the two controls."""
 
 
 def curves(experiment: Findings, scenarios: list[str], attack: str) -> dict[str, Curve]:
@@ -49,42 +45,28 @@ def curves(experiment: Findings, scenarios: list[str], attack: str) -> dict[str,
 
 
 def attack_figure(experiment: Findings, attack: str, look: Look) -> Figure | None:
-    """Curves of an attack, a panel a group of scenarios; bars of what it found where it has no curve.
-
-    Args:
-        experiment: The experiment.
-        attack: Name of the attack.
-        look: Colours and markers.
-    """
+    """Curves of an attack, a panel a group of scenarios; bars of what it found where it has no curve."""
     groups = {name: s for name, s in experiment.groups.items() if attack in attacks_of(experiment, s)}
     if not groups:
         return None
     found = {name: curves(experiment, scenarios, attack) for name, scenarios in groups.items()}
-    across = min(3, len(groups))
-    down = -(-len(groups) // across)
-    lines = any(found.values())
-    tall = 3.6 if lines else 1.0 + 0.3 * max(len(methods_of(experiment, s)) for s in groups.values())
-    figure, axes = panels(down, across, 0.8 + down * tall, sharey=lines)
-    for axis in axes.flat[len(groups) :]:
-        axis.set_visible(False)
+    curved = any(found.values())
+    tall = 3.6 if curved else 1.0 + 0.3 * max(len(methods_of(experiment, s)) for s in groups.values())
+    figure, axes = panels_for(len(groups), 0.8, tall, sharey=curved)
     record = next(r.attacks.attacks[attack] for r in experiment.finished if attack in r.attacks.attacks)
     for axis, (name, scenarios) in zip(axes.flat, groups.items(), strict=False):
-        if lines:
+        if curved:
             _draw(axis, found[name], look)
             axis.set_xlabel(record.x_label)
         else:
             _bars(axis, experiment, scenarios, attack, record.found, look)
         axis.set_title(name)
-    for axis in axes[:, 0] if lines else ():
-        axis.set_ylabel(record.y_label)
-    if lines:
+    if curved:
+        for axis in axes[:, 0]:
+            axis.set_ylabel(record.y_label)
         _stretch(axes[0, 0].yaxis, found)
-    told = ": means over seeds" if experiment.replicated else ""
-    figure.suptitle(f"{words(attack)}, what it finds{told}", x=0.01, ha="left")
-    legend = legend_below(figure, axes)
-    if legend is not None:
-        look.emphasise(legend.get_texts())
-    return figure
+    seeds = ": means over seeds" if experiment.replicated else ""
+    return finished(figure, axes, f"{words(attack)}, what it finds{seeds}", look)
 
 
 def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
@@ -94,8 +76,9 @@ def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
         _draw_named(axis, found, look, places)
         return
     for name, curve in found.items():
-        own = {"color": look.colour(name), "marker": look.marker(name), "linewidth": 1.5, "label": name}
-        style = {"markersize": 5, "zorder": 4 if name in look.ours else 3, **CONTROLS.get(name, own)}
+        own = {"color": look.colour(name), "linewidth": 1.5, "label": name}
+        style = {"marker": look.marker(name), "markersize": 5, "zorder": 4 if name in look.ours else 3}
+        style |= CONTROLS.get(name, own)
         axis.plot(*zip(*sorted(curve.items()), strict=True), markevery=max(1, len(curve) // 12), **style)
     if by_factors(places):
         axis.set_xscale("log", base=2)
@@ -105,9 +88,12 @@ def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
         axis.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _stretch(axis: Any, found: dict[str, dict[str, Curve]]) -> None:
+def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
     """Give small values room where the target would press them to the bottom: logarithmic from a hundredth of it on."""
-    values = [y for drawn in found.values() for curve in drawn.values() for y in curve.values()]
+    values: list[float] = []
+    for drawn in found.values():
+        for curve in drawn.values():
+            values += curve.values()
     if min(values) >= 0 and max(values) > 10 * np.median(values) > 0:
         axis.axes.set_yscale("symlog", linthresh=10.0 ** round(np.log10(max(values) / 100)))
         plain_numbers(axis)
@@ -116,18 +102,16 @@ def _stretch(axis: Any, found: dict[str, dict[str, Curve]]) -> None:
 def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any]) -> None:
     methods = [name for name in found if name not in CONTROLS]
     for name, curve in found.items():
-        at = np.array([places.index(x) for x in curve], np.float64)
+        at, values = np.array([places.index(x) for x in curve], np.float64), list(curve.values())
         if name in CONTROLS:
-            style = {k: v for k, v in CONTROLS[name].items() if not k.startswith("marker")}
-            axis.hlines(list(curve.values()), at - 0.45, at + 0.45, **style)
+            axis.hlines(values, at - 0.45, at + 0.45, **CONTROLS[name])
             continue
-        shift = (methods.index(name) - (len(methods) - 1) / 2) * 0.75 / len(methods)
-        style = {"color": look.colour(name), "marker": look.marker(name), "markersize": 7, "label": name}
-        axis.plot(at + shift, list(curve.values()), linestyle="none", zorder=3, **style)
+        at += (methods.index(name) - (len(methods) - 1) / 2) * 0.75 / len(methods)
+        axis.plot(at, values, look.marker(name), color=look.colour(name), markersize=7, label=name, zorder=3)
     names = [words(str(x)) for x in places]
-    axis.set_xticks(range(len(places)), names, rotation=20, ha="right", rotation_mode="anchor")
-    axis.set_xlim(-0.6, len(places) - 0.4)
+    axis.set_xticks(range(len(names)), names, rotation=20, ha="right", rotation_mode="anchor")
     axis.grid(visible=False, axis="x")
+    axis.set_xlim(-0.6, len(places) - 0.4)
 
 
 def by_factors(places: list[Any]) -> bool:
@@ -140,16 +124,17 @@ def by_factors(places: list[Any]) -> bool:
     return bool(len(x) > 2 and x[0] >= 1 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
 
 
-def _bars(axis: Any, experiment: Findings, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
+def _bars(axis: Axes, experiment: Findings, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
     """What an attack without a curve found."""
     records = {m: list(made(experiment, scenarios, m, attack).values()) for m in methods_of(experiment, scenarios)}
     values = {m: _values(theirs, UNLEARNED, metric) for m, theirs in records.items()}
     bars(axis, look, {m: v for m, v in values.items() if v})
     for side, style in CONTROLS.items():
-        goal = _values([r for theirs in records.values() for r in theirs], side, metric)
+        goal: list[float] = []
+        for theirs in records.values():
+            goal += _values(theirs, side, metric)
         if goal:
-            line = {k: style[k] for k in ("color", "linestyle", "linewidth", "label")}
-            axis.axvline(float(np.mean(goal)), **line)
+            axis.axvline(float(np.mean(goal)), **style)
     axis.set_xlabel(words(metric))
 
 
@@ -167,9 +152,13 @@ def _curve(record: AttackRecord, model: str) -> Curve:
 
 
 def _mean(found: list[Curve]) -> Curve:
-    return {x: float(np.mean([c[x] for c in found if x in c])) for x in _places(found)}
+    by_place: dict[Any, list[float]] = {}
+    for curve in found:
+        for x, y in curve.items():
+            by_place.setdefault(x, []).append(y)
+    return {x: float(np.mean(values)) for x, values in by_place.items()}
 
 
 def _places(found: Iterable[Curve]) -> list[Any]:
     """Places of all curves, in order of their first appearance."""
-    return list(dict.fromkeys(x for curve in found for x in curve))
+    return list(dict.fromkeys(chain.from_iterable(found)))

@@ -1,22 +1,25 @@
-"""Figures that set methods side by side: metrics, overall scores, trade-offs, costs, draws, probes."""
+"""Figures that set methods side by side: metrics, trade-offs, ways of runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from ofmu_pl.report import published
-from ofmu_pl.report.figures.style import Look, legend_below, panels, plain_numbers
+from ofmu_pl.report.figures.style import Look, finished, panels, panels_for, plain_numbers
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, number, words
-from ofmu_pl.report.statistics import Spread, front, overall, spread, trade_off
+from ofmu_pl.report.statistics import Spread, front, spread, spread_in, trade_off
+from ofmu_pl.support.records import Entries
 
 COURSE = ("forget_Q_A_Prob", "retain_Q_A_Prob")
-LOGARITHMIC = ("avg_gap",)
 LETTERS_ACROSS = 110
 """Letters of labels that stand side by side in a figure's width."""
+SIDES = {RETRAINED: ("-", "retrained model (mean)"), BEFORE: (":", "before (mean)")}
+"""Lines of the models beside the methods."""
 
 
 def label(experiment: Findings, metric: str) -> str:
@@ -34,52 +37,26 @@ def deviation(s: Spread, unit: str) -> float | None:
     return s.std if s.n > 1 and unit != "p-value" else None
 
 
-def bars(axis: Any, look: Look, values: dict[str, list[float]], unit: str = "0 to 1") -> None:
+def told(experiment: Findings) -> str:
+    """What bars show, where runs are replicated."""
+    return ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
+
+
+def bars(axis: Axes, look: Look, values: Mapping[str, list[float]], unit: str = "0 to 1") -> None:
     """Horizontal bars of means, the best known method on top, with deviations and a dot a replicate."""
     for i, (method, found) in enumerate(values.items()):
         s = spread(found)
         if not s.n:
             continue
-        bar = {"color": look.colour(method), "alpha": 0.85 if method in look.ours else 0.45, "height": 0.7}
-        axis.barh(i, s.mean, xerr=deviation(s, unit), error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}, **bar)
+        whisker = {"elinewidth": 1, "capsize": 2, "ecolor": "0.2"}
+        strong = 0.85 if method in look.ours else 0.45
+        ends = deviation(s, unit)
+        axis.barh(i, s.mean, 0.7, xerr=ends, error_kw=whisker, color=look.colour(method), alpha=strong)
         axis.plot(found, [i] * len(found), ".", color="black", markersize=4, clip_on=False)
     axis.set_yticks(range(len(values)), list(values))
     look.emphasise(axis.get_yticklabels())
     axis.set_ylim(len(values) - 0.4, -0.6)
     axis.grid(visible=False, axis="y")
-
-
-def overall_scores(experiment: Findings, look: Look) -> Figure | None:
-    """The paper's overall score, a panel a group of scenarios, published scores as diamonds."""
-    found = {name: overall(experiment, scenarios) for name, scenarios in experiment.groups.items()}
-    found = {name: scores for name, scores in found.items() if len(scores) > 1}  # one alone always has 1
-    if not found:
-        return None
-    rows = max(map(len, found.values()))
-    figure, axes = panels(1, len(found), 1.6 + 0.32 * rows, sharex=True)
-    for axis, (name, scores) in zip(axes[0], found.items(), strict=True):
-        values = {m: list(v.values()) for m, v in scores.items()}
-        bars(axis, look, dict(sorted(values.items(), key=lambda item: -np.mean(item[1]))))
-        axis.set(title=name, xlabel="overall score (0 to 1)", xlim=(0, 1.05))
-        _diamonds(axis, experiment, name, "overall", [label.get_text() for label in axis.get_yticklabels()])
-    told = ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
-    figure.suptitle(f"Overall score, higher is better{told}", x=0.01, ha="left")
-    legend_below(figure, axes)
-    return figure
-
-
-def _diamonds(axis: Any, experiment: Findings, group: str, metric: str, methods: list[str]) -> None:
-    """The paper's values of a metric on a panel of horizontal bars, for each setting that names its scenario."""
-    by_setting: dict[str, list[tuple[float, int]]] = {}
-    for p in published.cells(experiment.paper, metric):
-        ours = published.our_method(experiment, p.method, p.setting)
-        if group in p.setting.split("/") and ours in methods:
-            by_setting.setdefault(p.setting, []).append((float(p.value), methods.index(str(ours))))
-    for (setting, points), marker in zip(by_setting.items(), "DdPX", strict=False):
-        x, y = zip(*points, strict=True)
-        name = f"paper, {setting.split('/')[0]}" + (" (not comparable)" if experiment.note else "")
-        axis.plot(x, y, marker, color="white", markeredgecolor="black", markersize=6, linestyle="none", label=name,
-                  clip_on=False)  # fmt: skip
 
 
 def metrics(experiment: Findings, look: Look) -> dict[str, Figure]:
@@ -89,49 +66,43 @@ def metrics(experiment: Findings, look: Look) -> dict[str, Figure]:
         columns, methods = experiment.columns(scenarios), methods_of(experiment, scenarios)
         if not methods or not columns:
             continue
-        across = {5: 5, 6: 3}.get(len(columns), min(4, len(columns)))  # no panel alone in a line
-        down = -(-len(columns) // across)
-        figure, axes = panels(down, across, 1.0 + down * (0.9 + 0.28 * len(methods)), sharey=True)
-        for axis in axes.flat[len(columns) :]:
-            axis.set_visible(False)
+        across = {5: 5, 6: 3}.get(len(columns), 4)  # no panel alone in a line
+        figure, axes = panels_for(len(columns), 1.0, 0.9 + 0.28 * len(methods), across, sharey=True)
         for axis, metric in zip(axes.flat, columns, strict=False):
             values = {m: list(experiment.values(scenarios, m, metric).values()) for m in methods}
             unit = experiment.declared(metric).unit
             bars(axis, look, values, unit)
-            _lines(axis, experiment, scenarios, metric)
+            lines(axis.axvline, experiment, scenarios, metric, RETRAINED, BEFORE)
             _scale(axis, metric, unit, values)
             text = label(experiment, metric)
-            axis.set_xlabel(text if len(text) * across < LETTERS_ACROSS else text.replace(" (", "\n("))
-        told = ": bars are means, whiskers ± 1 std, dots seeds" if experiment.replicated else ""
-        figure.suptitle(f"{experiment.title}, {name}{told}", x=0.01, ha="left")
-        legend_below(figure, axes)
-        found[name] = figure
+            narrow = len(text) * min(across, len(columns)) >= LETTERS_ACROSS
+            axis.set_xlabel(text.replace(" (", "\n(") if narrow else text)
+        found[name] = finished(figure, axes, f"{experiment.title}, {name}{told(experiment)}")
     return found
 
 
-def _lines(axis: Any, experiment: Findings, scenarios: list[str], metric: str) -> None:
-    for side, line in ((RETRAINED, "-"), (BEFORE, ":")):
-        goal = list(experiment.values(scenarios, side, metric).values())
-        if goal:
-            axis.axvline(float(np.mean(goal)), color="black", linestyle=line, linewidth=1.3, label=SIDES[side])
+def lines(draw: Any, experiment: Findings, scenarios: list[str], metric: str, *sides: str) -> None:
+    """Lines, drawn by an axis's ``axvline`` or ``axhline``, at the means of models beside the methods."""
+    for side in sides:
+        goal, (line, name) = spread_in(experiment, scenarios, side, metric), SIDES[side]
+        if goal.n:
+            draw(goal.mean, color="black", linestyle=line, linewidth=1.3, label=name)
 
 
-SIDES = {RETRAINED: "retrained model (mean)", BEFORE: "before (mean)"}
-
-
-def _scale(axis: Any, metric: str, unit: str, values: dict[str, list[float]]) -> None:
-    every = [v for found in values.values() for v in found]
-    if unit == "p-value" and every and 0 < min(every) < 1e-3:
+def _scale(axis: Axes, metric: str, unit: str, values: dict[str, list[float]]) -> None:
+    known = list(filter(None, values.values()))
+    least = min(map(min, known), default=0.0)
+    if unit == "p-value" and 0 < least < 1e-3:
         axis.set_xscale("log")
-        axis.set_xlim(min(every) / 10, 3)
+        axis.set_xlim(least / 10, 3)
         axis.xaxis.set_major_locator(LogLocator(numticks=4))
         plain_numbers(axis.xaxis)
-    elif metric in LOGARITHMIC and every and max(every) > 10:
+    elif metric == "avg_gap" and max(map(max, known), default=0.0) > 10:
         axis.set_xscale("symlog", linthresh=1)  # controls at 50 would hide differences of tenths
         plain_numbers(axis.xaxis)
     else:
         axis.xaxis.set_major_locator(MaxNLocator(3))
-        axis.set_xlim(left=min(0.0, *every) if every else 0.0)
+        axis.set_xlim(left=min(0.0, least))
 
 
 def trade_offs(experiment: Findings, look: Look) -> Figure | None:
@@ -139,68 +110,74 @@ def trade_offs(experiment: Findings, look: Look) -> Figure | None:
     groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
     if not groups:
         return None
-    across = min(3, len(groups))
-    down = -(-len(groups) // across)
-    figure, axes = panels(down, across, 4.6 * down)
-    for axis in axes.flat[len(groups) :]:
-        axis.set_visible(False)
+    figure, axes = panels_for(len(groups), 0.0, 4.6)
     for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
-        best = [[spread(list(experiment.values(scenarios, m, x).values())).mean for x in pair] for m in
-                front(experiment, scenarios, pair)]  # fmt: skip
-        axis.plot(*zip(*sorted(best), strict=True), color="0.6", linewidth=1, zorder=1)
+        points = {}
         for method in (*methods_of(experiment, scenarios), BEFORE, RETRAINED):
-            x, y = (spread(list(experiment.values(scenarios, method, m).values())) for m in pair)
+            x, y = (spread_in(experiment, scenarios, method, m) for m in pair)
             if not (x.n and y.n):
                 continue
+            points[method] = (x.mean, y.mean)
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
             style = {"color": look.colour(method), "markersize": size, "markeredgecolor": "black", "elinewidth": 1}
-            axis.errorbar(
-                *(x.mean, y.mean), xerr=deviation(x, units[0]), yerr=deviation(y, units[1]),
-                **style, fmt=look.marker(method), markeredgewidth=0.6, capsize=2, label=method,
-                zorder=4 if method in look.ours or method == RETRAINED else 3, alpha=0.9,
-            )  # fmt: skip
+            style |= {"fmt": look.marker(method), "markeredgewidth": 0.6, "capsize": 2, "alpha": 0.9, "label": method}
+            whiskers = {"xerr": deviation(x, units[0]), "yerr": deviation(y, units[1])}
+            front_most = 4 if method in look.ours or method == RETRAINED else 3
+            point = axis.errorbar(x.mean, y.mean, **whiskers, **style, zorder=front_most)
+            point[0].set_clip_on(False)  # a marker at the end of an axis is seen whole
+        best = sorted(points[m] for m in front(experiment, scenarios, pair))
+        axis.plot(*zip(*best, strict=True), color="0.6", linewidth=1, zorder=1)
         axis.set(title=name, xlabel=label(experiment, pair[0]), ylabel=label(experiment, pair[1]))
         axis.margins(0.12)
-        axis.set(xlim=_widened(axis.get_xlim(), units[0]), ylim=_widened(axis.get_ylim(), units[1]))
-    told = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
-    figure.suptitle(f"Trade-off: {told}the star is the goal", x=0.01, ha="left")
-    legend = legend_below(figure, axes)
-    if legend is not None:
-        look.emphasise(legend.get_texts())
-    return figure
+        axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
+    seeds = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
+    return finished(figure, axes, f"Trade-off: {seeds}the star is the goal", look)
 
 
-def _widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
-    """Limits that leave a tenth of the unit's range, within which differences are mostly noise."""
-    span = {"0 to 1": 0.1, "KS distance": 0.1, "%": 10.0}.get(unit, 0.0)
-    more = max(0.0, span - (limits[1] - limits[0])) / 2
-    return limits[0] - more, limits[1] + more
+def widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
+    """Limits at least a tenth of the unit's range apart, within which differences are mostly noise, and inside it.
+
+    >>> widened((0.25, 0.75), "0 to 1"), widened((40.0, 42.0), "%"), widened((98.0, 100.0), "%")
+    ((0.25, 0.75), (36.0, 46.0), (90.0, 100.0))
+    """
+    whole = {"0 to 1": 1.0, "KS distance": 1.0, "%": 100.0}.get(unit)
+    if whole is None:
+        return limits
+    span = max(whole / 10, limits[1] - limits[0])
+    high = min(whole, max(span, (limits[0] + limits[1] + span) / 2))
+    return max(0.0, high - span), high
 
 
 def course(experiment: Findings, look: Look) -> Figure | None:
     """How probabilities of forget and retain answers moved along the runs."""
-    runs = [r for r in experiment.finished if r.history and r.value(COURSE[0]) is not None]
+    runs = [r for r in experiment.finished if r.results and r.results.history and r.value(COURSE[0]) is not None]
     if not runs:
         return None
     figure, ((axis,),) = panels(1, 1, 5.0)
     for run in runs:
-        steps = [run.side(BEFORE), *(interim.metrics for interim in run.history), run.side("metrics")]
-        path = [[number((s.get(m) or {}).get("value")) for m in COURSE] for s in steps]
-        points = np.array([p for p in path if None not in p], np.float64)
+        history = run.results.history if run.results else []
+        measurements = [run.side(BEFORE), *(interim.metrics for interim in history), run.side("metrics")]
+        points = _known(measurements)
         if not len(points):
             continue
         colour = look.colour(run.method)
         axis.plot(*points.T, "-", marker=".", color=colour, linewidth=1.3, alpha=0.7)
-        axis.plot(*points[-1], look.marker(run.method), color=colour, markersize=11, markeredgecolor="black",
-                  label=run.method)  # fmt: skip
+        end = {"marker": look.marker(run.method), "markersize": 11, "markeredgecolor": "black"}
+        axis.plot(*points[-1], color=colour, label=run.method, **end)
     for side in (BEFORE, RETRAINED):
-        ends = [[r.value(m, side) for m in COURSE] for r in runs]
-        whole = np.array([e for e in ends if None not in e], np.float64)
-        if len(whole):
-            axis.plot(*whole.T, look.marker(side), color=look.colour(side), markersize=12, linestyle="none", label=side)
+        ends = _known([run.side(side) for run in runs])
+        if len(ends):
+            axis.plot(*ends.T, look.marker(side), color=look.colour(side), markersize=12, linestyle="none", label=side)
     axis.set(xlabel="probability of forget answers (0 to 1, left is forgotten)", xlim=(-0.03, 1.03), ylim=(0, 1.03))
     axis.set_ylabel("probability of retain answers (0 to 1, up is kept)")
-    axis.set_title("The way of each run, from the model before to its end; the star is the goal")
-    legend_below(figure, axis)
-    return figure
+    return finished(figure, axis, "The way of each run, from the model before to its end; the star is the goal")
+
+
+def _known(measurements: list[Entries]) -> np.ndarray:
+    """The points of the measurements that have both metrics."""
+    points = []
+    for entries in measurements:
+        point = [number((entries.get(m) or {}).get("value")) for m in COURSE]
+        points += [] if None in point else [point]
+    return np.array(points, np.float64)

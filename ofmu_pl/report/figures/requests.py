@@ -5,25 +5,27 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from ofmu_pl.report.figures.style import Look, legend_below, panels
+from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
 from ofmu_pl.report.requests import kept_columns, main_metric
 from ofmu_pl.report.runs import RETRAINED, Findings, words
-from ofmu_pl.support.records import RequestsRecord, SequenceRecord
+from ofmu_pl.support.records import RequestsRecord
+from ofmu_pl.support.records.requests import Row
 
 LARGEST = 12
 """Requests up to which a heat map has numbers in it."""
 
 
-def heat_maps(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | None:
+def heat_maps(experiment: Findings, look: Look) -> Figure | None:
     """A panel a method, the mean over seeds: a row a request, a column the time after each."""
-    metric = main_metric(record)
+    record = experiment.requests
+    metric = main_metric(record) if record else None
+    if record is None or metric is None:
+        return None
     shown = {m: matrix for m in record.methods if (matrix := _matrix(record, m, metric)) is not None}
     if not shown:
         return None
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
-    figure, axes = panels(rows, columns, 3.6 * rows)
-    top = 100.0 if experiment.declared(str(metric)).unit == "%" else 1.0
+    figure, axes = panels_for(len(shown), 0.0, 3.6)
+    top = 100.0 if max(map(np.nanmax, shown.values())) > 1 else 1.0  # per cent, or a share
     for axis, (method, matrix) in zip(axes.flat, shown.items(), strict=False):
         image = axis.imshow(matrix, vmin=0.0, vmax=top, cmap="viridis", aspect="auto")
         axis.grid(visible=False)
@@ -37,16 +39,15 @@ def heat_maps(experiment: Findings, record: RequestsRecord, look: Look) -> Figur
             tone = "black" if matrix[s, t] > 0.6 * top else "white"
             short = f"{matrix[s, t]:.0f}" if top > 1 else f"{matrix[s, t]:.2f}".removeprefix("0")  # ten in a row fit
             axis.text(t, s, short, ha="center", va="center", fontsize=7, color=tone)
-    for axis in axes.flat[len(shown) :]:
-        axis.set_visible(False)
-    figure.colorbar(image, ax=axes, shrink=0.8, label=words(str(metric)))
+    figure.colorbar(image, ax=axes, shrink=0.8, label=words(metric))
     return figure
 
 
-def drift(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | None:
+def drift(experiment: Findings, look: Look) -> Figure | None:
     """A panel a metric of what must stay, a line a method: its mean over seeds after each request."""
-    names = kept_columns(experiment, record)[:2]
-    if not names:
+    record = experiment.requests
+    names = kept_columns(experiment, record)[:2] if record else []
+    if record is None or not names:
         return None
     figure, axes = panels(1, len(names), 3.6)
     for axis, name in zip(axes[0], names, strict=True):
@@ -67,20 +68,15 @@ def drift(experiment: Findings, record: RequestsRecord, look: Look) -> Figure | 
             axis.plot(at, [np.mean(points[t]) for t in at], label=RETRAINED, **style)
         axis.set(xlabel="requests answered", ylabel=words(name))
         axis.xaxis.get_major_locator().set_params(integer=True)
-    look.emphasise(legend_below(figure, axes).get_texts())
-    return figure
+    return finished(figure, axes, "What must stay: means over seeds", look)
 
 
-def _matrix(record: RequestsRecord, method: str, metric: str | None) -> np.ndarray | None:
-    own = [s for s in record.sequences if s.method == method and metric in s.forgotten]
-    return _mean([_rows(s, str(metric)) for s in own]) if own else None
+def _matrix(record: RequestsRecord, method: str, metric: str) -> np.ndarray | None:
+    own = [s.forgotten[metric] for s in record.sequences if s.method == method and metric in s.forgotten]
+    return _mean(own) if own else None
 
 
-def _rows(sequence: SequenceRecord, metric: str) -> list[list[float | None]]:
-    return sequence.forgotten[metric]
-
-
-def _mean(values: list[list[float | None]] | list[list[list[float | None]]]) -> np.ndarray:
+def _mean(values: list[Row] | list[list[Row]]) -> np.ndarray:
     """The mean over seeds where one has a value, NaN elsewhere."""
     stacked = np.array(values, dtype=float)
     count = np.isfinite(stacked).sum(axis=0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 from matplotlib.ticker import NullFormatter
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED
@@ -21,19 +23,15 @@ NARROW = 6.0
 DPI = 144
 RC: dict[Any, Any] = {
     **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "figure.facecolor": "white"},
-    **{
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.3,
-        "legend.frameon": False,
-        "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
-    },
-    **{"axes.axisbelow": True, "figure.dpi": DPI, "axes.titlelocation": "left"},
+    **{"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3},
+    **{"legend.frameon": False, "axes.axisbelow": True, "figure.dpi": DPI, "axes.titlelocation": "left"},
+    "text.parse_math": False,  # a dollar sign in somebody's name is a dollar sign
 }
 OURS = "#D55E00"
 COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#332288", "#882255")
 """Okabe and Ito's, which colour-blind people tell apart, three of Tol's; vermilion is ours alone."""
+FIXED = {RETRAINED: ("black", "*"), BEFORE: ("0.45", "s"), "target": ("0.45", "s")}
+"""Colour and marker of models that are no method's."""
 MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p")
 KNOWN = (
     *("grad_ascent", "grad_diff", "npo", "simnpo", "rmu", "idk_dpo", "finetune", "do_nothing", "fisher", "influence"),
@@ -43,12 +41,7 @@ KNOWN = (
 
 
 class Look:
-    """Colours and markers by method.
-
-    Args:
-        methods: Of all experiments of a report, so that each looks the same in all its figures.
-        ours: The method in front, of each experiment.
-    """
+    """Colours and markers by method, of all experiments of a report, so that each looks the same in all its figures."""
 
     def __init__(self, methods: Sequence[str], ours: Sequence[str | None]) -> None:
         self.ours = {m for m in ours if m is not None}
@@ -58,16 +51,14 @@ class Look:
 
     def colour(self, method: str) -> str:
         """Colour of a method's lines and bars."""
-        fixed = {RETRAINED: "black", BEFORE: "0.45", "target": "0.45"}
-        if method in fixed:
-            return fixed[method]
+        if method in FIXED:
+            return FIXED[method][0]
         return OURS if method in self.ours else COLOURS[self._at.get(method, 0) % len(COLOURS)]
 
     def marker(self, method: str) -> str:
         """Another one for each round through the colours."""
-        fixed = {RETRAINED: "*", BEFORE: "s", "target": "s"}
-        if method in fixed:
-            return fixed[method]
+        if method in FIXED:
+            return FIXED[method][1]
         at = self._at.get(method, 0)
         return "o" if method in self.ours else MARKERS[(at + at // len(COLOURS)) % len(MARKERS)]
 
@@ -75,7 +66,7 @@ class Look:
         """Weight of a label's letters."""
         return "bold" if method in self.ours else "normal"
 
-    def emphasise(self, labels: Any) -> None:
+    def emphasise(self, labels: Iterable[Text]) -> None:
         """Set our method's labels (of an axis or a legend) in bold."""
         for label in labels:
             if label.get_text() in self.ours:
@@ -84,20 +75,37 @@ class Look:
 
 
 def panels(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure of panels.
-
-    Args:
-        rows: Rows of panels.
-        columns: Columns of panels.
-        height: Height of the figure, inches.
-        width: Its width, inches.
-        options: Options of ``Figure.subplots``.
-    """
+    """A figure of so many inches with rows and columns of panels; ``options`` are those of ``Figure.subplots``."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def plain_numbers(axis: Any) -> None:
+def panels_for(n: int, head: float, tall: float, across: int = 3, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of n panels, at most ``across`` in a row, with inches of a row and of what is above and below all."""
+    columns = min(across, n)
+    rows = -(-n // columns)
+    figure, axes = panels(rows, columns, head + tall * rows, **options)
+    for axis in axes.flat[n:]:
+        axis.set_visible(False)
+    return figure, axes
+
+
+def finished(figure: Figure, axes: Any, title: str, look: Look | None = None, columns: int = 6) -> Figure:
+    """The figure with its title, and one legend for all panels under them, in which ours is emphasised."""
+    figure.suptitle(title, x=0.01, ha="left")
+    found: dict[str, Any] = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        ncols = min(columns, len(found))
+        legend = figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols)
+        if look is not None:
+            look.emphasise(legend.get_texts())
+    return figure
+
+
+def plain_numbers(axis: Axis) -> None:
     """Name the ticks of a logarithmic axis as 0.001 or 1e-15, which needs no formulas; none between them."""
     axis.set_major_formatter(lambda x, _: f"{x:g}")
     axis.set_minor_formatter(NullFormatter())
@@ -113,14 +121,3 @@ def png(figure: Figure) -> bytes:
 def styled() -> Any:
     """A context in which all figures are drawn."""
     return mpl.rc_context(RC)
-
-
-def legend_below(figure: Figure, axes: Any, columns: int = 6) -> Any:
-    """One legend for all panels, under them."""
-    found: dict[str, Any] = {}
-    for axis in np.ravel(axes):
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if not found:
-        return None
-    return figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -10,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.figures.studies import curve
-from ofmu_pl.report.figures.style import NARROW, Look, legend_below, panels, plain_numbers
-from ofmu_pl.report.runs import Findings, Run
+from ofmu_pl.report.figures.style import NARROW, Look, finished, panels, plain_numbers
+from ofmu_pl.report.runs import Finding, Findings
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
@@ -28,16 +29,13 @@ STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
 """Of the curves of one axis; the colour says the method."""
 
 
-def courses(run: Run) -> dict[str, np.ndarray]:
+def courses(run: Finding) -> dict[str, np.ndarray]:
     """A run's curves by name, NaN where an iteration measured none; empty where the run is not one of OFMU's."""
     if not len(curve(run, "grad_Phi")) and not len(curve(run, "rho")):
         return {}
-    found = {name: curve(run, name) for names in PANELS.values() for name in names}
+    found = {name: curve(run, name) for name in chain.from_iterable(PANELS.values())}
     if not len(found["L_f"]):
         found["L_f"] = curve(run, "inner/L_f")
-    if not len(found["penalty_share"]):  # of older runs
-        pairs = zip(curve(run, "penalty"), found["grad_L_r"], strict=False)
-        found["penalty_share"] = np.array([p / g if g else np.nan for p, g in pairs])
     for name in ABSENT_AT_ZERO:
         found[name] = np.where(found[name] == 0, np.nan, found[name])
     return {name: values for name, values in found.items() if not np.isnan(values).all()}
@@ -54,7 +52,7 @@ def telemetry(experiment: Findings, look: Look) -> Figure | None:
         found = courses(run)
         if found:
             by_method.setdefault(run.method, []).append(found)
-    known = {name for runs in by_method.values() for found in runs for name in found}
+    known = set(chain.from_iterable(chain.from_iterable(by_method.values())))
     shown = {axis: names for axis, names in PANELS.items() if known & names.keys()}
     if not shown:
         return None
@@ -76,9 +74,7 @@ def telemetry(experiment: Findings, look: Look) -> Figure | None:
     axes.flat[-1].set(xlabel="outer iteration")
     figure.align_ylabels()
     several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
-    figure.suptitle(f"What OFMU saw{several}", x=0.01, ha="left")
-    legend_below(figure, axes, columns=3)
-    return figure
+    return finished(figure, axes, f"What OFMU saw{several}", columns=3)
 
 
 def _draw(axis: Any, names: list[str], method: str, runs: list[dict[str, np.ndarray]], look: Look) -> None:

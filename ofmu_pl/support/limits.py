@@ -1,0 +1,46 @@
+"""A limit of time for what configurations and models bring: regular expressions and chat templates."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ofmu_pl.support.errors import UserError
+
+LONGEST = 10.0
+"""Seconds that an expression or a template may take; each needs milliseconds."""
+
+
+@contextmanager
+def within(what: str, seconds: float = LONGEST) -> Iterator[None]:
+    """Stop what takes longer; only the main thread of systems that have alarms can.
+
+    Args:
+        what: What is limited, for the message.
+        seconds: The limit.
+
+    Raises:
+        UserError: The time is over.
+
+    Example:
+        >>> with within("The sum", seconds=1.0):
+        ...     sum(range(3))
+        3
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        raise UserError(f"{what} takes more than {seconds:g} seconds: write it more simply.")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left)  # another's alarm, if there is one

@@ -1,0 +1,61 @@
+"""Expressions and templates of others end in time."""
+
+import copy
+import signal
+import threading
+
+import pytest
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from ofmu_pl.data.own_tokenizer import train_tokenizer
+from ofmu_pl.data.tokenizers import rendered
+from ofmu_pl.networks.adapters import add_adapters, keep_trainable
+from ofmu_pl.support import limits
+from ofmu_pl.support.errors import UserError
+
+SLOW = "^(([a-z0-9_])+.?)+!$"  # of two to the length of a name
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(limits.within.__wrapped__, "__defaults__", (0.2,))
+
+
+def test_names_of_parameters():
+    network = nn.ModuleDict({"a" * 40: nn.Linear(2, 2)})
+    with pytest.raises(UserError, match="0.2 seconds"):
+        keep_trainable(network, SLOW)
+
+
+def test_modules_of_adapters():
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=8, **sizes))
+    model.add_module("a" * 40, nn.Linear(2, 2))
+    with pytest.raises(UserError, match="target_modules"):
+        add_adapters(model, {"target_modules": SLOW})
+
+
+def test_templates():
+    tokenizer = copy.deepcopy(train_tokenizer(["one two"]))
+    tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    with pytest.raises(UserError, match="seconds"):
+        rendered(tokenizer, [{"role": "user", "content": "one"}], True, None, "")
+
+
+def test_an_alarm_of_another_goes_on_and_threads_have_none():
+    before, seen = signal.getsignal(signal.SIGALRM), []
+
+    def work():
+        with limits.within("It", 0.01):
+            seen.append(signal.getitimer(signal.ITIMER_REAL)[0])
+
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 100.0)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    work()
+    kept, _ = signal.setitimer(signal.ITIMER_REAL, left)
+    assert 0.0 < seen[1] <= 0.01 < 90.0 < seen[0]
+    assert kept > 90.0
+    assert signal.getsignal(signal.SIGALRM) == before
