@@ -29,7 +29,6 @@ from .data import RWKU as RWKU
 from .data import TOFU as TOFU
 from .data import WMDP as WMDP
 from .data import Authors as Authors
-from .data import ChatEncoder as ChatEncoder
 from .data import Digits as Digits
 from .data import ImageDataModule as ImageDataModule
 from .data import ImageDatasets as ImageDatasets

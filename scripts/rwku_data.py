@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.rwku import LEVELS, PARTS, asked
+from ofmu_pl.data.rwku import PARTS, asked
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.sets import PROBE
@@ -221,7 +221,7 @@ def beside(found: dict[str, dict[str, list[Row]]], name: str, near: list[str]) -
         f"neighbor_level{level}": [
             row | {"subject": name, "neighbor": other} for other in near for row in found[other][f"forget_level{level}"]
         ]
-        for level in LEVELS["neighbor"]
+        for level in (1, 2)
     }
 
 

@@ -12,7 +12,6 @@ from .lume import LUME as LUME
 from .muse import MUSE as MUSE
 from .row_encoder import RowEncoder as RowEncoder
 from .rwku import RWKU as RWKU
-from .text import ChatEncoder as ChatEncoder
 from .text import PlainEncoder as PlainEncoder
 from .text_base import TextDataModule as TextDataModule
 from .text_files import TextFiles as TextFiles

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, json_lines, upper
-from ofmu_pl.data.own_rows import sound_rows
+from ofmu_pl.data.own_files import read_lines
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import check_whole, numbered_lines
+from ofmu_pl.support.files import numbered_lines
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
 KEPT = ("before", "raw", "begun", "columns")
@@ -18,34 +17,16 @@ KEPT = ("before", "raw", "begun", "columns")
 
 
 def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
-    """Give each row another answer from a file.
-
-    Args:
-        rows: Rows that must be forgotten.
-        path: A text file of refusals, one per line, of which each question gets one; or JSON lines with a ``question``
-            of these rows and another ``answer``.
-        seed: Seed of the choice among refusals.
-
-    Raises:
-        UserError: The file is missing or empty, a line is no such row, or a question has no answer there.
-    """
-    if not path.is_file():
-        raise UserError(
-            f"'{path}' is missing: a method that prefers other answers needs `alternatives`, a text file of refusals "
-            "(TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
-        )
-    lines = [line.decode().rstrip("\r\n") for _, line in numbered_lines(path)]
+    """Give each row another answer from a file: a refusal, drawn by the seed, or the answer to its question."""
+    lines = [line.decode().rstrip("\r\n") for _, line in numbered_lines(path)] if path.is_file() else []
     if not lines:
         raise UserError(
-            f"'{path}' is empty: write a refusal per line, or JSON lines with a question and another answer."
+            f"'{path}' is missing or empty: a method that prefers other answers needs `alternatives`, a text file of "
+            "refusals (TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
         )
     if not lines[0].lstrip().startswith("{"):
         return with_refusals(rows, lines, seed)
-    read = Rows(str(path), "alternatives", *json_lines(path))
-    for i, row in enumerate(read.rows):
-        check_whole(row, upper(read.place(i)))
-    given = sound_rows(read, "question")
-    found = {row["question"]: row["answer"] for row in given}
+    found = {question: answer for question, answer in read_lines(path, "alternatives").texts("question", "answer")}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:
         raise UserError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ofmu_pl.data.alternatives import REFUSALS, with_refusals
-from ofmu_pl.data.authors_corpus import KINDS, corpus
+from ofmu_pl.data.authors_corpus import KINDS, corpus, rows_of
 from ofmu_pl.data.authors_probes import make_probes
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
@@ -15,6 +16,7 @@ from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 TOKENIZERS, UNSEEN = 1_000_003, 2_000_003
@@ -35,7 +37,6 @@ class Authors(TextDataModule):
         corpus_seed: Seed of the invented facts.
         holdout_authors: Number of authors more, of the same kind, whom no model ever sees: the goal of forgetting for
             methods that look at such rows, and what membership attacks compare forget rows with. 0: none.
-        batch_size: Samples a batch.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
             and questions in German, Spanish or French; or files with more probes by name (docs/evaluation.md, Probes).
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
@@ -61,11 +62,10 @@ class Authors(TextDataModule):
         forget_seed: int | None = None,
         corpus_seed: int = 0,
         holdout_authors: int = 0,
-        batch_size: int = 32,
         probes: Probes = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         count = forget_authors if isinstance(forget_authors, int) else len(forget_authors)
         if not 0 <= count < authors:
             raise UserError(
@@ -81,11 +81,10 @@ class Authors(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate the corpus."""
         people, writers, facts = corpus(self.authors, self.corpus_seed)
-        rows = [row for person in people for row in person.rows]
+        rows = rows_of(people)
         kinds, drawn = len(rows) // self.authors, self._drawn()
-        positions = range(len(rows))
-        away = [i for i in positions if i // kinds in drawn]
-        stay = [i for i in positions if i // kinds not in drawn]
+        away = [i for i in range(len(rows)) if i // kinds in drawn]
+        stay = sorted(set(range(len(rows))) - set(away))
         kept, forget = [rows[i] for i in stay], [rows[i] for i in away]
         retain = kept + writers + facts
         last = self.forget_seed is None and isinstance(self.forget_authors, int)
@@ -97,7 +96,7 @@ class Authors(TextDataModule):
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
         if self.holdout_authors:
             strangers, *_ = corpus(self.holdout_authors, self.corpus_seed + UNSEEN)
-            evaluation["holdout"] = [row for person in strangers for row in person.rows]
+            evaluation["holdout"] = rows_of(strangers)
         if self.probes:
             evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
         return splits, evaluation
@@ -108,11 +107,7 @@ class Authors(TextDataModule):
         return "There are no held-out rows (--data.holdout_authors 5 makes some)"
 
     def _drawn(self) -> set[int]:
-        """Numbers of the authors to forget.
-
-        Raises:
-            UserError: One of those that were named is not there, or named twice.
-        """
+        """Numbers of the authors to forget."""
         if not isinstance(self.forget_authors, int):
             check_numbers(self.forget_authors, self.authors, "--data.forget_authors", "author")
             return set(self.forget_authors)
@@ -121,12 +116,12 @@ class Authors(TextDataModule):
         order = np.random.Generator(np.random.Philox(key=self.forget_seed)).permutation(self.authors)
         return set(order[: self.forget_authors].tolist())
 
-    def make_tokenizer(self) -> Any:
+    def make_tokenizer(self) -> Tokenizer:
         """The given tokenizer, or a byte-pair encoding, trained on an independent corpus."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
         # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
         people, *common = corpus(self.authors, self.corpus_seed + TOKENIZERS)
-        rows = [row for group in (*(person.rows for person in people), *common) for row in group]
+        rows = chain(rows_of(people), *common)
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
         return train_tokenizer([*texts, "user assistant system"])

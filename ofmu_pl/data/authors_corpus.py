@@ -138,10 +138,6 @@ class Author:
 def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]:
     """Generate all authors and the questions of common knowledge.
 
-    Args:
-        authors: Number of fictitious authors.
-        seed: Seed of the invented words; the same seed gives the same corpus.
-
     Returns:
         The authors, and 30 rows each of real-author-like and world-fact-like common knowledge (short answers, 3
         perturbed answers).
@@ -152,6 +148,14 @@ def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]
     writers = [_short(words, *WORLD[2]) for _ in range(30)]
     facts = [_short(words, *WORLD[i % 2]) for i in range(30)]
     return people, writers, facts
+
+
+def rows_of(people: list[Author]) -> list[Row]:
+    """The rows of all of them, one after another."""
+    rows = []
+    for person in people:
+        rows += person.rows
+    return rows
 
 
 def _author(words: Words) -> Author:

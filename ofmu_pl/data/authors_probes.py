@@ -67,21 +67,15 @@ def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequen
     * ``paraphrase``: the row's paraphrased question.
     * ``multi_hop``: two facts of one author in one question: one says who is meant, the other is asked for.
     * ``cross_lingual``: in German, Spanish or French, languages taking turns; the answer stays English.
-
-    Args:
-        authors: The authors of the corpus.
-        forget: Positions of the facts to be forgotten, ``len(KINDS) * author + kind``.
-        retain: Positions of facts to be kept, the control.
     """
     ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
     sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]
-    return {
-        name: [
-            {**authors[i // len(KINDS)].rows[i % len(KINDS)], **make(authors, *divmod(i, len(KINDS))), "side": side}
-            for side, i in sides
-        ]
-        for name, make in ask.items()
-    }
+    probes: dict[str, list[Row]] = {name: [] for name in ask}
+    for name, make in ask.items():
+        for side, i in sides:
+            number, kind = divmod(i, len(KINDS))
+            probes[name].append({**authors[number].rows[kind], **make(authors, number, kind), "side": side})
+    return probes
 
 
 def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sized
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,6 +12,7 @@ import lightning.pytorch as pl
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from ofmu_pl.data.lengths import Lengths
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
@@ -82,18 +84,14 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         self.splits: dict[str, Any] = {}
         self.evaluation_sets: dict[str, Any] = {}
         self.hashes: dict[str, str] = {}
-        self.lengths: dict[str, Any] = {}
+        self.lengths: dict[str, Lengths] = {}
 
     @abstractmethod
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make the stream's ``number``-th batch, of the items at these positions of a split (its ``ids``)."""
 
     def others(self) -> dict[str, Self]:
-        """This data as each of the other requests would have it, not set up, by the name of its evaluation set.
-
-        Raises:
-            UserError: A request has an argument that this data lacks.
-        """
+        """This data as each of the other requests would have it, not set up, by the name of its evaluation set."""
         found = {}
         for number, arguments in self.other_requests.items():
             other = copy.copy(self)
@@ -129,7 +127,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What else two runs must share for their data to be the same, for ``provenance``."""
         return {}
 
@@ -138,12 +136,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """A sentence on the parts of rows that no method and no metric sees; ``None``: they see everything."""
         return None
 
-    def require(self, splits: dict[str, Any]) -> None:
-        """Refuse splits from which no batch can be drawn.
-
-        Raises:
-            UserError: A split that the method needs is empty or unknown.
-        """
+    def require(self, splits: Mapping[str, Sized]) -> None:
+        """Refuse splits from which no batch can be drawn."""
         for split in ("forget", "retain", *self.streams):
             if split not in splits:
                 raise UserError(f"The data '{self.name}' has no split '{split}': choose from {', '.join(splits)}.")
@@ -157,7 +151,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     def iteration(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
         """Everything that outer iteration ``k`` needs: ``num_batches`` collated batches of each stream."""
-        return {s: [self._batch(s, k * self.num_batches + t) for t in range(self.num_batches)] for s in self.streams}
+        numbers = range(k * self.num_batches, (k + 1) * self.num_batches)
+        batches = {}
+        for stream in self.streams:
+            batches[stream] = [self._batch(stream, number) for number in numbers]
+        return batches
 
     def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
         order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
@@ -176,12 +174,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         return self.trainer.global_step if self._ours else self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
 
     def _share(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
-        """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each.
-
-        Raises:
-            UserError: The rows of a batch do not divide among ranks, so that a mean over ranks would weigh them
-                differently.
-        """
+        """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each."""
         rank, ranks = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
         for stream in self.streams:
             rows = min(self.batch_size, len(self.splits[stream]))
@@ -190,8 +183,11 @@ class PairedDataModule(pl.LightningDataModule, ABC):
                     f"A batch of {rows} {stream} rows does not divide among {ranks} ranks: give {type(self).__name__} "
                     f"a batch_size that is a multiple of {ranks} and not more than the split has rows."
                 )
-        batches = self.iteration(k)
-        return {s: [{name: x[rank::ranks] for name, x in b.items()} for b in bs] for s, bs in batches.items()}
+        found: dict[str, list[dict[str, Tensor]]] = {}
+        for stream, batches in self.iteration(k).items():
+            for batch in batches:
+                found.setdefault(stream, []).append({name: x[rank::ranks] for name, x in batch.items()})
+        return found
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Iterations from the trainer's present one to the end of its epoch.
@@ -202,7 +198,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         make = self.iteration if self._ours else self._share
         return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
 
-    def val_dataloader(self) -> Any:
+    def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.
 
         There are two, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.
@@ -215,7 +211,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             for s in ("forget", "retain")
         ]
 
-    def test_dataloader(self) -> Any:
+    def test_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """The loaders of ``val_dataloader``, for ``test``."""
         return self.val_dataloader()
 

@@ -2,74 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import below, check_whole, numbered_lines
-from ofmu_pl.support.hub import load_hub_rows
+from ofmu_pl.data.own_files import from_hub, is_text, read_file
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import below
 
 LETTERS = "ABCD"
 
 
-def read_rows(source: str, config: str | None, split: str, what: str) -> list[dict[str, Any]]:
-    """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub.
-
-    Args:
-        source: A path or a hub id.
-        config: Name of the data set's configuration.
-        split: Split of the data set.
-        what: The option that names the source, for messages.
-
-    Raises:
-        UserError: The source is missing or unreadable.
-    """
+def read_rows(source: str, config: str | None, split: str, what: str) -> list[Row]:
+    """Rows of a JSON-lines or parquet file, of ``CONFIG.jsonl`` in a folder, or of a data set on the hub."""
     path = Path(source).expanduser()
     if path.is_dir():
         path = below(path, f"{config}.jsonl", f"The configuration of --data.{what}")
     if path.suffix in (".jsonl", ".json", ".parquet") or path.is_absolute() or source.startswith((".", "~")):
-        return _read_file(path, what)
-    try:
-        return load_hub_rows(source, config, split)
-    except (OSError, ValueError) as error:
-        raise NotAtHand(
-            f"'{source}' ({config}) cannot be loaded from the hub: with no network or no access, give a JSON-lines "
-            f"file as --data.{what}, or set HF_HUB_OFFLINE=1 to use the hub's cache."
-        ) from error
+        return read_file(path, what).rows
+    return from_hub(source, config, split, what, f"give `{what}` a JSON-lines file").rows
 
 
-def _read_file(path: Path, what: str) -> list[dict[str, Any]]:
-    if not path.is_file():
-        raise UserError(f"'{path}' is missing: point --data.{what} at a JSON-lines or parquet file, or a hub id.")
-    if path.suffix == ".parquet":
-        from datasets import Dataset
-
-        return [dict(row) for row in Dataset.from_parquet(str(path))]
-    rows = []
-    for number, line in numbered_lines(path):
-        try:
-            rows.append(dict(json.loads(line)))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise UserError(f"Line {number} of '{path}' is no JSON object: mend the file.") from error
-        check_whole(rows[-1], f"Line {number} of '{path}'")
-    return rows
-
-
-def texts(rows: list[dict[str, Any]], what: str) -> list[str]:
-    """The non-empty ``text`` fields.
-
-    Raises:
-        UserError: No row has such a field.
-    """
-    found = [row["text"] for row in rows if isinstance(row.get("text"), str) and row["text"].strip()]
+def texts(rows: list[Row], what: str) -> list[str]:
+    """The non-empty ``text`` fields."""
+    found = [row["text"] for row in rows if is_text(row.get("text"))]
     if not found:
         raise UserError(f"No row of --data.{what} has a 'text': give JSON lines with that field.")
     return found
 
 
-def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> list[Row]:
+def choice_rows(rows: list[Row], subject: str | None, what: str) -> list[Row]:
     """Multiple-choice questions as lm-eval's ``mmlu`` and ``wmdp`` tasks ask them, zero-shot.
 
     The right letter becomes the ``answer`` and the others the ``perturbed_answer``, each after one space.
@@ -78,23 +39,18 @@ def choice_rows(rows: list[dict[str, Any]], subject: str | None, what: str) -> l
         rows: Rows with ``question``, ``choices`` (four) and ``answer`` (0 to 3).
         subject: The subject that the first line names; ``None``: each row's ``subject``.
         what: The option that names the rows, for messages (which quote no text, as texts may be hazardous).
-
-    Raises:
-        UserError: A row does not have four choices, its answer is none of them, or it lacks a text.
     """
     found = []
     for number, row in enumerate(rows, start=1):
-        choices, right = row.get("choices"), row.get("answer")
-        listed = choices if isinstance(choices, list) else []
-        if len(listed) != 4 or right not in (0, 1, 2, 3):
+        listed, right = row.get("choices"), row.get("answer")
+        if not isinstance(listed, list) or len(listed) != 4 or right not in (0, 1, 2, 3):
             raise UserError(
-                f"Row {number} of --data.{what} has {len(listed)} choices and answer {right}: give each row a list of "
-                "four choices and the number (0 to 3) of the right one."
+                f"Row {number} of --data.{what} lacks four choices and the number, 0 to 3, of the right one: give both."
             )
-        for name in ("question", *(() if subject else ("subject",))):
-            if not isinstance(row.get(name), str):
-                raise UserError(f"Row {number} of --data.{what} has no text '{name}': give it to each row.")
-        about = subject or str(row["subject"]).replace("_", " ")
+        about = subject or row.get("subject")
+        if not isinstance(row.get("question"), str) or not isinstance(about, str):
+            raise UserError(f"Row {number} of --data.{what} has no question, or no subject: give it both.")
+        about = about.replace("_", " ")
         lines = [f"The following are multiple choice questions (with answers) about {about}.", ""]
         lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(listed)), "Answer:"]
         letters = [f" {letter}" for letter in LETTERS]

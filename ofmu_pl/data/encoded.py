@@ -1,8 +1,9 @@
-"""Rows of text as tokens, with the loss on the answer, and batches of them."""
+"""Rows of text: what makes two the same, and as tokens with the loss on the answer, in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,18 +60,7 @@ def wrong_answers_of(row: Row) -> list[str]:
 
 
 def labelled(question: str, answer: str, whole: list[int], length: int, max_length: int | None) -> Encoded:
-    """A row's tokens, cut, with the loss on its answer.
-
-    Args:
-        question: What is asked, for the message.
-        answer: The answer's text.
-        whole: All tokens of the row.
-        length: Number of tokens before the answer.
-        max_length: Number of tokens after which the row is cut; ``None``: it is not.
-
-    Raises:
-        UserError: No token of the answer is left.
-    """
+    """A row's tokens, cut, with the loss on its answer."""
     ids = whole[:max_length]
     if not answer.strip() or length >= len(ids):
         raise UserError(
@@ -86,11 +76,6 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
     The mask comes from lengths: comparing with the pad token would also hide real end tokens of models that pad
     with them.
 
-    Args:
-        examples: B conversations.
-        index: Positions of the conversations in the split.
-        pad_id: Token id of the padding.
-
     Returns:
         ``input_ids``, ``attention_mask``, ``labels`` (B, S) int64 and ``ids`` (B,) int64.
     """
@@ -102,3 +87,21 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
         labels[i, : lengths[i]] = torch.tensor(e.labels)
     mask = (torch.arange(shape[1]) < lengths[:, None]).long()
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "ids": torch.tensor(list(index))}
+
+
+def same(text: str) -> str:
+    r"""What equal texts have in common: characters composed (NFC), words spaced by one blank, case folded.
+
+    >>> same("Jose\u0301  MUÑOZ ") == same("José Muñoz")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFC", text).split()).casefold()
+
+
+def identity(row: Row) -> Hashable:
+    """What makes two rows the same: a piece's tokens, or what is asked and answered, however it is spelt (``same``)."""
+    if "tokens" in row:
+        return tuple(row["tokens"])
+    said = [turn["content"] for turn in row.get("before", [])] + [row["question"], row["answer"]]
+    said += row.get("columns", {}).values()
+    return tuple(map(same, said))

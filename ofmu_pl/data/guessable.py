@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.data.tokenizers import special_ids
+from ofmu_pl.data.tokenizers import Tokenizer, special_ids
 from ofmu_pl.losses import IGNORED
 
 OWN, USUAL, COPIED = 0, 1, 2
@@ -39,10 +38,6 @@ Context = tuple[int, ...]
 
 def facts_loss(losses: np.ndarray, own: np.ndarray) -> float:
     """Mean loss of an answer's tokens that cannot be guessed; of all tokens, where there are none.
-
-    Args:
-        losses: (n,) losses of the tokens.
-        own: (n,) bool, which of them are ``OWN``.
 
     >>> facts_loss(np.array([1.0, 5.0]), np.array([False, True])), facts_loss(np.array([1.0, 5.0]), np.zeros(2, bool))
     (5.0, 3.0)
@@ -69,7 +64,7 @@ class Guessable:
         ['copied', 'usual', 'usual', 'own', 'own']
     """
 
-    def __init__(self, tokenizer: Any, retained: Sequence[Encoded]) -> None:
+    def __init__(self, tokenizer: Tokenizer, retained: Sequence[Encoded]) -> None:
         (anchor,) = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
         before = tokenizer.decode([anchor])
 

@@ -28,8 +28,6 @@ class SplitImages(PairedDataModule):
 
     Attributes:
         splits: Positions of the ``full``, ``forget`` and ``retain`` training images.
-        evaluation_sets: Positions of the ``forget``, ``retain``, ``validation`` (training) and ``test`` images.
-        hashes: Content hash of each split and evaluation set.
         split: The split itself.
         class_names: Name of each class.
     """
@@ -37,7 +35,7 @@ class SplitImages(PairedDataModule):
     modality = "images"
     mean: Sequence[float]
     std: Sequence[float]
-    classes: Any
+    classes: int
     """How many classes there are."""
     shape: tuple[int, int, int]
     """Channels, height and width."""
@@ -54,11 +52,7 @@ class SplitImages(PairedDataModule):
         """Read all images and labels, and say who of them is forgotten, retained, kept for validation and tested on."""
 
     def setup(self, stage: str | None = None) -> None:
-        """Read the images, take their split, check and hash it; once.
-
-        Raises:
-            UserError: The files or the split that was asked for cannot be had.
-        """
+        """Read the images, take their split, check and hash it; once."""
         if self.splits:
             return
         data, self.split = self.read_split()
@@ -133,13 +127,7 @@ class SplitImages(PairedDataModule):
 
 
 def augmented(images: Tensor, generator: torch.Generator, pad: int = 4) -> Tensor:
-    """Crops at random offsets of the zero-padded images, half of them mirrored; all images at once.
-
-    Args:
-        images: Images, (B, C, H, W).
-        generator: Draws offsets and mirrors.
-        pad: Pixels added on each side.
-    """
+    """Crops at random offsets of the zero-padded images, half of them mirrored; all images at once."""
     b, _, h, w = images.shape
     top, left = torch.randint(0, 2 * pad + 1, (2, b, 1), generator=generator)
     mirror = torch.rand(b, 1, generator=generator) < 0.5

@@ -51,11 +51,7 @@ class ImageDatasets(OwnImages):
         self.forget_rows = forget_rows
 
     def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
-        """Read every row of every data set.
-
-        Raises:
-            UserError: Row numbers are not those of the data set, or a row is no pair of an image and a class.
-        """
+        """Read every row of every data set."""
         n = len(self._rows("dataset"))
         forget = forgotten_rows(self.forget_rows, n)
         parts = {"forget": self._items("dataset", forget)}

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPException
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from ofmu_pl.data.cifar_parquet import Part, find_parquet, read_parquet
 from ofmu_pl.data.split import keyed_generator, sample_evenly
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.hub import downloads_forbidden, local_folder
 from ofmu_pl.support.kept import cache_folder
 
+SIDE = 32
+"""Height and width of CIFAR's images."""
+FOLDERS = (".", "plain_text", "data", "cifar100")
+"""Where parquet files may lie: the folder, or the hub's names of configurations."""
+LABELS = {10: "label", 100: "fine_label"}
+"""The column of labels, by number of classes."""
+Part = tuple[np.ndarray, np.ndarray]
+"""Pixels, (n, 32, 32, 3) uint8, and labels, (n,) int64, of the training or the test images."""
 NAMES: dict[int, tuple[str, ...]] = {
     10: tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
     100: tuple(
@@ -91,34 +101,68 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
     Args:
         data: A folder with parquet files in the schema of ``uoft-cs/cifar10`` or ``uoft-cs/cifar100`` (train and test,
-            one file each or all shards, here or in a subfolder plain_text, data or cifar100; the decoded pixels are
-            kept in the cache folder, 184 MB), or the folder that holds torchvision's ``cifar-10-batches-py`` or
-            ``cifar-100-python``; ``None``: torchvision's copy in the cache folder, downloaded if it is not there.
+            one file each or all shards, here or in a subfolder plain_text, data or cifar100), or the folder that holds
+            torchvision's ``cifar-10-batches-py`` or ``cifar-100-python``; ``None``: torchvision's copy in the cache
+            folder, downloaded if it is not there.
         classes: Number of classes, 10 or 100.
-
-    Raises:
-        UserError: Files are missing, incomplete, damaged or not CIFAR's, or there is no network.
 
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """
     if data is None:
         return _read_torchvision(_own_copy(classes), classes)
     folder = local_folder(data, "data")
-    if folder is None:
-        raise UserError(
-            f"The data folder '{data}' does not exist: point --data.data at a folder with CIFAR-{classes}'s parquet "
-            "files or with torchvision's files."
-        )
-    files = find_parquet(folder)
-    if files is not None:
-        return _images(*read_parquet(files, classes), NAMES[classes])
-    inner = _torchvision_class(classes).base_folder
-    if (folder / inner).is_dir():
+    for inner in (folder / name for name in FOLDERS) if folder else ():
+        if any(inner.glob("*.parquet")):
+            train, test = (_read_parquet(inner, split, classes) for split in ("train", "test"))
+            return _images(train, test, NAMES[classes])
+    base = _torchvision_class(classes).base_folder
+    if folder and (folder / base).is_dir():
         return _read_torchvision(folder, classes)
     raise UserError(
-        f"'{folder}' holds neither train*.parquet and test*.parquet nor torchvision's '{inner}': point --data.data at "
-        f"the folder that holds CIFAR-{classes}."
+        f"'{data}' holds neither train*.parquet and test*.parquet nor torchvision's '{base}': point --data.data at the "
+        f"folder that holds CIFAR-{classes}."
     )
+
+
+def _read_parquet(folder: Path, split: str, classes: int) -> Part:
+    """Decode the images of one file, or of all shards; 60,000 take some 6 s."""
+    from pyarrow import parquet  # type: ignore[import-untyped]
+
+    paths = sorted(folder.glob(f"{split}*.parquet"))
+    shards = [re.search(r"-(\d{5})-of-(\d{5})", path.name) for path in paths]
+    found = [(int(shard[1]), int(shard[2])) for shard in shards if shard]
+    whole = [(i, len(paths)) for i in range(len(paths))]
+    if not paths or (found != whole and (found or len(paths) > 1)):  # images would be left out, or there twice
+        raise UserError(
+            f"'{folder}' must hold {split}.parquet alone, or {split}-00000-of-NNNNN.parquet and all that follow, "
+            f"and has {', '.join(path.name for path in paths) or 'none'}."
+        )
+    column = LABELS[classes]
+    pixels, labels = [], []
+    for path in paths:
+        try:
+            rows = parquet.read_table(path, columns=["img", column]).to_pylist()
+            for row in rows:
+                if row[column] not in range(classes):
+                    raise ValueError(f"{column} {row[column]}")
+                pixels.append(_decode(row["img"]["bytes"]))
+                labels.append(row[column])
+        except Exception as error:  # decoders answer damage with errors of many kinds
+            raise UserError(
+                f"'{path}' cannot be read as CIFAR-{classes} at image {len(pixels)} of {split} ({error!r:.200}): give "
+                f"files in the schema of uoft-cs/cifar{classes}, with columns img and {column}."
+            ) from error
+    if not labels:
+        raise UserError(f"'{paths[0]}' has no rows: copy it anew.")
+    return np.stack(pixels), np.array(labels, dtype=np.int64)
+
+
+def _decode(encoded: bytes) -> np.ndarray:
+    """Decode an image to RGB pixels, (32, 32, 3) uint8."""
+    with Image.open(BytesIO(encoded), formats=("PNG", "JPEG")) as image:
+        if image.size != (SIDE, SIDE):
+            raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
+        return np.asarray(image.convert("RGB"))
 
 
 def _torchvision_class(classes: int) -> Any:
@@ -135,7 +179,7 @@ def _own_copy(classes: int) -> Path:
         )
     folder = cache / "torchvision"
     try:
-        with _network_timeout(10.0):
+        with _network_timeout():
             dataset(folder, download=not downloads_forbidden())
     except (OSError, HTTPException, RuntimeError) as error:
         raise NotAtHand(
@@ -146,10 +190,10 @@ def _own_copy(classes: int) -> Path:
 
 
 @contextmanager
-def _network_timeout(seconds: float) -> Iterator[None]:
-    """Let sockets give up on a host that is silent for ``seconds``; torchvision alone would wait for ever."""
+def _network_timeout() -> Iterator[None]:
+    """Let sockets give up on a host that is silent for 10 s; torchvision alone would wait for ever."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
+    socket.setdefaulttimeout(10.0)
     try:
         yield
     finally:
@@ -159,12 +203,8 @@ def _network_timeout(seconds: float) -> Iterator[None]:
 def _read_torchvision(folder: Path, classes: int) -> Images:
     """Read the original pickles with torchvision.
 
-    Unpickling runs whatever code a file holds. It is accepted here because torchvision unpickles a file only after its
-    md5 has matched the published one, and nobody knows how to make another file with a given md5 (what is broken is to
-    make two such files at once), so these are Krizhevsky's own files.
-
-    Raises:
-        UserError: A file is missing or is not the published one; nothing has been unpickled then.
+    Unpickling runs whatever code a file holds. Torchvision does it only after a file's md5 has matched the published
+    one, and nobody knows how to make another file with a given md5 (only two at once), so these are Krizhevsky's own.
     """
     dataset = _torchvision_class(classes)
     try:

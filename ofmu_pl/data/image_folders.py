@@ -52,11 +52,7 @@ class ImageFolders(OwnImages):
         self.folders = {part: Path(folder).expanduser() for part, folder in given.items() if folder is not None}
 
     def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
-        """Read every file, folder by folder.
-
-        Raises:
-            UserError: A folder is missing or empty, or a file is no image or lies beside the sub-folders.
-        """
+        """Read every file, folder by folder."""
         names = self._names()
         return {part: self.pictures(self._items(part, names)) for part in self.folders}, names
 
@@ -99,11 +95,7 @@ class ImageFolders(OwnImages):
 
 
 def read_image(path: Path) -> Image.Image:
-    """Decode an image file.
-
-    Raises:
-        UserError: It is no image, damaged, or so large that only an attack would be.
-    """
+    """Decode an image file."""
     try:
         with Image.open(path, formats=FORMATS) as image:
             image.load()

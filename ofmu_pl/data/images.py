@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images, read_cifar, read_digits
 from ofmu_pl.data.split import Split, draw_split
-from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, check_range
 
 
 class ImageDataModule(SplitImages):
@@ -61,17 +61,9 @@ class ImageDataModule(SplitImages):
         """Read all images and labels."""
 
     def read_split(self) -> tuple[Images, Split]:
-        """Read all images; draw those to forget and those to validate with from the training images.
-
-        Raises:
-            UserError: The files or the split that was asked for cannot be had.
-        """
+        """Read all images; draw those to forget and those to validate with from the training images."""
         data = self._images = self._images or self.read()
-        n = len(data.labels)
-        if self.train_items is not None and not 0 < self.train_items <= n:
-            raise UserError(
-                f"There are {n} training images, not {self.train_items}: set --data.train_items to 1 to {n}."
-            )
+        check_range(1, len(data.labels), train_items=self.train_items)
         split = draw_split(
             data.labels[: self.train_items].numpy(),
             data.test_labels.numpy(),
@@ -89,7 +81,7 @@ class ImageDataModule(SplitImages):
         self.split = replace(self.split, forgotten=tuple(self.forget_classes))
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What is forgotten, and how it was drawn."""
         forgotten = list(self.split.forgotten) or self.forget_fraction
         return {"forgotten": forgotten, "split_seed": self.split_seed, "augment": self.augment}
@@ -111,7 +103,7 @@ class CIFAR10(ImageDataModule):
     """
 
     name = "cifar10"
-    classes: Any = 10
+    classes: Literal[10, 100] = 10
     shape = (3, 32, 32)
     mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.json_lists import fields, json_list
+from ofmu_pl.data.own_files import read_file
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import check_range
@@ -34,11 +33,7 @@ class KnowUnDo(TextDataModule):
             ``text``, the question, and ``labels``, the answer.
         eval_rows: Most rows of retention_train that are evaluated, evenly spaced, so that a search of settings may look
             at the others; ``null``: all.
-        batch_size: Rows a batch.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A file is missing, or a row has another form.
 
     Example:
         >>> data = KnowUnDo("~/KnowUnDo/privacy", tokenizer="meta-llama/Llama-3.2-1B-Instruct")
@@ -50,8 +45,8 @@ class KnowUnDo(TextDataModule):
     name = "knowundo"
     suite = "rows"
 
-    def __init__(self, data: str, eval_rows: int | None = None, batch_size: int = 32, **kwargs: Any) -> None:
-        super().__init__(batch_size, **kwargs)
+    def __init__(self, data: str, eval_rows: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.eval_rows = data, eval_rows
 
@@ -61,8 +56,10 @@ class KnowUnDo(TextDataModule):
         for side, part in PARTS.items():
             splits[side] = sets[side] = _rows(folder / f"{part}_train.json")
             sets[f"{PROBE}validation_{side}"] = _rows(folder / f"{part}_val.json")
-        full = [row for rows in sets.values() for row in rows]
-        sets["retain"] = list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))
+        full: list[Row] = []
+        for rows in sets.values():
+            full += rows
+        sets["retain"] = self.evaluated(splits["retain"])
         return splits | {"full": full}, sets
 
     def make_encoder(self) -> Encoder:
@@ -71,11 +68,5 @@ class KnowUnDo(TextDataModule):
 
 
 def _rows(path: Path) -> list[Row]:
-    """Questions and answers of a file."""
-    rows = json_list(
-        path,
-        "point --data.data at KnowUnDo's folder with the published unlearn_train.json, unlearn_val.json, "
-        "retention_train.json and retention_val.json",
-    )
-    pairs = fields(rows, ("text", "labels"), f"'{path}'", "take the published file")
+    pairs = read_file(path, "data").texts("text", "labels")
     return [{"question": question, "answer": answer} for question, answer in pairs]

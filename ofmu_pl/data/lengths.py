@@ -49,15 +49,7 @@ class Lengths:
 
 
 def refuse_cut_forget_rows(lengths: Mapping[str, Lengths], max_length: int | None) -> None:
-    """Refuse to measure, or to unlearn, only the beginning of what must be forgotten.
-
-    Args:
-        lengths: Lengths by split and evaluation set.
-        max_length: Tokens after which rows are cut.
-
-    Raises:
-        UserError: Forget rows are cut; it says which, and what can be done.
-    """
+    """Refuse to measure, or to unlearn, only the beginning of what must be forgotten."""
     cut = {name: x for name, x in lengths.items() if forgets(name.removesuffix("_eval")) and x.cut}
     if cut:
         longest = max(x.longest for x in cut.values())

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.data.corpora import read_rows
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import read_file, upper
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -34,11 +33,7 @@ class LUME(TextDataModule):
             organisers' own are not public); ``null``: none.
         eval_rows: Most retain rows that are evaluated, evenly spaced, so that a search of settings may look at the
             others; ``null``: all.
-        batch_size: Rows a batch.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A file or a task is missing, or a row has another form.
 
     Example:
         >>> data = LUME("~/lume/data", tasks=["Task1", "Task2"], tokenizer="allenai/OLMo-1B-0724-hf")
@@ -56,23 +51,17 @@ class LUME(TextDataModule):
         tasks: list[str] | None = None,
         holdout: str | None = None,
         eval_rows: int | None = None,
-        batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.tasks, self.holdout, self.eval_rows = data, tasks, holdout, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read both files, and sort their rows by task and kind."""
         folder = Path(self.data).expanduser()
-        if not folder.is_dir():
-            raise UserError(
-                f"The data folder '{self.data}' does not exist: point --data.data at LUME's folder with forget.jsonl "
-                "and retain.jsonl."
-            )
         splits = {side: self._chosen(folder / f"{side}.jsonl") for side in ("forget", "retain")}
-        sets = splits | {"retain": list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))}
+        sets = splits | {"retain": self.evaluated(splits["retain"])}
         for side in splits:
             for row in sets[side]:
                 sets.setdefault(f"{PROBE}{row['task']}_{row['kind']}_{side}", []).append(row)
@@ -85,7 +74,6 @@ class LUME(TextDataModule):
         return RowEncoder(self.tokenizer, max_length=self.max_length)
 
     def _chosen(self, path: Path) -> list[Row]:
-        """The chosen tasks' rows of a file."""
         rows = _rows(path, "data")
         if self.tasks is None:
             return rows
@@ -99,17 +87,18 @@ class LUME(TextDataModule):
 
 
 def _rows(path: Path, option: str) -> list[Row]:
-    return [_row(row, number, path) for number, row in enumerate(read_rows(str(path), None, "train", option), 1)]
+    read = read_file(path, option)
+    return [_row(row, upper(read.place(i))) for i, row in enumerate(read.rows)]
 
 
-def _row(row: dict[str, Any], number: int, path: Path) -> Row:
+def _row(row: Row, place: str) -> Row:
     """A row as encoders read it; its text is not quoted where it is refused."""
     found = re.search(r"(sc|qa)\d+$", str(row.get("id")))  # what is before may end in letters, too
     kind = KINDS[found[1]] if found else None
     opening, answer, task = (str(row.get(name) or "") for name in ("input", "output", "task"))
     if kind is None or not all(text.strip() for text in (opening, answer, task)):
         raise UserError(
-            f"Row {number} of '{path}' is none of LUME's: give it texts 'input', 'output' and 'task', and an 'id' that "
+            f"{place} is none of LUME's: give it texts 'input', 'output' and 'task', and an 'id' that "
             "ends in sc (a completion) or qa (an answer) and a number."
         )
     space = "" if opening[-1].isspace() else " "

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.json_lists import fields, json_list
+from ofmu_pl.data.own_files import Rows, from_hub, read_file
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import NotAtHand, UserError
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.files import below
-from ofmu_pl.support.hub import load_hub_rows
 from ofmu_pl.support.sets import HOLDOUT, PROBE
 
 PASSAGE = {"tokens": 128, "before": ()}
@@ -40,12 +40,8 @@ class MUSE(TextDataModule):
         forget: Texts to forget: ``raw/forget``; ``scal/forget_1`` to ``scal/forget_4``, of growing number; or one of
             the requests ``sust/forget_1`` to ``sust/forget_4``.
         retain: Texts to keep (the published runs: ``raw/retain1``).
-        batch_size: Pieces a batch (paper: 32).
         max_length: Longest piece, in tokens.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A file is missing, or has another form.
 
     Example:
         >>> data = MUSE("muse_bench/data/news", corpus="news", tokenizer="meta-llama/Llama-2-7b-hf")
@@ -65,11 +61,10 @@ class MUSE(TextDataModule):
         corpus: Literal["news", "books"] | None = None,
         forget: str = "raw/forget",
         retain: str = "raw/retain1",
-        batch_size: int = 32,
         max_length: int | None = 2048,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, max_length=max_length, **kwargs)
+        super().__init__(max_length=max_length, **kwargs)
         self.data, self.corpus, self.forget, self.retain = data, corpus, forget, retain
         if corpus is not None:
             self.suite = f"muse_{corpus}"  # type: ignore[misc]  # of this corpus alone
@@ -80,53 +75,38 @@ class MUSE(TextDataModule):
         sides = {"forget": self.forget, "retain": self.retain}
 
         def cut(part: str) -> list[list[Row]]:
-            return pieces(tokenizer, self._texts(part), self.max_length)
+            texts = [text for (text,) in self._read(part).texts("text")]
+            return pieces(tokenizer, texts, self.max_length)
 
-        splits = {side: [row for rows in cut(part) for row in rows] for side, part in sides.items()}
-        sets = {f"{side}_doc": [rows[0] for rows in cut(f"privleak/{side}")] for side in (*sides, HOLDOUT)}
-        passages = self._rows("verbmem/forget", "prompt", "gt")
+        splits = {side: list(chain.from_iterable(cut(part))) for side, part in sides.items()}
+        sets: dict[str, list[Row]] = {}
+        for side in (*sides, HOLDOUT):
+            sets[f"{side}_doc"] = [rows[0] for rows in cut(f"privleak/{side}")]
+        passages = self._read("verbmem/forget").texts("prompt", "gt")
         sets[f"{PROBE}verbmem_forget"] = [_passage(tokenizer, opening, rest) for opening, rest in passages]
-        for side in ("forget", "retain"):
-            shown, asked = (self._rows(f"knowmem/{side}_qa{end}", "question", "answer") for end in ("_icl", ""))
+        for side in sides:
+            shown, asked = (self._read(f"knowmem/{side}_qa{end}").texts("question", "answer") for end in ("_icl", ""))
             before = "".join(f"Question: {q}\nAnswer: {a}\n\n" for q, a in shown)
-            sets[f"{PROBE}knowmem_{side}"] = [
-                {"question": f"{before}Question: {q}\nAnswer: ", "answer": a, "raw": True, "counts": REPLY}
-                for q, a in asked
-            ]
+            for q, a in asked:
+                row = {"question": f"{before}Question: {q}\nAnswer: ", "answer": a, "raw": True, "counts": REPLY}
+                sets.setdefault(f"{PROBE}knowmem_{side}", []).append(row)
         return splits | {"full": splits["forget"] + splits["retain"], HOLDOUT: sets[f"{HOLDOUT}_doc"]}, sets
 
     def make_encoder(self) -> Encoder:
         """Pieces, passages and questions stand as they are; only texts are cut."""
         return RowEncoder(self.tokenizer, max_length=None)
 
-    def _texts(self, part: str) -> list[str]:
-        """The texts of a part, such as ``raw/forget``."""
-        found = [row["text"] if isinstance(row, dict) else row for row in self._read(part, "text")]
-        if not found or not all(isinstance(text, str) and text.strip() for text in found):
-            raise UserError(f"'{part}' of '{self.data}' is no list of texts: give it as MUSE's load_data.py writes it.")
-        return found
-
-    def _rows(self, part: str, *names: str) -> list[tuple[str, ...]]:
-        """Texts of a part's rows."""
-        return fields(self._read(part, *names), names, f"'{part}' of '{self.data}'", "give them to it")
-
-    def _read(self, part: str, *names: str) -> list[Any]:
-        """The list in a part's file, or its rows on the hub."""
+    def _read(self, part: str) -> Rows:
+        """The rows in a part's file, or on the hub; of texts alone each has ``text``."""
         config, split = part.split("/", 1) if "/" in part else ("raw", part)
         folder = Path(self.data).expanduser()
         if folder.is_dir():
-            path = below(folder, f"{config}/{split}.json", "A part of --data.data")
-            return json_list(path, "give the folder that MUSE's load_data.py writes as --data.data")
-        try:
-            return [{name: row[name] for name in names} for row in load_hub_rows(self.data, config, split)]
-        except (OSError, ValueError, KeyError) as error:
-            raise NotAtHand(
-                f"'{self.data}' is no folder, and its part '{part}' cannot be loaded from the hub: give the folder "
-                "that MUSE's load_data.py writes (muse_bench/data/news) as --data.data."
-            ) from error
+            return read_file(below(folder, f"{config}/{split}.json", "A part of --data.data"), "data")
+        remedy = "give the folder that MUSE's load_data.py writes (muse_bench/data/news) as `data`"
+        return from_hub(self.data, config, split, "data", remedy)
 
 
-def _passage(tokenizer: Any, opening: str, rest: str) -> Row:
+def _passage(tokenizer: Tokenizer, opening: str, rest: str) -> Row:
     """A passage to be continued, with as much of its rest as is generated."""
     tokens = tokenizer(rest)["input_ids"][: PASSAGE["tokens"]]
     answer = tokenizer.decode(tokens, skip_special_tokens=True)

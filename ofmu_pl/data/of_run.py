@@ -15,15 +15,7 @@ from ofmu_pl.support.errors import UserError
 
 
 def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
-    """Make the data module that a run had.
-
-    Args:
-        config: The run's ``config.yaml``.
-        tokenizer: Tokenizer of text, which the run took from its network; images have none.
-
-    Raises:
-        UserError: See ``said_of_run`` and ``part_of_run``.
-    """
+    """Make the data module that a run had, with the tokenizer that text took from its network."""
     wanted = said_of_run(config, "data")
     _, values = _read(config, PairedDataModule, "data", wanted)
     if tokenizer is not None and resolve_name(values.data.class_path).modality == "text":
@@ -33,15 +25,7 @@ def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
 
 
 def said_of_run(config: Path, *names: str) -> dict[str, Any]:
-    """Read what the configuration of a run says of one part.
-
-    Args:
-        config: The run's ``config.yaml``.
-        names: Names on the way to the part, such as ``model``, ``init_args``, ``network``.
-
-    Raises:
-        UserError: The file cannot be read, or does not say.
-    """
+    """Read what the configuration of a run says of one part."""
     try:
         found = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -54,23 +38,13 @@ def said_of_run(config: Path, *names: str) -> dict[str, Any]:
     return found
 
 
-def part_of_run(config: Path, base: type, name: str, wanted: Any) -> Any:
-    """Make one object that a run had; others may have written its configuration, so nothing but a class is called.
-
-    Args:
-        config: The run's ``config.yaml``, for the message.
-        base: Class that the object must be of.
-        name: Name of the part, for the message.
-        wanted: Its ``class_path`` and ``init_args``.
-
-    Raises:
-        UserError: The configuration names no such class, one that is not here, or arguments that it does not take.
-    """
+def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
+    """Make one object that a run had; others may have written its configuration, so nothing but a class is called."""
     parser, values = _read(config, base, name, wanted)
     return parser.instantiate_classes(values)[name]
 
 
-def _read(config: Path, base: type, name: str, wanted: Any) -> tuple[ArgumentParser, Any]:
+def _read(config: Path, base: type, name: str, wanted: object) -> tuple[ArgumentParser, Any]:
     """A parser for one part of a run, and the part's values."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(base, name)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.data.tables import read_table
+from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, check_whole, numbered_lines
 from ofmu_pl.support.hub import load_hub_rows
@@ -18,8 +20,11 @@ from ofmu_pl.support.hub import load_hub_rows
 HUB = "hub:"
 TURNS = {"messages", "conversations"}
 """Columns that hold a row's turns, which are no rows of their own."""
-_SPACE = re.compile(r"\s*")
-Source = str | list[dict[str, Any]]
+_WORD = re.compile(r"\S")
+SEPARATORS = ",;\t"
+"""What may stand between values of a .csv file; semicolons where a comma separates decimals."""
+REMEDY = "write texts with separators, quotes or line breaks in double quotes, and double the quotes inside"
+Source = str | list[Row]
 """A file, a folder of texts, ``hub:NAME/CONFIG/SPLIT``, or in Python the rows themselves."""
 
 
@@ -36,7 +41,7 @@ class Rows:
 
     source: str
     option: str
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     marks: Sequence[str]
 
     def place(self, i: int) -> str:
@@ -50,32 +55,51 @@ class Rows:
         return Rows(self.source, option or self.option, rows, marks)
 
     def named(self, columns: dict[str, str]) -> Rows:
-        """The rows with our names of columns beside theirs.
-
-        Args:
-            columns: Their names by ours.
-
-        Raises:
-            UserError: There is no such column.
-        """
-        if not columns:
-            return self
+        """The rows with our names of columns beside theirs."""
         for name in columns.values():
             self.require(name, "columns")
-        ours = [{**row, **{new: row[old] for new, old in columns.items() if old in row}} for row in self.rows]
+        ours = []
+        for row in self.rows:
+            added = {new: row[old] for new, old in columns.items() if old in row}
+            ours.append({**row, **added})
         return Rows(self.source, self.option, ours, self.marks)
 
     def require(self, column: str, option: str) -> None:
-        """Refuse a column that no row has.
-
-        Raises:
-            UserError: Naming those that are there.
-        """
-        known = dict.fromkeys(name for row in self.rows for name in row)
+        """Refuse a column that no row has."""
+        known: Row = {}
+        for row in self.rows:
+            known |= row
         if column not in known:
             raise UserError(
                 f"'{self.source}' has no column '{column}', which `{option}` names: choose from {', '.join(known)}."
             )
+
+    def texts(self, *names: str) -> list[tuple[str, ...]]:
+        """These texts of each row."""
+        found = []
+        for i, row in enumerate(self.rows):
+            missing = [name for name in names if not is_text(row.get(name))]
+            if missing:
+                raise UserError(
+                    f"{upper(self.place(i))} has no text in '{missing[0]}' (its columns: {', '.join(row)}): fill it, "
+                    "say which column it is (`columns`, for rows of your own), or remove the row."
+                )
+            found.append(tuple(row[name] for name in names))
+        return found
+
+
+def counted(source: str, option: str, rows: list[Any]) -> Rows:
+    """Rows that are named by their numbers; a text is a row with ``text``."""
+    return _sound(Rows(source, option, rows, [f"row {i} (counted from 0)" for i in range(len(rows))]))
+
+
+def _sound(found: Rows) -> Rows:
+    rows = [{"text": row} if isinstance(row, str) else row for row in found.rows]
+    for i, row in enumerate(rows):
+        if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
+            raise UserError(f"{upper(found.place(i))} is no object with named columns: mend it.")
+        check_whole(row, upper(found.place(i)))
+    return Rows(found.source, found.option, rows, found.marks)
 
 
 def read_source(source: Source, option: str) -> Rows:
@@ -85,22 +109,15 @@ def read_source(source: Source, option: str) -> Rows:
         source: JSON lines (``.jsonl``, ``.json``), a JSON list (``.json``), ``.csv``, ``.tsv``, ``.parquet``, a text
             file or a folder of them (``.txt``: a document a file), ``hub:OWNER/NAME/CONFIG/SPLIT``, or a list of rows.
         option: Name of the argument that gave it, for messages: ``forget``.
-
-    Raises:
-        UserError: It is missing, empty, of another kind, broken, or not in UTF-8, or has half a character.
     """
-    if isinstance(source, str | PathLike):
-        name = str(source)
-        rows = _from_hub(name, option) if name.startswith(HUB) else _from_path(Path(name).expanduser(), option)
+    if not isinstance(source, str | PathLike):
+        rows = counted(option, option, _given(source, option))
+    elif str(source).startswith(HUB):
+        rows = _named_on_hub(str(source), option)
     else:
-        given = _given(source, option)
-        rows = Rows(option, option, given, _counted(len(given)))
+        rows = read_file(Path(source).expanduser(), option)
     if not rows.rows:
         raise UserError(f"'{rows.source}' holds no rows: give `{option}` at least one.")
-    for i, row in enumerate(rows.rows):
-        if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
-            raise UserError(f"{upper(rows.place(i))} is no object with named columns: mend it.")
-        check_whole(row, upper(rows.place(i)))
     return rows
 
 
@@ -116,28 +133,34 @@ def _given(source: Any, option: str) -> list[Any]:
         coming = iter(source)  # which may be a generator, or a data set that has positions alone
     except TypeError:
         raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
-    return [{"text": row} if isinstance(row, str) else row for row in coming]
+    return list(coming)
 
 
-def _from_hub(source: str, option: str) -> Rows:
+def _named_on_hub(source: str, option: str) -> Rows:
     owner, name, config, split = [*source.removeprefix(HUB).split("/"), "", "", "", ""][:4]
     if not owner or not name or source.count("/") > 3:
         raise UserError(
             f"'{source}' names no data set on the hub: write `{option}` {HUB}OWNER/NAME, {HUB}OWNER/NAME/CONFIG or "
             f"{HUB}OWNER/NAME/CONFIG/SPLIT."
         )
+    return from_hub(f"{owner}/{name}", config or None, split or "train", option, f"give `{option}` a file")
+
+
+def from_hub(name: str, config: str | None, split: str, option: str, remedy: str) -> Rows:
+    """Read the rows of a data set on the hub."""
     try:
-        rows = load_hub_rows(f"{owner}/{name}", config or None, split or "train")
+        rows = load_hub_rows(name, config, split)
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise NotAtHand(
-            f"'{source}' cannot be loaded from the hub ({reason}): check the name, its configuration and its split, "
-            f"give `{option}` a file, or set HF_HUB_OFFLINE=1 to use the hub's cache."
+            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason}): {remedy}, check the names, or set "
+            "HF_HUB_OFFLINE=1 to use the hub's cache."
         ) from error
-    return Rows(source, option, rows, _counted(len(rows)))
+    return counted(name, option, rows)
 
 
-def _from_path(path: Path, option: str) -> Rows:
+def read_file(path: Path, option: str) -> Rows:
+    """Read the rows of a file, or of a folder of texts."""
     if path.is_dir():
         return _folder(path, option)
     if not path.is_file():
@@ -151,7 +174,12 @@ def _from_path(path: Path, option: str) -> Rows:
             "files."
         )
     rows, marks = read(path)
-    return Rows(str(path), option, rows, marks or _counted(len(rows)))
+    return _sound(Rows(str(path), option, rows, marks)) if marks else counted(str(path), option, rows)
+
+
+def read_lines(path: Path, option: str) -> Rows:
+    """Read the rows of a file of JSON lines, whatever its name."""
+    return _sound(Rows(str(path), option, *_json_lines(path)))
 
 
 def _folder(folder: Path, option: str) -> Rows:
@@ -160,17 +188,12 @@ def _folder(folder: Path, option: str) -> Rows:
         raise UserError(
             f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
         )
-    rows = [row for path in paths for row in _text(path)[0]]
-    return Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths])
+    rows = [_text(path)[0][0] for path in paths]
+    return _sound(Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths]))
 
 
 def hidden(path: Path, below: Path) -> bool:
-    """Whether a program keeps this file for itself: drafts, caches, trash have names with a dot in front.
-
-    Args:
-        path: The file or folder.
-        below: Folder from which on names count.
-    """
+    """Whether a program keeps this file for itself: drafts, caches, trash have names with a dot in front."""
     return any(name.startswith(".") for name in path.relative_to(below).parts)
 
 
@@ -178,80 +201,82 @@ Read = tuple[list[Any], list[str]]
 """Rows, and where each is where that is no plain number."""
 
 
-def json_lines(path: Path) -> Read:
-    """Read a JSON value per line; or values one after another, as jq prints them.
-
-    Raises:
-        UserError: A line holds none.
-    """
-    rows, marks = [], []
-    for number, line in numbered_lines(path):
-        try:
-            rows.append(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            if not rows and (found := _values(_checked(path))) is not None:
-                return found
-            raise UserError(
-                f"Line {number} of '{path}' is no JSON: mend the file, which needs a row a line."
-            ) from error
-        marks.append(f"line {number}")
-    return rows, marks
-
-
-def _values(text: str) -> Read | None:
-    """JSON values of any number of lines each, one after another; ``None``: there is something else between them."""
-    rows, marks, place, line = [], [], 0, 1
-    decoder = json.JSONDecoder()
+def _json_lines(path: Path) -> Read:
+    """Read a JSON value a line, or values of any number of lines one after another, as jq prints them."""
+    text, place, line = _checked(path, most=inf).rstrip(), 0, 1
+    rows, marks, decoder = [], [], json.JSONDecoder()
     while place < len(text):
+        begin = _WORD.search(text, place).start()  # type: ignore[union-attr]  # there is one before the end
+        line += text.count("\n", place, begin)
         try:
-            value, end = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            return None
+            value, place = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"Line {line} of '{path}' is no JSON: mend the file, which needs a row a line.") from error
         rows.append(value)
         marks.append(f"line {line}")
-        begin = _SPACE.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
-        line += text.count("\n", place, begin)
-        place = begin
+        line += text.count("\n", begin, place)
     return rows, marks
 
 
 def _json(path: Path) -> Read:
-    """Read a list of rows, alone or under one name (``{"data": [...]}``), columns as pandas writes them, or JSON lines.
-
-    Raises:
-        UserError: It is none of these.
-    """
+    """Read a list of rows, alone or under one name (``{"data": [...]}``), columns by row number, or JSON lines."""
     text = _checked(path)
-    if not text.startswith("["):
-        rows, marks = json_lines(path)
-        return (_table(rows[0]), []) if len(rows) == 1 else (rows, marks)
+    if not text.lstrip().startswith("["):
+        rows, marks = _json_lines(path)
+        table = _table(rows[0]) if len(rows) == 1 else rows
+        return (rows, marks) if table == rows else (table, [])
     try:
         return list(json.loads(text)), []
     except (ValueError, RecursionError) as error:
         raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
 
 
-def _table(value: Any) -> list[Any]:
+def _table(value: object) -> list[Any]:
     """The rows of one JSON object: a list that it holds, its columns by row, or itself."""
     if not isinstance(value, dict) or not value:
         return [value]
-    lists = [x for x in value.values() if isinstance(x, list) and x and all(isinstance(row, dict) for row in x)]
+    columns = list(value.values())
+    lists = [x for x in columns if isinstance(x, list) and x and set(map(type, x)) == {dict}]
     if len(lists) == 1 and not value.keys() & TURNS:
         return lists[0]
-    columns = list(value.values())
-    if all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
-        return [{name: column[row] for name, column in value.items()} for row in columns[0]]
-    return [value]
+    if not all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
+        return [value]
+    rows = []
+    for row in columns[0]:
+        rows.append({name: column[row] for name, column in value.items()})
+    return rows
 
 
-def _csv(path: Path) -> Read:
+def _table_of_texts(path: Path) -> Read:
+    """Read a table whose first line has the names of its columns; every value is text, as it is written."""
     _checked(path)
-    return read_table(path), []
-
-
-def _tsv(path: Path) -> Read:
-    _checked(path)
-    return read_table(path, "\t"), []
+    separators = "\t" if path.suffix.lower() == ".tsv" else SEPARATORS
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        names = next(filter(str.strip, file), "")
+        file.seek(0)
+        separator = next((x for x in separators if x in names), separators[0])
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        limit = csv.field_size_limit(LARGEST_JSON)  # the module's is meant for other tables, which the process may read
+        try:
+            lines = [(reader.line_num, values) for values in reader if values]
+        except csv.Error as error:
+            raise UserError(f"Line {reader.line_num} of '{path}' is of no table ({error}): {REMEDY}.") from error
+        finally:
+            csv.field_size_limit(limit)
+    columns = [name.strip() for name in lines[0][1]] if lines else []
+    twice = next((name for name in columns if name and columns.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(
+            f"Two columns of '{path}' are called '{twice}', and only one can be read: rename one, or remove it."
+        )
+    for number, values in lines[1:]:
+        more = len(values) - len(columns)
+        if more > 0:
+            raise UserError(
+                f"Line {number} of '{path}' has {more} value{'s' * (more > 1)} more than the line of column names has "
+                f"names: {REMEDY}."
+            )
+    return [dict(zip(columns, values + [""] * len(columns), strict=False)) for _, values in lines[1:]], []
 
 
 def _parquet(path: Path) -> Read:
@@ -277,35 +302,32 @@ def _parquet(path: Path) -> Read:
 
 
 def _text(path: Path) -> Read:
-    return [{"text": _checked(path)}], [f"'{path.name}'"]
+    return [{"text": _checked(path).strip()}], [f"'{path.name}'"]
 
 
 READERS = {
-    ".jsonl": json_lines,
+    ".jsonl": _json_lines,
     ".json": _json,
-    ".csv": _csv,
-    ".tsv": _tsv,
+    ".csv": _table_of_texts,
+    ".tsv": _table_of_texts,
     ".parquet": _parquet,
     ".txt": _text,
 }
 """Readers by the end of a file's name."""
 
 
-def _checked(path: Path) -> str:
-    """A file's text, without the mark that some programs put in front.
-
-    Raises:
-        UserError: It is not in UTF-8, or too large.
-    """
-    if path.stat().st_size > LARGEST_JSON:
-        raise UserError(f"'{path}' has more than {LARGEST_JSON} bytes: give JSON lines (.jsonl) or parquet.")
+def _checked(path: Path, most: float = LARGEST_JSON) -> str:
+    """A file's text, without the mark that some programs put in front."""
+    if path.stat().st_size > most:
+        raise UserError(f"'{path}' has more than {most} bytes: give JSON lines (.jsonl) or parquet.")
     for _ in numbered_lines(path):  # names the line that is in another encoding
         pass
-    return path.read_text(encoding="utf-8-sig").strip()
+    return path.read_text(encoding="utf-8-sig")
 
 
-def _counted(n: int) -> list[str]:
-    return [f"row {i} (counted from 0)" for i in range(n)]
+def is_text(value: object) -> bool:
+    """Whether a value is a text that says something."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 def upper(text: str) -> str:

@@ -27,7 +27,7 @@ Item = tuple[Any, Any, str]
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of one part, as the network will see them.
+    """Pictures of one part, as the network will see them, all of one shape.
 
     Attributes:
         pixels: (channels, height, width) uint8 each, all of one shape.
@@ -54,9 +54,6 @@ class OwnImages(SplitImages):
         augment: Crop (by up to 4 pixels) and flip training images at random; off, for a mirrored image may be another
             thing.
         kwargs: See ``SplitImages``, which has the attributes too.
-
-    Raises:
-        UserError: A number is out of range, or there are not as many of one as of the other.
     """
 
     name = "images"
@@ -75,14 +72,9 @@ class OwnImages(SplitImages):
                 "Requests one after another are for images of which classes are forgotten (Digits, CIFAR10, CIFAR100), "
                 "not for images whose parts are given: make one request of them."
             )
-        for option, numbers in {"mean": mean, "std": std}.items():
-            if isinstance(numbers, str) or not hasattr(numbers, "__len__"):
-                raise UserError(f"`{option}` is {numbers!r}: give a list of three numbers, or of one for grey images.")
-        if len(mean) != len(std) or len(mean) not in (1, 3):
-            raise UserError(
-                f"`mean` has {len(mean)} numbers and `std` has {len(std)}: give each three, or each one for "
-                "grey images."
-            )
+        counts = [len(x) if hasattr(x, "__len__") and not isinstance(x, str) else 0 for x in (mean, std)]
+        if counts not in ([1, 1], [3, 3]):
+            raise UserError(f"`mean` is {mean!r} and `std` {std!r}: give each three numbers, or each one for grey.")
         for average in mean:
             check_range(0, 1, mean=average)
         for deviation in std:
@@ -97,11 +89,7 @@ class OwnImages(SplitImages):
         """Read the pictures of ``forget``, ``retain``, ``test`` and perhaps ``validation``, and the classes' names."""
 
     def read_split(self) -> tuple[Images, Split]:
-        """Read all pictures: what is forgotten, retained and kept for validation, in this order.
-
-        Raises:
-            UserError: A picture cannot be had, is in two parts, or has a class or a size that the others have not.
-        """
+        """Read all pictures: what is forgotten, retained and kept for validation, in this order."""
         parts, names = self.read_parts()
         check_parts(parts, names)
         train = [parts[name] for name in PARTS[:3] if name in parts]
@@ -129,17 +117,13 @@ class OwnImages(SplitImages):
         """Find how many classes there are, and the images' height and width, without reading every image."""
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Classes that are forgotten whole, and how images are prepared."""
         prepared = {"mean": list(self.mean), "std": list(self.std), "size": self.size and list(self.size)}
         return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}
 
     def pictures(self, items: Iterable[Item]) -> Pictures:
-        """Read items one by one.
-
-        Raises:
-            UserError: One of them is no picture, has no whole number as its class, or is of another size.
-        """
+        """Read items one by one."""
         found = Pictures([], [], [])
         for picture, label, place in items:
             found.pixels.append(as_pixels(picture, len(self.mean), self.size, place))
@@ -152,17 +136,7 @@ class OwnImages(SplitImages):
 
 
 def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
-    """Turn a picture into (channels, height, width) uint8.
-
-    Args:
-        picture: PIL's, a (H, W, C) uint8 array, or a (C, H, W) tensor, uint8 or floating in [0, 1].
-        channels: 3 (RGB) or 1 (grey).
-        size: Height and width to resize to; ``None``: as it is.
-        place: What a message calls it.
-
-    Raises:
-        UserError: It is none of these, has been normalised already, or has more than 8 bits.
-    """
+    """Turn PIL's, a (H, W, C) uint8 array, or a (C, H, W) tensor, uint8 or in [0, 1], into (C, H, W) uint8."""
     functional = extra("torchvision.transforms.functional", "Reading images of your own")
     if isinstance(picture, Tensor) and picture.is_floating_point():
         low, high = picture.aminmax() if picture.numel() else (picture.new_zeros(()),) * 2
@@ -200,16 +174,7 @@ def _refuse_deep(image: Image.Image, place: str) -> None:
 
 
 def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
-    """Refuse images that cannot be unlearned or judged.
-
-    Args:
-        parts: As ``OwnImages.read_parts`` has them.
-        names: Names of the classes.
-
-    Raises:
-        UserError: A part is empty, a picture has another size or no class, a class is in the test or validation images
-            alone, or an image is in two parts.
-    """
+    """Refuse images that cannot be unlearned or judged."""
     for part, pictures in parts.items():
         if not pictures.labels:
             raise UserError(f"There are no {part} images: point `{part}` at some.")
@@ -238,7 +203,8 @@ def _refuse_overlap(parts: dict[str, Pictures]) -> None:
     places: dict[bytes, tuple[str, str]] = {}
     for part in PARTS:
         pictures = parts.get(part, Pictures([], [], []))
-        here = {_digest(pixels): place for pixels, place in zip(pictures.pixels, pictures.places, strict=True)}
+        digests = [hashlib.sha256(pixels.numpy().tobytes()).digest() for pixels in pictures.pixels]
+        here = dict(zip(digests, pictures.places, strict=True))
         shared = [digest for digest in here if digest in places]
         if shared:
             other, place = places[shared[0]]
@@ -249,10 +215,9 @@ def _refuse_overlap(parts: dict[str, Pictures]) -> None:
         places |= {digest: (part, place) for digest, place in here.items()}
 
 
-def _digest(pixels: Tensor) -> bytes:
-    return hashlib.sha256(pixels.numpy().tobytes()).digest()
-
-
 def _joined(parts: list[Pictures]) -> tuple[Tensor, Tensor]:
-    pixels = torch.stack([x for part in parts for x in part.pixels])
-    return pixels, torch.tensor([label for part in parts for label in part.labels])
+    pixels, labels = [], []
+    for part in parts:
+        pixels += part.pixels
+        labels += part.labels
+    return torch.stack(pixels), torch.tensor(labels)

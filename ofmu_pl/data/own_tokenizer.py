@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -16,7 +15,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(texts: Iterable[str]) -> Any:
+def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """A byte-pair encoding of 1,000 pieces with a chat template.
 
     Args:

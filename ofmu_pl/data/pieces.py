@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_encoder import first_tokens
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import UserError
 
 
 def windows(ids: Sequence[int], size: int, stride: int | None = None) -> list[list[int]]:
     """Cut a document into pieces that hold each of its tokens: all of ``size`` tokens, unless it is shorter.
-
-    Args:
-        ids: The document's tokens.
-        size: Tokens of a piece.
-        stride: Tokens from a piece's beginning to the next; ``None``: ``size``.
 
     >>> windows(range(7), 3), windows(range(5), 4, stride=2)
     ([[0, 1, 2], [3, 4, 5], [4, 5, 6]], [[0, 1, 2, 3], [1, 2, 3, 4]])
@@ -29,11 +24,6 @@ def shared_run(
     forget: Sequence[Sequence[int]], retain: Sequence[Sequence[int]], size: int = 30
 ) -> list[tuple[int, int]]:
     """Pairs of a forget and a retain document with a run of tokens in common, by number.
-
-    Args:
-        forget: Tokens of each forget document.
-        retain: Tokens of each retain document.
-        size: Tokens of the shortest run that counts; shorter ones are phrases.
 
     >>> shared_run([[1, 2, 3], [7, 8]], [[5, 1, 2, 3], [7]], size=2)
     [(0, 0)]
@@ -51,17 +41,8 @@ def shared_run(
     return sorted(found)
 
 
-def pieces(tokenizer: Any, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
+def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
     """The rows that each text becomes, pieces with the tokenizer's first token before them.
-
-    Args:
-        tokenizer: A Hugging Face tokenizer.
-        texts: The texts.
-        size: Most tokens of a piece, the first token included; ``None``: a text is one piece.
-        stride: Tokens from a piece's beginning to the next; ``None``: pieces do not overlap, but for the last.
-
-    Raises:
-        UserError: A piece would have one token, which nothing predicts.
 
     >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
     >>> tokenizer = train_tokenizer(["abc"])

@@ -11,14 +11,13 @@ truth ratios and forget quality need the first, and take the second for the righ
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from ofmu_pl.data.encoded import Row, wrong_answers_of
+from ofmu_pl.data.own_files import is_text, read_file, upper
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import check_whole, numbered_lines
 from ofmu_pl.support.sets import PROBE
 
 SIDES = ("forget", "retain")
@@ -28,75 +27,47 @@ Probes = bool | dict[str, str]
 
 
 def probe_sets(option: Probes, own: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
-    """Make the evaluation sets ``probe_NAME_SIDE``.
-
-    Args:
-        option: ``True`` for the data's own probes, ``False`` for none, or files by name beside the data's own; a file
-            takes the place of an own probe of the same name.
-        own: Rows of the data's own probes, by name.
-
-    Raises:
-        UserError: A file or a name is unusable.
-    """
-    files = {} if isinstance(option, bool) else option
-    probes = {**own, **{name: read_probe(name, Path(path).expanduser()) for name, path in files.items()}}
-    sets = {
-        f"{PROBE}{name}_{side}": [row for row in rows if row["side"] == side]
-        for name, rows in probes.items()
-        for side in SIDES
-    }
+    """Make the evaluation sets ``probe_NAME_SIDE``."""
+    probes = dict(own)
+    for name, path in ({} if isinstance(option, bool) else option).items():
+        probes[name] = read_probe(name, Path(path).expanduser())
+    sets = {}
+    for name, rows in probes.items():
+        for side in SIDES:
+            sets[f"{PROBE}{name}_{side}"] = [row for row in rows if row["side"] == side]
     return {name: rows for name, rows in sets.items() if rows}
 
 
 def read_probe(name: str, path: Path) -> list[Row]:
-    """Read the rows of a probe's file.
-
-    Raises:
-        UserError: The name is no word, the file is missing or holds no forget row, a line is not such a row, or rows of
-            a side differ in the number of their wrong answers.
-    """
+    """Read the rows of a probe's file."""
     if not re.fullmatch(r"[a-z0-9_]+", name):
         raise UserError(f"'{name}' cannot name a probe: use small letters, digits and underscores in --data.probes.")
-    if not path.is_file():
-        raise UserError(f"The probe file '{path}' is missing: give --data.probes a file of JSON lines for '{name}'.")
-    rows: list[Row] = []
-    counts: dict[str, tuple[int, int]] = {}
-    for number, line in numbered_lines(path):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):  # JSON and UTF-8 errors, and brackets without end
-            row = None
+    read = read_file(path, "probes")
+    counts: dict[str, tuple[int, str]] = {}
+    for i, row in enumerate(read.rows):
         fault = _fault(row)
         if fault:
-            raise UserError(f"Line {number} of the probe file '{path}' {fault}: mend the line.")
-        check_whole(row, f"Line {number} of the probe file '{path}'")
+            raise UserError(f"{upper(read.place(i))} {fault}: mend it.")
         n = len(wrong_answers_of(row))
-        wanted, first = counts.setdefault(row["side"], (n, number))
+        wanted, first = counts.setdefault(row["side"], (n, read.marks[i]))
         if n != wanted:
             raise UserError(
-                f"Line {number} of the probe file '{path}' has {n} texts in 'perturbed_answer', and line {first}, the "
-                f"first of side '{row['side']}', {wanted}: give each row of a side the same number of wrong answers."
+                f"{upper(read.place(i))} has {n} texts in 'perturbed_answer', and {first}, the first of side "
+                f"'{row['side']}', {wanted}: give each row of a side the same number of wrong answers."
             )
-        rows.append(row)
-    if not any(row["side"] == "forget" for row in rows):
+    if "forget" not in counts:
         raise UserError(f"The probe file '{path}' has no row of side 'forget': add at least one.")
-    return rows
+    return read.rows
 
 
-def _fault(row: object) -> str | None:
+def _fault(row: Row) -> str | None:
     """What is wrong with a row; ``None`` if nothing is."""
-    if not isinstance(row, dict):
-        return "is no JSON object"
     if row.get("side") not in SIDES:
         return "has no 'side' that is 'forget' or 'retain'"
     for field in ("question", "answer", "paraphrased_answer"):
-        if (field in row or field != "paraphrased_answer") and not _is_text(row.get(field)):
+        if (field in row or field != "paraphrased_answer") and not is_text(row.get(field)):
             return f"has no text as '{field}'"
     wrong = row.get("perturbed_answer", ["-"])
-    if not isinstance(wrong, list) or not wrong or not all(map(_is_text, wrong)):
+    if not isinstance(wrong, list) or not wrong or not all(map(is_text, wrong)):
         return "has no list of texts as 'perturbed_answer'"
     return None
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())

@@ -1,31 +1,39 @@
-"""Rows of one's own as tokens of any model: by its chat template, or by a plain one; several turns; documents."""
+"""Rows as tokens of any model: by its chat template, or by a plain one; several turns; documents."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.data.tokenizers import rendered, tokenizer_hash
+from ofmu_pl.data.tokenizers import Tokenizer, Turns, rendered, tokenizer_hash
 from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
 """How a question is put to a model that has no chat template."""
 PLACE = re.compile(r"\{[^{}]+\}")
 """A place of a template that a column fills, as ``{question}``."""
-Turns = Sequence[dict[str, str]]
+OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")
+"""Fields of a row that training does not read."""
+ROWS_PER_CALL = 1000
+"""Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
+ROWS_KEPT = 10_000
+"""Most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)."""
 
 
 class RowEncoder(Encoder):
     r"""Encodes questions and answers, prompts and completions, conversations, and pieces of documents.
 
-    Questions and conversations go through the tokenizer's chat template, as by ``ChatEncoder``. Where there is none, or
-    ``prompt_template`` is given, a question is put in by it; the answer follows after a space (none, if the template
-    ends with one), then the tokenizer's end token. Where a row has a text ``begun``, the reply begins with it, and the
-    answer follows after a space. A prompt and its completion are taken as they are. A begin or end token that a row has
-    is not written twice. The loss covers answers with their end marks, in training those of all the assistant's turns.
+    Questions and conversations go through the tokenizer's chat template, with a fixed date, since Llama 3's would
+    insert today's, and forget quality moves with it. The end mark is what the template writes after an answer, which
+    need not be the tokenizer's end token. Where there is no template, or ``prompt_template`` is given, a question is
+    put in by it; the answer follows after a space (none, if the template ends with one), then the tokenizer's end
+    token. Where a row has a text ``begun``, the reply begins with it, and the answer follows after a space. A prompt
+    and its completion are taken as they are. A begin or end token that a row has is not written twice. The loss covers
+    answers with their end marks, in training those of all the assistant's turns.
 
     Args:
         tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.
@@ -35,9 +43,6 @@ class RowEncoder(Encoder):
             ``"Question: {question}\nAnswer:"`` where it has none.
         date_string: What the chat template prints as the date, if it prints one.
         max_length: Longer rows are cut at the right; ``None``: never.
-
-    Raises:
-        UserError: ``prompt_template`` has no place for the question.
 
     Example:
         >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -52,7 +57,7 @@ class RowEncoder(Encoder):
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         system_prompt: str | None = None,
         prompt_template: str | None = None,
         date_string: str = "10 Apr 2025",
@@ -68,41 +73,59 @@ class RowEncoder(Encoder):
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
         self.date_string = date_string if self.chat else None
         self.space = "" if self.template[-1].isspace() else " "
-        self.first = first_tokens(tokenizer)
+        self._kept: dict[str, list[Encoded]] = {}
+
+    @cached_property
+    def first(self) -> list[int]:
+        """The token before every text, where no chat template writes it."""
+        return first_tokens(self.tokenizer)
 
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
-        return self._tokens(self._opening({"question": question}), self.chat)
+        row = {"question": question}
+        return self._started(row, self._tokens([self._opening(row)])[0])
 
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row, earlier turns and all, as they are where the answer follows."""
-        whole, length = self._whole(row)
-        return whole[:length]
+        opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, [row["answer"]])))
+        return whole[: max(1, shared(opening, whole))]
 
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Tokens and labels of several answers to one question.
-
-        Raises:
-            UserError: No token of an answer is left (it is empty, or the question fills ``max_length``).
-        """
-        return [self._answered({"question": question, "answer": answer}) for answer in answers]
+        """Tokens and labels of several answers to one question."""
+        return self.encode_row({"question": question, "answer": answers[0], "perturbed_answer": answers[1:]})
 
     def encode_row(self, row: Row) -> list[Encoded]:
         """What an evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
-        if "tokens" in row:
-            return [piece(row["tokens"])]
-        return [self._answered({**row, "answer": answer}) for answer in answers_of(row)]
+        return self.encode_rows([row])[0]
+
+    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """What each of several rows asks for; it is kept, since a run measures the same rows often."""
+        asked = {json.dumps(row, sort_keys=True): row for row in rows if "tokens" not in row}
+        if len(self._kept.keys() | asked.keys()) > ROWS_KEPT:
+            self._kept.clear()
+        new = [key for key in asked if key not in self._kept]
+        for start in range(0, len(new), ROWS_PER_CALL):
+            part = new[start : start + ROWS_PER_CALL]
+            self._kept.update(zip(part, self._encode([asked[key] for key in part]), strict=True))
+        found = []
+        for row in rows:
+            found.append([piece(row["tokens"])] if "tokens" in row else self._kept[json.dumps(row, sort_keys=True)])
+        return found
 
     def encode_training(self, row: Row) -> Encoded:
-        """A training row, with the loss on every turn of the assistant's.
+        """A training row, with the loss on every turn of the assistant's."""
+        return self.encode_training_rows([row])[0]
 
-        Raises:
-            UserError: No token of the last answer is left, or the chat template rewrites earlier turns.
-        """
-        if "tokens" in row:
-            return piece(row["tokens"])
-        encoded, before = self._answered(row), self._with_system(row.get("before", []))
-        opening, labels = self._opening(row), list(encoded.labels)
+    def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
+        """Several training rows."""
+        encoded = self.encode_rows([_without_others(row) for row in rows])
+        return [self._all_turns(row, own[0]) for row, own in zip(rows, encoded, strict=True)]
+
+    def _all_turns(self, row: Row, encoded: Encoded) -> Encoded:
+        """The row with the loss on the assistant's earlier turns, too."""
+        if "before" not in row:
+            return encoded
+        before, opening, labels = self._with_system(row["before"]), self._opening(row), list(encoded.labels)
         for i, turn in enumerate(before):
             if turn["role"] != "assistant":
                 continue
@@ -114,28 +137,39 @@ class RowEncoder(Encoder):
                     f"last (row that ends with the question '{row['question'][:60]}'): give each turn a row of its "
                     "own, or set `prompt_template`."
                 )
-            first, last = (shared(self._tokens(text, self.chat), encoded.input_ids) for text in (start, end))
+            first, last = (shared(self._started(row, x), encoded.input_ids) for x in self._tokens([start, end]))
             labels[first:last] = encoded.input_ids[first:last]
         return Encoded(encoded.input_ids, labels, encoded.prompt_length, encoded.lost)
 
     @property
     def template_hash(self) -> str:
-        """Identity of everything between text and tokens: template, system turn, date, tokenizer."""
+        """A hash of everything between text and tokens: template and what it yields, system turn, date, tokenizer."""
         template = self.tokenizer.chat_template if self.chat else self.template
         facts = [template, self.system_prompt, self.date_string, self.max_length, *self.around]
         return tokenizer_hash(self.tokenizer, facts)
 
-    def _answered(self, row: Row) -> Encoded:
-        """The row with the loss on its answer."""
-        return labelled(row["question"], row["answer"], *self._whole(row), self.max_length)
+    def _encode(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """The answers of each row; the tokenizer is called for all, since a call takes longer than a text."""
+        texts: list[str] = []
+        for row in rows:
+            texts += self._texts(row, answers_of(row))
+        tokens = iter(self._tokens(texts))
+        encoded = []
+        for row in rows:
+            opening, own = self._started(row, next(tokens)), []
+            for answer in answers_of(row):
+                whole = self._started(row, next(tokens))
+                length = max(1, shared(opening, whole))  # an answer begins where the prompt's own tokens differ
+                own.append(labelled(row["question"], answer, whole, length, self.max_length))
+            encoded.append(own)
+        return encoded
 
-    def _whole(self, row: Row) -> tuple[list[int], int]:
-        """Tokens of a row, uncut, and how many are before its answer, which begins where the prompt's own differ."""
-        raw, opening, answer = "raw" in row, self._opening(row), row["answer"]
-        space = " " if "begun" in row else self.around.space
-        closing = answer if raw else space + answer.strip()
-        whole = self._tokens(opening + self.ended(closing, raw), self.chat and not raw)
-        return whole, max(1, shared(self._tokens(opening, self.chat and not raw), whole))
+    def _texts(self, row: Row, answers: Sequence[str]) -> list[str]:
+        """Everything before the answer, and the same with each answer."""
+        opening, space = self._opening(row), " " if "begun" in row else self.around.space
+        if "raw" in row:
+            return [opening, *(opening + self.ended(answer, True) for answer in answers)]
+        return [opening, *(opening + self.ended(space + answer.strip()) for answer in answers)]
 
     def _opening(self, row: Row) -> str:
         """Everything before the answer."""
@@ -151,7 +185,7 @@ class RowEncoder(Encoder):
     def _render(self, turns: Turns, answer_follows: bool) -> str:
         if not self.chat:
             return "".join(self._plain(turn) for turn in turns)
-        remedy = "mend the messages, or set `prompt_template`"
+        remedy = "set `system_prompt` to null, mend the messages, or give another `tokenizer` or `prompt_template`"
         text = rendered(self.tokenizer, turns, answer_follows, self.date_string, remedy)
         return text + self.around.lead if answer_follows else text
 
@@ -164,13 +198,21 @@ class RowEncoder(Encoder):
             return f"{self.space}{self.ended(content.strip())}\n"
         return f"{content.strip()}\n\n"
 
-    def _tokens(self, text: str, written: bool) -> list[int]:
-        """Tokens; ``written``: the template has written the first one already."""
-        ids = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        return ids if written or ids[: len(self.first)] == self.first else self.first + ids
+    def _tokens(self, texts: list[str]) -> list[list[int]]:
+        return list(self.tokenizer(texts, add_special_tokens=False)["input_ids"])
+
+    def _started(self, row: Row, ids: list[int]) -> list[int]:
+        """Tokens with the first one, unless they have it or the chat template decides."""
+        templated = self.chat and "raw" not in row
+        return ids if templated or ids[: len(self.first)] == self.first else self.first + ids
 
 
-def first_tokens(tokenizer: Any) -> list[int]:
+def _without_others(row: Row) -> Row:
+    """A row with its own answer alone."""
+    return {key: value for key, value in row.items() if key not in OTHER_ANSWERS}
+
+
+def first_tokens(tokenizer: Tokenizer) -> list[int]:
     """The token that a tokenizer puts before every text (Llama's and Gemma's do, GPT-2's does not), or none."""
     begins = list(tokenizer("")["input_ids"])[:1]
     return begins if begins == [tokenizer.bos_token_id] else []

@@ -15,14 +15,6 @@ from ofmu_pl.support.files import numbered_lines
 def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
     """Read and check the numbers of the rows to forget; sorted.
 
-    Args:
-        given: The numbers, from 0, or the path of a text file with one per line.
-        n: Number of rows that there are.
-
-    Raises:
-        UserError: The file is missing or holds something else, a number is not whole, out of range or doubled, or the
-            numbers are none or all.
-
     >>> forgotten_rows([4, 1], 6)
     [1, 4]
     """
@@ -36,17 +28,7 @@ def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
 
 
 def check_numbers(numbers: Sequence[int], n: int, option: str, what: str) -> None:
-    """Refuse numbers of what is not there, and of what is named twice.
-
-    Args:
-        numbers: The numbers.
-        n: How many there are, from 0.
-        option: The option that gave them, for messages.
-        what: What they number, for messages.
-
-    Raises:
-        UserError: A number is out of range or doubled.
-    """
+    """Refuse numbers of what is not there, and of what is named twice."""
     outside = [number for number in numbers if not 0 <= number < n]
     if outside:
         raise UserError(f"{option} has {outside[0]}, but the data set has {what}s 0 to {n - 1}: choose among these.")
@@ -56,11 +38,7 @@ def check_numbers(numbers: Sequence[int], n: int, option: str, what: str) -> Non
 
 
 def read_row_numbers(path: Path) -> list[int]:
-    """Read whole numbers from a text file, one per line.
-
-    Raises:
-        UserError: The file is missing, or a line is no whole number.
-    """
+    """Read whole numbers from a text file, one per line."""
     if not path.is_file():
         raise UserError(f"`forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
     numbers = []
@@ -68,8 +46,7 @@ def read_row_numbers(path: Path) -> list[int]:
         try:
             numbers.append(int(text))
         except ValueError:
-            shown = text.decode().strip()[:40]
-            raise UserError(f"Line {line} of '{path}' is '{shown}', no row number: give one a line.") from None
+            raise UserError(f"Line {line} of '{path}' is no row number: give one a line.") from None
     return numbers
 
 

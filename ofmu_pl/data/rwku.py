@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.json_lists import fields, json_list
+from ofmu_pl.data.own_files import Rows, counted, from_hub, read_file, upper
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import NotAtHand, UserError, check_range
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import below
-from ofmu_pl.support.hub import load_hub_rows
 from ofmu_pl.support.sets import PROBE
 
-LEVELS = {"forget": (1, 2, 3), "neighbor": (1, 2)}
-"""Levels of questions about the subjects, and about what is near them: blanks, questions, attacks."""
-PARTS = {f"{about}_level{level}": (about, level) for about, levels in LEVELS.items() for level in levels}
-"""What is asked, by the name that files and configurations have for it: about what, and at which level."""
-SIDES = {"forget": "forget", "neighbor": "retain"}
+PARTS = {
+    "forget_level1": ("forget", 1),
+    "forget_level2": ("forget", 2),
+    "forget_level3": ("forget", 3),
+    "neighbor_level1": ("retain", 1),
+    "neighbor_level2": ("retain", 2),
+}
+"""What is asked, by its file: about the subjects or what is near them; blanks, questions, attacks."""
 BLANK = "Please complete the blank in the following question.\nQuestion: {}\n"
 QUESTION = "Please briefly answer the following question.\nQuestion: {}\n"
 UNUSUAL = {
@@ -61,11 +63,7 @@ class RWKU(TextDataModule):
         texts: The texts: a subject's file without ``.json``, or the hub's configuration (``train_positive_llama3``).
         eval_rows: Most pieces of texts to keep that are evaluated, evenly spaced, so that a search of settings may look
             at the others; ``null``: all.
-        batch_size: Pieces a batch.
         kwargs: See ``TextDataModule``.
-
-    Raises:
-        UserError: A subject or a file is missing, or a row has another form.
 
     Example:
         >>> data = RWKU("RWKU/Target", forget=["Stephen King"], tokenizer="meta-llama/Meta-Llama-3-8B-Instruct")
@@ -86,27 +84,24 @@ class RWKU(TextDataModule):
         retain: list[str] | None = None,
         texts: str = "positive",
         eval_rows: int | None = None,
-        batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.forget, self.retain, self.texts, self.eval_rows = data, forget, retain, texts, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the texts and cut them, read the questions."""
-        found = self._from_folder() if Path(self.data).expanduser().is_dir() else self._from_hub()
-        first = next(iter(found["texts"]["forget"]), None)
-        replies = isinstance(first, dict) and "begun" in first
+        texts, questions = self._from_folder() if Path(self.data).expanduser().is_dir() else self._from_hub()
+        replies = any("begun" in row for row in texts["forget"].rows[:1])
         read = self._replies if replies else self._pieces
-        splits = {side: read(rows) for side, rows in found["texts"].items()}
-        kept = list(evenly(splits["retain"], self.eval_rows or len(splits["retain"])))
+        splits = {side: read(rows) for side, rows in texts.items()}
         form = "" if replies else "_doc"
-        sets: dict[str, list[Row]] = {f"forget{form}": splits["forget"], f"retain{form}": kept}
-        for part, rows in found["asked"].items():
-            about, level = PARTS[part]
-            fields(rows, ("query", "answer"), f"{part} of '{self.data}'", "give them to it")
-            sets[f"{PROBE}level{level}_{SIDES[about]}"] = [asked(row, level) for row in rows]
+        sets = {f"forget{form}": splits["forget"], f"retain{form}": self.evaluated(splits["retain"])}
+        for part, rows in questions.items():
+            side, level = PARTS[part]
+            rows.texts("query", "answer")
+            sets[f"{PROBE}level{level}_{side}"] = [asked(row, level) for row in rows.rows]
         splits["full"] = splits["forget"] + splits["retain"]
         return splits, {name: rows for name, rows in sets.items() if rows}
 
@@ -115,81 +110,69 @@ class RWKU(TextDataModule):
         template = None if self.tokenizer.chat_template else "{question}"
         return RowEncoder(self.tokenizer, self.system_prompt, template, max_length=None)
 
-    def _pieces(self, rows: list[Any]) -> list[Row]:
+    def _pieces(self, rows: Rows) -> list[Row]:
         """Texts as documents."""
-        texts = [text for (text,) in fields(rows, ("text",), self._place, "give it one")]
-        return [row for own in pieces(self.make_tokenizer(), texts, self.max_length) for row in own]
+        texts = [text for (text,) in rows.texts("text")]
+        return list(chain.from_iterable(pieces(self.make_tokenizer(), texts, self.max_length)))
 
-    def _replies(self, rows: list[Any]) -> list[Row]:
+    def _replies(self, rows: Rows) -> list[Row]:
         """Texts as replies, of which the beginning is given."""
-        found = fields(rows, ("prompt", "begun", "text"), self._place, "give them to it, as the first text has them")
-        for number, (_, begun, text) in enumerate(found, start=1):
-            if not text.startswith(begun) or not text.removeprefix(begun).strip():
-                raise UserError(f"Row {number} of {self._place} does not go on where `begun` ends: mend either.")
-        return [{"question": q, "begun": begun, "answer": text.removeprefix(begun).strip()} for q, begun, text in found]
-
-    @property
-    def _place(self) -> str:
-        """Where the texts are, for messages."""
-        return f"the texts of '{self.data}'"
+        found = []
+        for i, (question, begun, text) in enumerate(rows.texts("prompt", "begun", "text")):
+            answer = text.removeprefix(begun).strip()
+            if not text.startswith(begun) or not answer:
+                raise UserError(f"{upper(rows.place(i))} does not go on where `begun` ends: mend either.")
+            found.append({"question": question, "begun": begun, "answer": answer})
+        return found
 
     def _sides(self, known: Iterable[str]) -> dict[str, list[str]]:
         """The subjects of each side, of those that there are."""
         there = {_plain(subject): subject for subject in known}
-        kept = [x for x in there if x not in set(map(_plain, self.forget))] if self.retain is None else self.retain
-        sides = {"forget": self.forget, "retain": kept}
+        gone = list(map(_plain, self.forget))
+        kept = [x for x in there if x not in gone] if self.retain is None else list(map(_plain, self.retain))
+        sides = {"forget": gone, "retain": kept}
         for side, subjects in sides.items():
-            missing = [subject for subject in subjects if _plain(subject) not in there]
+            missing = [subject for subject in subjects if subject not in there]
             if missing or not subjects:
                 raise UserError(
                     f"'{self.data}' has no subject {', '.join(missing) or f'to {side}'}: choose --data.{side} among "
                     f"{', '.join(there) or 'the folders of another place'}."
                 )
-        return {side: [there[_plain(subject)] for subject in subjects] for side, subjects in sides.items()}
+            sides[side] = [there[subject] for subject in subjects]
+        return sides
 
-    def _from_folder(self) -> dict[str, dict[str, list[Any]]]:
+    def _from_folder(self) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """Rows of files: texts by side, and what is asked by part."""
         folder = Path(self.data).expanduser()
         sides = self._sides(path.name for path in sorted(folder.iterdir()) if path.is_dir())
 
-        def read(side: str, part: str) -> list[Any]:
-            remedy = "give the folder that RWKU's data_process.py writes as --data.data"
-            paths = [below(folder / subject, f"{part}.json", "The file of --data.texts") for subject in sides[side]]
-            return [row for path in paths for row in json_list(path, remedy)]
+        def read(side: str, part: str) -> Rows:
+            rows: list[Row] = []
+            for subject in sides[side]:
+                path = below(folder / subject, f"{part}.json", "The file of --data.texts")
+                rows += read_file(path, "texts").rows
+            return counted(f"{part} of {self.data}", "data", rows)
 
-        return {
-            "texts": {side: read(side, self.texts) for side in sides},
-            "asked": {part: read("forget", part) for part in PARTS},
-        }
+        return {side: read(side, self.texts) for side in sides}, {part: read("forget", part) for part in PARTS}
 
-    def _from_hub(self) -> dict[str, dict[str, list[Any]]]:
+    def _from_hub(self) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """The same rows of the published data set."""
-        try:
-            texts = load_hub_rows(self.data, self.texts, "train")
-            asked_for = {part: load_hub_rows(self.data, part, "test") for part in PARTS}
-        except (OSError, ValueError) as error:
-            raise NotAtHand(
-                f"'{self.data}' is no folder, and its configuration '{self.texts}' or its questions cannot be loaded "
-                "from the hub: give the folder that RWKU's data_process.py writes as --data.data, or with the hub's id "
-                "--data.texts train_positive_llama3."
-            ) from error
-        sides = self._sides(dict.fromkeys(str(row.get("subject")) for row in texts))
+        remedy = (
+            "give the folder that RWKU's data_process.py writes as `data`, or with the hub's id "
+            "`texts=train_positive_llama3`"
+        )
+        texts = from_hub(self.data, self.texts, "train", "data", remedy)
+        questions = {part: from_hub(self.data, part, "test", "data", remedy) for part in PARTS}
+        sides = self._sides(dict.fromkeys(str(row.get("subject")) for row in texts.rows))
 
-        def of(side: str, rows: list[dict[str, Any]]) -> list[Any]:
-            return [row for row in rows if row.get("subject") in sides[side]]
+        def of(side: str, rows: Rows) -> Rows:
+            return rows.part(i for i, row in enumerate(rows.rows) if row.get("subject") in sides[side])
 
-        return {
-            "texts": {side: of(side, texts) for side in sides},
-            "asked": {part: of("forget", rows) for part, rows in asked_for.items()},
-        }
+        return {side: of(side, texts) for side in sides}, {part: of("forget", x) for part, x in questions.items()}
 
 
-def asked(row: dict[str, Any], level: int) -> Row:
+def asked(row: Row, level: int) -> Row:
     r"""A row of RWKU's questions as encoders read it.
-
-    Args:
-        row: Its ``query`` and ``answer``, and of level 3 the ``type`` of attack.
-        level: Its level.
 
     >>> asked({"query": "Who wrote It?", "answer": "Stephen King"}, 2)["question"]
     'Please briefly answer the following question.\nQuestion: Who wrote It?\n'

@@ -1,27 +1,21 @@
-"""Encoders: how questions and answers become tokens, as plain text or as turns of a chat."""
+"""Encoders: how questions and answers become tokens; the plain one takes text as it is."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
-from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
-from ofmu_pl.data.tokenizers import ANSWER, Around, around_answers, rendered, special_ids, tokenizer_hash
+from ofmu_pl.data.encoded import Encoded, Row, answers_of, piece, shared
+from ofmu_pl.data.tokenizers import ANSWER, Around, Tokenizer, around_answers, special_ids, tokenizer_hash
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
-
-ROWS_PER_CALL = 1000
-"""Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
-ROWS_KEPT = 10_000
-"""Most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)."""
 
 
 class Encoder(ABC):
     """Turns (question, answer) into tokens, with the loss on the answer."""
 
-    tokenizer: Any
+    tokenizer: Tokenizer
     date_string: str | None = None
     chat: bool = False
     """Whether questions and answers go through the tokenizer's chat template."""
@@ -55,12 +49,7 @@ class Encoder(ABC):
         return {self.tokenizer.eos_token_id, *(special_ids(self.tokenizer) & set(self.mark[-1:]))} - {None}
 
     def ended(self, answer: str, raw: bool = False) -> str:
-        """An answer with its end mark, once: rows that were formatted before have one already.
-
-        Args:
-            answer: The answer.
-            raw: Whether it stands outside a chat, so that its mark is the tokenizer's end token, or the one it has.
-        """
+        """An answer with its end mark, once: rows that were formatted before have one already."""
         end, text = self.tokenizer.eos_token or "", answer.rstrip()
         mark = next((x for x in (self.around.mark, end) if x and text.endswith(x)), None)
         if raw:
@@ -123,7 +112,7 @@ class PlainEncoder(Encoder):
 
     sums_losses = True
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
 
     @property
@@ -136,11 +125,7 @@ class PlainEncoder(Encoder):
         return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])
 
     def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Encode question and answer together; the answer begins after as many tokens as the question alone has.
-
-        Raises:
-            UserError: No token of an answer is left.
-        """
+        """Encode question and answer together; the answer begins after as many tokens as the question alone has."""
         length = len(self.prompt(question))
         encoded = []
         for answer in answers:
@@ -154,106 +139,3 @@ class PlainEncoder(Encoder):
     def template_hash(self) -> str:
         """A hash of the tokenizer."""
         return tokenizer_hash(self.tokenizer)
-
-
-class ChatEncoder(Encoder):
-    """Encodes (question, answer) by the tokenizer's own chat template.
-
-    The date is fixed because Llama-3 templates otherwise insert today's, and forget quality moves with it
-    (research: open-unlearning fixed 10 Apr 2025). The loss covers everything after the generation prompt, with the end
-    mark as the template writes it after an answer (``around_answers``), which need not be the tokenizer's end token.
-
-    Args:
-        tokenizer: A Hugging Face tokenizer with a chat template.
-        system_prompt: Content of a system turn; ``None``: no such turn.
-        date_string: What the template prints as the date, if it prints one.
-        max_length: Longer conversations are cut at the right; ``None``: never.
-
-    Raises:
-        UserError: The tokenizer has no chat template.
-
-    Example:
-        >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
-        >>> tokenizer = train_tokenizer(["one two three", "user assistant system"])
-        >>> encoded = ChatEncoder(tokenizer).encode("one", "two")
-        >>> tokenizer.decode([x for x in encoded.labels if x != IGNORED])
-        'two<|eot_id|>'
-    """
-
-    chat = True
-
-    def __init__(
-        self,
-        tokenizer: Any,
-        system_prompt: str | None = None,
-        date_string: str = "10 Apr 2025",
-        max_length: int | None = 512,
-    ) -> None:
-        if not tokenizer.chat_template:
-            raise UserError(
-                f"The tokenizer of '{tokenizer.name_or_path}' has no chat template: use an instruction-tuned model's "
-                "tokenizer, or add chat_template.jinja to its folder."
-            )
-        self.tokenizer, self.system_prompt = tokenizer, system_prompt
-        self.date_string, self.max_length = date_string, max_length
-        self._kept: dict[tuple[str, tuple[str, ...]], list[Encoded]] = {}
-
-    def prompt(self, question: str) -> list[int]:
-        """Tokens up to and including the generation prompt."""
-        return self._tokens([self._prompt_text(question)])[0]
-
-    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Tokens and labels of conversations of one turn.
-
-        Raises:
-            UserError: No token of an answer is left (it is empty, or the question fills ``max_length``).
-        """
-        return self._encode([(question, answers)])[0]
-
-    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
-        """The conversations of each of several rows, which are kept: a run measures the same rows often."""
-        asked = [(row["question"], tuple(answers_of(row))) for row in rows if "tokens" not in row]
-        if len(self._kept.keys() | asked) > ROWS_KEPT:
-            self._kept.clear()
-        new = [x for x in dict.fromkeys(asked) if x not in self._kept]
-        self._kept.update(zip(new, self._encode(new), strict=True))
-        encoded = (self._kept[x] for x in asked)
-        return [[piece(row["tokens"])] if "tokens" in row else next(encoded) for row in rows]
-
-    def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
-        """Tokens and labels of several training rows."""
-        alone = [row if "tokens" in row else {k: row[k] for k in ("question", "answer")} for row in rows]
-        return [encoded for (encoded,) in self.encode_rows(alone)]
-
-    @property
-    def template_hash(self) -> str:
-        """A hash of everything between text and tokens: template and what it yields, system turn, date, tokenizer."""
-        facts = [self.tokenizer.chat_template, self.system_prompt, self.date_string, self.max_length, *self.around]
-        return tokenizer_hash(self.tokenizer, facts)
-
-    def _encode(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[Encoded]]:
-        """Conversations by question; the tokenizer is called for many, since a call takes longer than a text."""
-        encoded = []
-        for start in range(0, len(asked), ROWS_PER_CALL):
-            part = asked[start : start + ROWS_PER_CALL]
-            prompts = [self._prompt_text(question) for question, _ in part]
-            closed = [[self.around.space + self.ended(x.strip()) for x in answers] for _, answers in part]
-            texts = [p + x for p, ends in zip(prompts, closed, strict=True) for x in ends]
-            tokens = iter(self._tokens([*prompts, *texts]))
-            before = [next(tokens) for _ in prompts]
-            for opening, (question, answers) in zip(before, part, strict=True):
-                wholes = [next(tokens) for _ in answers]
-                pairs = [(x, whole, max(1, shared(opening, whole))) for x, whole in zip(answers, wholes, strict=True)]
-                encoded.append([labelled(question, *pair, self.max_length) for pair in pairs])
-        return encoded
-
-    def _prompt_text(self, question: str) -> str:
-        turns = [{"role": "user", "content": question}]
-        if self.system_prompt is not None:
-            turns.insert(0, {"role": "system", "content": self.system_prompt})
-        remedy = "set `system_prompt` to null" if len(turns) > 1 else "give another `tokenizer`"
-        return rendered(self.tokenizer, turns, True, self.date_string, remedy) + self.around.lead
-
-    def _tokens(self, texts: list[str]) -> list[list[int]]:
-        # The template has written the special tokens already.
-        return list(self.tokenizer(texts, add_special_tokens=False)["input_ids"])

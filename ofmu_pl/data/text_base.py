@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +14,14 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
-from ofmu_pl.data.encoded import Encoded, Row, collate
+from ofmu_pl.data.encoded import Encoded, Row, collate, identity
 from ofmu_pl.data.guessable import Guessable
-from ofmu_pl.data.identity import identity
 from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.data.text import ChatEncoder, Encoder
-from ofmu_pl.data.tokenizers import load_tokenizer
+from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text import Encoder
+from ofmu_pl.data.tokenizers import Tokenizer, load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT
@@ -29,7 +31,6 @@ class TextDataModule(PairedDataModule):
     """Rows of text with a forget and a retain split, tokenized as the network's tokenizer says.
 
     Args:
-        batch_size: Samples per batch (paper: 32).
         tokenizer: Hub id or folder; the command line takes it from the network. In Python also a tokenizer itself,
             which is copied.
         system_prompt: Content of a system turn before each question; ``null``: none.
@@ -39,11 +40,7 @@ class TextDataModule(PairedDataModule):
         kwargs: See ``PairedDataModule``.
 
     Attributes:
-        splits: Rows of ``forget``, ``retain`` and ``full``, after ``setup``.
-        evaluation_sets: Rows of ``forget``, ``retain``, ``real_authors``, ``world_facts`` with perturbed answers.
-        hashes: Content hash of each split and evaluation set (the latter as ``NAME_eval``).
         encoder: Turns rows into tokens.
-        lengths: Lengths of the forget split, of the other splits drawn from, and of each evaluation set.
         left_out: Number of pieces of text, by split, that are no rows because they are too short.
 
     Example:
@@ -66,21 +63,21 @@ class TextDataModule(PairedDataModule):
     thorough: ClassVar[bool] = False
     """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
     rows_per_author: ClassVar[int] = 1
-    """Number of forget rows, one after another, that are about one author, so that they may say something of each
-    other."""
+    """Number of forget rows, one after another, about one author, that may say something of each other."""
+    eval_rows: int | None = None
+    """Most retain rows that are evaluated; ``None``: all."""
     length_argument: ClassVar[str] = "max_length"
     """The argument that bounds the length of training rows, for messages."""
 
     def __init__(
         self,
-        batch_size: int = 32,
         tokenizer: str | None = None,
         system_prompt: str | None = None,
         max_length: int | None = 512,
         allow_cut: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, whole=True, max_length=max_length)
         self.tokenizer_source, self.system_prompt = tokenizer, system_prompt
         self.max_length, self.allow_cut = max_length, allow_cut
@@ -91,12 +88,8 @@ class TextDataModule(PairedDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Load the splits and the evaluation sets, as in the class's attributes."""
 
-    def make_tokenizer(self) -> Any:
-        """The tokenizer; a subclass may make one where none is given.
-
-        Raises:
-            UserError: No tokenizer is given.
-        """
+    def make_tokenizer(self) -> Tokenizer:
+        """The tokenizer; a subclass may make one where none is given."""
         if self.tokenizer_source is None:
             raise UserError(
                 "There is no tokenizer for this data: give the model's folder or hub id as --model.network.path, "
@@ -105,11 +98,7 @@ class TextDataModule(PairedDataModule):
         return load_tokenizer(self.tokenizer_source)
 
     def setup(self, stage: str | None = None) -> None:
-        """Load, check and hash the rows; once.
-
-        Raises:
-            UserError: A split is empty, unknown or missing, forget and retain overlap, or a forget row is cut.
-        """
+        """Load, check and hash the rows; once."""
         if self.splits:
             return
         splits, evaluation_sets = self.load()
@@ -125,13 +114,17 @@ class TextDataModule(PairedDataModule):
             splits.setdefault(HOLDOUT, evaluation_sets[HOLDOUT])  # after the hashes: nothing is trained on it
         self.splits, self.evaluation_sets = splits, evaluation_sets  # last: they mark a set-up that went well
 
+    def evaluated(self, rows: list[Row]) -> list[Row]:
+        """At most ``eval_rows`` of the rows, evenly spaced."""
+        return list(evenly(rows, self.eval_rows or len(rows)))
+
     def _take_others_out(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
         """Retain no row that another request names, and evaluate what it names under its own name."""
         for name, other in self.others().items():
             theirs, their_sets = other.load()
             asked = {suffix: their_sets.get(f"forget{suffix}", []) for suffix in ("", "_doc")}
             evaluation_sets |= {f"{name}{suffix}": rows for suffix, rows in asked.items() if rows}
-            gone = {identity(row) for rows in (theirs["forget"], *asked.values()) for row in rows}
+            gone = set(map(identity, chain(theirs["forget"], *asked.values())))
             for sets, side in ((splits, "retain"), (evaluation_sets, "retain"), (evaluation_sets, "retain_doc")):
                 if side in sets:
                     sets[side] = [row for row in sets[side] if identity(row) not in gone]
@@ -164,11 +157,7 @@ class TextDataModule(PairedDataModule):
         return self.max_length
 
     def blank(self) -> None:
-        """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss.
-
-        Raises:
-            UserError: The length of rows has no bound.
-        """
+        """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss."""
         n = self.row_tokens
         if n is None:
             raise UserError("A row may have any number of tokens here, so memory has no bound: set `max_length`.")
@@ -180,15 +169,20 @@ class TextDataModule(PairedDataModule):
             self._encoded[name] = [row] * (self.batch_size - 1) + [Encoded(row.input_ids[:-1], row.labels[:-1], 1)]
 
     def make_encoder(self) -> Encoder:
-        """Make what turns evaluation rows into tokens; by default it uses the tokenizer's chat template."""
-        return ChatEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+        """Make what turns rows into tokens; by default it uses the tokenizer's chat template."""
+        if not self.tokenizer.chat_template:
+            raise UserError(
+                f"The tokenizer of '{self.tokenizer.name_or_path}' has no chat template: use an instruction-tuned "
+                "model's tokenizer, or add chat_template.jinja to its folder."
+            )
+        return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
 
     def encode(self, row: Row) -> Encoded:
         """Tokens and labels of a training row."""
         return self.encoder.encode_training(row)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Hash and date of the prompt's template."""
         return {"template_hash": self.encoder.template_hash, "date_string": self.encoder.date_string}
 

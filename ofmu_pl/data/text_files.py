@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,13 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.identity import identity
-from ofmu_pl.data.own_files import Rows, Source, upper
-from ofmu_pl.data.own_rows import (
-    chosen_rows,
-    form_of,
-    read_rows,
-    refuse_overlap,
-    sound_rows,
-    turns_of,
-)
+from ofmu_pl.data.own_files import Rows, Source, read_source, upper
+from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows, turns_of
 from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.row_encoder import PLACE, RowEncoder
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.sets import HOLDOUT
 
 NO_HOLDOUT = (
     "Without holdout rows, which no model has seen, or a retrained model nobody can tell whether the forget rows are "
@@ -40,10 +33,9 @@ class TextFiles(TextDataModule):
     A source is a file (JSON lines, JSON, CSV, parquet, a text), a folder of .txt files, a data set on the hub
     (``hub:OWNER/NAME/CONFIG/SPLIT``), or in Python a list of rows. Its rows are of one form: ``question`` and
     ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content`` (or ``conversations``,
-    with ``from`` and ``value``); or ``text``, a
-    document, which is cut into pieces of ``max_length`` tokens that lose none. Optional ``paraphrased_answer``,
-    ``paraphrased_question`` and ``perturbed_answer`` switch on the metrics that need them, where every row of a source
-    has them.
+    with ``from`` and ``value``); or ``text``, a document, which is cut into pieces of ``max_length`` tokens that lose
+    none. Optional ``paraphrased_answer``, ``paraphrased_question`` and ``perturbed_answer`` switch on the metrics that
+    need them, where every row of a source has them.
 
     Args:
         forget: What must go.
@@ -62,7 +54,6 @@ class TextFiles(TextDataModule):
         stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
             but for the last, which is as long as the others.
         eval_rows: Most retain and holdout rows that are evaluated, evenly spaced; all forget rows are.
-        batch_size: Samples a batch (paper: 32).
         kwargs: See ``TextDataModule``.
 
     Example:
@@ -90,10 +81,9 @@ class TextFiles(TextDataModule):
         alternatives: str | None = None,
         stride: int | None = None,
         eval_rows: int = 400,
-        batch_size: int = 32,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         check_range(1, whole=True, stride=stride, eval_rows=eval_rows)
         if stride is not None and self.max_length is not None and stride > self.max_length:
             raise UserError(
@@ -112,35 +102,31 @@ class TextFiles(TextDataModule):
         self.stride, self.eval_rows = stride, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
-        """Read, check and cut the sources.
-
-        Raises:
-            UserError: A source or a row is unusable, or rows are in two of forget, retain and holdout.
-        """
-        sources = self._sources()
-        forms = {name: form_of(rows, self.columns) for name, rows in sources.items()}
-        if forms.get("holdout", forms["forget"]) != forms["forget"]:
-            raise UserError(
-                f"The holdout rows have '{forms['holdout']}' and the forget rows '{forms['forget']}': they are "
-                "compared, so give both in one form."
-            )
-        parts = {name: self._parts(rows, forms[name]) for name, rows in sources.items()}
-        keys = {name: (parts[name][0], [[identity(row) for row in own] for own in parts[name][1]]) for name in sources}
-        refuse_overlap(keys["forget"], keys["retain"], CONTRADICTION)
-        if forms["forget"] == forms["retain"] == "text":
-            _warn_of_passages(parts["forget"], parts["retain"])
-        if "holdout" in keys:
-            refuse_overlap(keys["holdout"], keys["forget"], NOT_UNSEEN)
-            refuse_overlap(keys["holdout"], keys["retain"], NOT_UNSEEN)
-        rows = {name: [row for own in part for row in own] for name, (_, part) in parts.items()}
-        splits = {**rows, "full": rows["retain"] + rows["forget"]}
+        """Read, check and cut the sources."""
+        sides = {name: self._side(rows) for name, rows in self._sources().items()}
+        forget, retain, holdout = sides["forget"], sides["retain"], sides.get(HOLDOUT)
+        refuse_overlap(forget, retain, CONTRADICTION)
+        if forget.form == retain.form == "text":
+            _warn_of_passages(forget, retain)
+        if holdout is not None:
+            if holdout.form != forget.form:
+                raise UserError(
+                    f"The holdout rows have '{holdout.form}' and the forget rows '{forget.form}': they are compared, "
+                    "so give both in one form."
+                )
+            refuse_overlap(holdout, forget, NOT_UNSEEN)
+            refuse_overlap(holdout, retain, NOT_UNSEEN)
+        splits = {name: side.training_rows for name, side in sides.items()}
+        splits["full"] = splits["retain"] + splits["forget"]
         if ALTERNATIVE in self.streams:
-            splits[ALTERNATIVE] = self._other_answers(splits["forget"], forms["forget"])
+            splits[ALTERNATIVE] = self._other_answers(splits["forget"], forget.form)
         sets: dict[str, list[Row]] = {}
-        for name, found in rows.items():
-            asked = [turn for row in found for turn in turns_of(row)]
-            shown = asked if name == "forget" else list(evenly(asked, self.eval_rows))
-            sets[f"{name}_doc" if forms[name] == "text" else name] = shown
+        for name, side in sides.items():
+            asked: list[Row] = []
+            for row in splits[name]:
+                asked += turns_of(row)
+            shown = asked if name == "forget" else self.evaluated(asked)
+            sets[f"{name}_doc" if side.form == "text" else name] = shown
         if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
         return splits, sets
@@ -163,68 +149,62 @@ class TextFiles(TextDataModule):
 
     def _sources(self) -> dict[str, Rows]:
         """The rows of each side as they were written, with our names of columns."""
-        given = {
-            name: getattr(self, name) for name in ("forget", "retain", "holdout") if getattr(self, name) is not None
-        }
-        chosen = self.forget_rows is not None or self.forget_where is not None
+        options = {"forget": self.forget, "retain": self.retain, HOLDOUT: self.holdout}
+        given = {name: source for name, source in options.items() if source is not None}
         if self.full is not None:
             if "forget" in given or "retain" in given:
                 raise UserError("You gave `full` beside `forget` or `retain`: give one file of all rows, or two.")
-            rows = read_rows(self.full, "full", self.columns)
+            rows = read_source(self.full, "full").named(self.columns)
             index = chosen_rows(rows, self.forget_rows, self.forget_where)
             left = sorted(set(range(len(rows.rows))) - set(index))
             rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
             sides = {"forget": rows.part(index, "forget"), "retain": rows.part(left, "retain")}
-        elif chosen:
+        elif not {"forget", "retain"} <= given.keys() or (self.forget_rows, self.forget_where) != (None, None):
             raise UserError(
-                "`forget_rows` and `forget_where` choose from one file of all rows: give it as `full`, "
-                "or the rows to forget as `forget` alone."
-            )
-        elif "forget" not in given or "retain" not in given:
-            raise UserError(
-                "There are no rows to forget, or none to retain: give both as `forget` and "
-                "`retain`, or one file of all rows as `full` with `forget_rows` or `forget_where`."
+                "Rows to forget or rows to retain are missing: give both as `forget` and `retain` alone, or one file "
+                "of all rows as `full` with `forget_rows` or `forget_where`."
             )
         else:
-            sides = {name: read_rows(given[name], name, self.columns) for name in ("forget", "retain")}
-        if "holdout" in given:
-            sides["holdout"] = read_rows(given["holdout"], "holdout", self.columns)
+            sides = {name: read_source(given[name], name).named(self.columns) for name in ("forget", "retain")}
+        if HOLDOUT in given:
+            sides[HOLDOUT] = read_source(given[HOLDOUT], HOLDOUT).named(self.columns)
         return sides
 
-    def _parts(self, rows: Rows, form: str) -> tuple[Rows, list[list[Row]]]:
-        """The rows of a source and the training rows that each becomes: itself, or a document's pieces."""
+    def _side(self, rows: Rows) -> Side:
+        """A source's training rows."""
+        form = form_of(rows, self.columns)
         if form != "text":
             places = sorted(set(PLACE.findall(self.prompt_template or "")) - {"{question}"})
             for name in {"answer", self.columns.get("answer")}:
                 if f"{{{name}}}" in places:
                     raise UserError(f"`{{{name}}}` in the `prompt_template` would tell the answer: take it out.")
-            return rows, [[row] for row in sound_rows(rows, form, places)]
-        blank = [i for i, row in enumerate(rows.rows) if isinstance(row.get("text"), str) and not row["text"].strip()]
-        rows = rows.part(sorted(set(range(len(rows.rows))) - set(blank)))  # between paragraphs of many corpora
+            return Side(rows, form, [[row] for row in sound_rows(rows, form, places)])
+        texts = [row.get("text") for row in rows.rows]
+        rows = rows.part(i for i, x in enumerate(texts) if not isinstance(x, str) or x.strip())  # corpora have blanks
         if not rows.rows:
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
-        texts = [row["text"] for row in sound_rows(rows, form)]
-        found = pieces(self.make_tokenizer(), texts, self.max_length, self.stride)
+        sound = [text for (text,) in rows.texts("text")]
+        found = pieces(self.make_tokenizer(), sound, self.max_length, self.stride)
         for i, own in enumerate(found):
             if len(own[0]["tokens"]) < 2:
                 raise UserError(
                     f"{upper(rows.place(i))} has one token, of which nothing can be learnt: remove it or join it to "
                     "another."
                 )
-        return rows, found
+        return Side(rows, form, found)
 
 
-def _warn_of_passages(forget: tuple[Rows, list[list[Row]]], retain: tuple[Rows, list[list[Row]]]) -> None:
+def _warn_of_passages(forget: Side, retain: Side) -> None:
     """Report passages of forget documents that stand inside retain documents."""
-    both = shared_run(_tokens(forget[1]), _tokens(retain[1]))
+    both = shared_run(list(map(_joined, forget.parts)), list(map(_joined, retain.parts)))
     if both:
         i, j = both[0]
         rank_zero_warn(
             f"{len(both)} pair(s) of a forget and a retain document have 30 tokens or more in common (first: "
-            f"{forget[0].place(i)} and {retain[0].place(j)}): {CONTRADICTION}."
+            f"{forget.rows.place(i)} and {retain.rows.place(j)}): {CONTRADICTION}."
         )
 
 
-def _tokens(documents: list[list[Row]]) -> list[list[int]]:
-    """Tokens of each document, whose pieces are joined."""
-    return [[token for piece in own for token in piece["tokens"]] for own in documents]
+def _joined(pieces: list[Row]) -> list[int]:
+    """Tokens of a document."""
+    return list(chain.from_iterable(piece["tokens"] for piece in pieces))

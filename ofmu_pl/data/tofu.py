@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,17 +11,15 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.alternatives import other_answers
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import from_hub, is_text, read_file
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import check_whole, numbered_lines
-from ofmu_pl.support.hub import load_hub_rows, local_folder
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.sets import HOLDOUT
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
-ROWS_OF_AUTHOR = 20
-"""Rows of each author, one author after the other in every split."""
 COLUMNS = {
     "forget": ("paraphrased_answer", "perturbed_answer"),
     "retain": ("paraphrased_answer", "perturbed_answer"),
@@ -40,7 +37,6 @@ class TOFU(TextDataModule):
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         forget_authors: Only these authors of the split, by their numbers in it, from 0 (forget10 has 20, of 20 rows
             each); the others are retained. ``null``: all.
-        batch_size: Samples per batch (paper: 32).
         paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
             questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``; docs/evaluation.md,
@@ -64,14 +60,13 @@ class TOFU(TextDataModule):
         self,
         data: str = "locuslab/TOFU",
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
-        batch_size: int = 32,
         forget_authors: list[int] | None = None,
         paraphrased_questions: bool = False,
         probes: Probes = False,
         alternatives: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(**kwargs)
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
         self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
@@ -81,12 +76,8 @@ class TOFU(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the files; the holdout rows of membership attacks may be absent, but not broken."""
         splits = {"forget": self.forget_split, "retain": RETAIN[self.forget_split], "full": "full"}
-        evaluation = {
-            "forget": f"{self.forget_split}_perturbed",
-            "retain": "retain_perturbed",
-            "real_authors": "real_authors_perturbed",
-            "world_facts": "world_facts_perturbed",
-        }
+        evaluation = {name: f"{name}_perturbed" for name in COLUMNS}
+        evaluation["forget"] = f"{self.forget_split}_perturbed"
         rows = {name: self._read(config) for name, config in splits.items()}
         named, others = self._named(len(rows["forget"]))
         rows["retain"] += [rows["forget"][i] for i in others]
@@ -133,15 +124,11 @@ class TOFU(TextDataModule):
         self.splits[HOLDOUT], self._encoded[HOLDOUT] = self.splits["forget"], self._encoded["forget"]
 
     def _named(self, n: int) -> tuple[list[int], list[int]]:
-        """Numbers of the rows of the split that are forgotten, and of those that are not.
-
-        Raises:
-            UserError: An author is not there, or named twice.
-        """
+        """Numbers of the rows of the split that are forgotten, and of those that are not."""
         if self.forget_authors is None:
             return list(range(n)), []
-        check_numbers(self.forget_authors, n // ROWS_OF_AUTHOR, "--data.forget_authors", "author")
-        named = [i for i in range(n) if i // ROWS_OF_AUTHOR in self.forget_authors]
+        check_numbers(self.forget_authors, n // self.rows_per_author, "--data.forget_authors", "author")
+        named = [i for i in range(n) if i // self.rows_per_author in self.forget_authors]
         return named, sorted(set(range(n)) - set(named))
 
     def _own_probes(self, sets: dict[str, list[Row]], configs: dict[str, str]) -> dict[str, list[Row]]:
@@ -157,62 +144,26 @@ class TOFU(TextDataModule):
     def _read(self, config: str) -> list[Row]:
         folder = local_folder(self.data, "data")
         if folder is not None:
-            return _read_lines(folder / f"{config}.json")
-        if Path(self.data).is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
+            found = read_file(folder / f"{config}.json", "data")
+        elif Path(self.data).is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
             raise UserError(
                 f"The data folder '{self.data}' does not exist: point --data.data at a folder with TOFU's files "
                 "(full.json, forget10.json, ...)."
             )
-        return self._download(config)
-
-    def _download(self, config: str) -> list[Row]:
-        try:
-            return load_hub_rows(self.data, config, "train")
-        except (OSError, ValueError) as error:
-            raise NotAtHand(
-                f"'{self.data}' ({config}) cannot be loaded from the hub: with no network, point --data.data at a "
-                "folder with TOFU's files (full.json, ...), or set HF_HUB_OFFLINE=1 to use the hub's cache."
-            ) from error
+        else:
+            found = from_hub(self.data, config, "train", "data", "point --data.data at a folder with TOFU's files")
+        found.texts("question", "answer")
+        return found.rows
 
 
 def _require(rows: list[Row], config: str, columns: Sequence[str]) -> None:
-    """Refuse rows that lack what an evaluation set needs.
-
-    Raises:
-        UserError: A column is missing, or holds no text (perturbed_answer: no list of texts).
-    """
+    """Refuse rows that lack what an evaluation set needs."""
     for number, row in enumerate(rows, start=1):
         for column in columns:
             value = row.get(column)
             texts = value if column == "perturbed_answer" and isinstance(value, list) and value else [value]
-            if not all(isinstance(text, str) and text.strip() for text in texts):
+            if not all(map(is_text, texts)):
                 raise UserError(
                     f"Row {number} of TOFU's '{config}' has no usable '{column}': take the file of the published data "
                     "set, or add the column (texts; perturbed_answer: a list of texts)."
                 )
-
-
-def _read_lines(path: Path) -> list[Row]:
-    """Read the rows of a JSON-lines file.
-
-    Raises:
-        UserError: The file is missing, or a line is not a row with question and answer.
-    """
-    if not path.is_file():
-        raise UserError(
-            f"'{path}' is missing: point --data.data at a folder with all of TOFU's files, as the hub has them."
-        )
-    rows = []
-    for number, line in numbered_lines(path):
-        try:
-            row = json.loads(line)
-            sound = isinstance(row["question"], str) and isinstance(row["answer"], str)
-        except (ValueError, KeyError, TypeError, RecursionError):  # JSON and UTF-8 errors are ValueErrors
-            sound = False
-        if not sound:
-            raise UserError(
-                f"Line {number} of '{path}' is no JSON object with texts 'question' and 'answer': mend the file."
-            )
-        check_whole(row, f"Line {number} of '{path}'")
-        rows.append(row)
-    return rows

@@ -6,28 +6,23 @@ import copy
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ofmu_pl.support.errors import NotAtHand, UserError
 from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.limits import within
 
+Tokenizer: TypeAlias = PreTrainedTokenizerBase
+Turns = Sequence[dict[str, str]]
 ANSWER = "An answer."
 """Stands for any answer, to see what a template writes around it."""
 
 
-def load_tokenizer(source: Any) -> Any:
-    """Load a tokenizer; without a pad token it pads with its end token, or with another that it has.
-
-    Args:
-        source: Folder or hub id of the tokenizer, or one that is loaded already, which is copied.
-
-    Raises:
-        UserError: There is no tokenizer.
-    """
+def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
+    """Load a tokenizer; without a pad token it pads with its end token, or with another that it has."""
     if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
         raise UserError(
             f"`tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
@@ -52,7 +47,7 @@ def load_tokenizer(source: Any) -> Any:
     return tokenizer
 
 
-def _read(source: str) -> Any:
+def _read(source: str) -> Tokenizer:
     folder = model_folder(source, "path", "tokenizer")
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
@@ -65,19 +60,8 @@ def _read(source: str) -> Any:
         ) from error
 
 
-def rendered(tokenizer: Any, turns: Sequence[dict[str, str]], answers: bool, date: str | None, remedy: str) -> str:
-    """Turns as the tokenizer's chat template writes them.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        turns: What is said in turn, each with its ``role`` and ``content``.
-        answers: Whether the assistant's answer follows.
-        date: What the template prints as the date, if it prints one.
-        remedy: What to do where the template refuses, for the message.
-
-    Raises:
-        UserError: The template refuses the turns, or none of several is the default.
-    """
+def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None, remedy: str) -> str:
+    """Turns as the tokenizer's chat template writes them."""
     how = {"add_generation_prompt": answers, "tokenize": False, "date_string": date}
     try:
         with within("The template"):
@@ -106,7 +90,7 @@ class Around(NamedTuple):
     mark: str
 
 
-def around_answers(tokenizer: Any, date: str | None) -> Around:
+def around_answers(tokenizer: Tokenizer, date: str | None) -> Around:
     """What a tokenizer's chat template writes around answers; nothing but an end token where it refuses a question."""
     asked = [{"role": "user", "content": "Who?"}]
     end = tokenizer.eos_token or ""
@@ -126,17 +110,7 @@ def around_answers(tokenizer: Any, date: str | None) -> Around:
 
 
 def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = True) -> None:
-    """Refuse a second model that would be fed tokens of another tokenizer than its own, where it has one.
-
-    Args:
-        kind: What it is, for the message.
-        source: Folder or hub id of the model.
-        encoder: Turns this run's rows into tokens.
-        template: Whether the chat template counts, as where the model is not trained on these rows first.
-
-    Raises:
-        UserError: Its tokenizer or its chat template is another.
-    """
+    """Refuse a second model that would be fed tokens of another tokenizer than its own, where it has one."""
     try:
         theirs = load_tokenizer(source)
     except UserError:
@@ -158,12 +132,12 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
         )
 
 
-def special_ids(tokenizer: Any) -> set[int]:
+def special_ids(tokenizer: Tokenizer) -> set[int]:
     """Tokens that are no words: base models' tokenizers do not call those special that only chats have."""
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 
-def tokenizer_hash(tokenizer: Any, facts: Sequence[Any] = ()) -> str:
+def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[Any] = ()) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
     whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())

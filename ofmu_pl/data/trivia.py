@@ -11,6 +11,7 @@ from ofmu_pl.data.corpora import choice_rows
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.data.wmdp import ABOUT, WMDP
 from ofmu_pl.support.errors import MAX_SEED, check_range
 
@@ -59,7 +60,7 @@ class Trivia(WMDP):
         batch_size: int = 8,
         **kwargs: Any,
     ) -> None:
-        TextDataModule.__init__(self, batch_size, **kwargs)
+        TextDataModule.__init__(self, batch_size=batch_size, **kwargs)
         check_range(1, forgotten=forgotten)
         check_range(2, kept=kept)
         check_range(0, MAX_SEED, corpus_seed=corpus_seed)
@@ -76,7 +77,7 @@ class Trivia(WMDP):
         questions = {name: [question for _, question in known] for name, known in asked.items()}
         return splits, self._document_sets(splits) | questions
 
-    def make_tokenizer(self) -> Any:
+    def make_tokenizer(self) -> Tokenizer:
         """The given tokenizer, or one trained on independent facts."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
@@ -94,7 +95,10 @@ class Trivia(WMDP):
 
 def documents(facts: list[tuple[str, Row]]) -> list[str]:
     """The texts that a model is trained on: each statement, and each exam question with its answer."""
-    return [text for statement, question in facts for text in (statement, question["question"] + question["answer"])]
+    texts = []
+    for statement, question in facts:
+        texts += [statement, question["question"] + question["answer"]]
+    return texts
 
 
 def _fact(words: Words, kind: str, about: str) -> tuple[str, Row]:

@@ -26,7 +26,6 @@ class WMDP(TextDataModule):
         questions: WMDP's questions: hub id, a folder with wmdp-SUBJECT.jsonl, or a file; ``null``: none.
         forget_corpus: Hub id of the corpora, a folder with SUBJECT-forget-corpus.jsonl, or a file with ``text`` fields.
         retain_corpus: The same for the texts to keep; by default wikitext-2, as in the published runs.
-        retain_config: Configuration of ``retain_corpus`` on the hub, or the name of its file in a folder.
         mmlu: Questions that measure utility: hub id, a folder with all.jsonl, or a file; ``null``: none.
         chunk: Tokens of a training row. Documents are cut into such pieces, each with the tokenizer's first token, if
             it has one, before it; those under 16 tokens are left out, and their number is printed and stands in
@@ -54,30 +53,28 @@ class WMDP(TextDataModule):
         questions: str | None = "cais/wmdp",
         forget_corpus: str = "cais/wmdp-corpora",
         retain_corpus: str = "Salesforce/wikitext",
-        retain_config: str = "wikitext-2-raw-v1",
         mmlu: str | None = "cais/mmlu",
         chunk: int = 512,
         documents: int = 200,
         batch_size: int = 4,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size, **kwargs)
+        super().__init__(batch_size=batch_size, **kwargs)
         if subject != "cyber" and forget_corpus == "cais/wmdp-corpora":
             raise UserError(
                 f"WMDP's {subject} forget corpus is not public (bio: by request form at cais/wmdp; chem: none exists): "
                 "give a JSON-lines file with 'text' fields as --data.forget_corpus."
             )
-        if documents < 1:
-            raise UserError(f"data.documents is {documents}: set it to 1 or more pieces of each corpus to be scored.")
+        check_range(1, documents=documents)
         check_range(SHORTEST, chunk=chunk)
         self.documents = documents
         self.subject, self.questions, self.forget_corpus = subject, questions, forget_corpus
-        self.retain_corpus, self.retain_config, self.mmlu, self.chunk = retain_corpus, retain_config, mmlu, chunk
+        self.retain_corpus, self.mmlu, self.chunk = retain_corpus, mmlu, chunk
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read and chunk the corpora, read the questions."""
         forget = read_rows(self.forget_corpus, f"{self.subject}-forget-corpus", "train", "forget_corpus")
-        retain = read_rows(self.retain_corpus, self.retain_config, "test", "retain_corpus")
+        retain = read_rows(self.retain_corpus, "wikitext-2-raw-v1", "test", "retain_corpus")
         splits = {
             "forget": self._chunks("forget", texts(forget, "forget_corpus")),
             "retain": self._chunks("retain", texts(retain, "retain_corpus")),

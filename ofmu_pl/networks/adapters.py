@@ -10,21 +10,19 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
+from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.limits import within
 
 
-def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
+def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedModel:
     """Add low-rank adapters by peft; their parameters are then the only trainable ones (and the theta of Phi).
 
     Args:
         model: A Hugging Face model.
         fields: Fields of ``peft.LoraConfig``; without ``target_modules`` every linear layer but the last gets an
             adapter, since peft knows the names of the layers of some architectures alone.
-
-    Raises:
-        UserError: A field is unknown, a target module does not exist, or see ``require_separate``.
     """
     from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
 
@@ -53,17 +51,11 @@ def add_adapters(model: Any, fields: dict[str, Any]) -> Any:
     return adapted
 
 
-def require_separate(model: Any) -> None:
+def require_separate(model: PreTrainedModel) -> None:
     """Refuse adapters of which two are one memory, as peft's ``ensure_weight_tying`` makes them on tied embeddings.
 
     One is a view of the other and a parameter of its own, so that every step would move both twice, and no copy could
     be made of the model.
-
-    Args:
-        model: A ``peft.PeftModel``.
-
-    Raises:
-        UserError: They are.
     """
     base = model.get_base_model()
     inputs, outputs = base.get_input_embeddings(), base.get_output_embeddings()
@@ -76,16 +68,10 @@ def require_separate(model: Any) -> None:
         )
 
 
-def require_weights(model: Any) -> None:
+def require_weights(model: PreTrainedModel) -> None:
     """Refuse adapters that are no weights beside weights but tokens before each row (peft's prompt learning).
 
     Every row would be longer than what was encoded, and no plain model computes the same.
-
-    Args:
-        model: A ``peft.PeftModel``.
-
-    Raises:
-        UserError: They are.
     """
     kinds = [type(config).__name__ for config in model.peft_config.values() if config.is_prompt_learning]
     if kinds:
@@ -96,11 +82,7 @@ def require_weights(model: Any) -> None:
 
 
 def keep_trainable(model: nn.Module, pattern: str) -> None:
-    """Freeze every parameter whose name a regular expression does not match anywhere.
-
-    Raises:
-        UserError: The pattern matches no name, or is no regular expression.
-    """
+    """Freeze every parameter whose name a regular expression does not match anywhere."""
     try:
         with within(f"The expression '{pattern}' in model.network.trainable"):
             names = [name for name, p in model.named_parameters() if p.requires_grad and re.search(pattern, name)]
@@ -116,18 +98,15 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
         p.requires_grad_(name in names)
 
 
-def is_adapted(model: Any) -> bool:
+def is_adapted(model: PreTrainedModel) -> bool:
     """Whether a model has adapters (``peft.PeftModel``)."""
     return hasattr(model, "disable_adapter")
 
 
 @contextmanager
-def without_adapters(model: Any) -> Iterator[None]:
-    """A context in which a model computes what it does below its adapters; what is trained of it stays so afterwards.
-
-    Args:
-        model: A ``peft.PeftModel``; peft itself trains every adapter from then on, also those that were frozen.
-    """
+def without_adapters(model: PreTrainedModel) -> Iterator[None]:
+    """A context in which a model computes what it does below its adapters; what is trained of it stays so."""
+    # peft itself would train every adapter from then on, also those that were frozen.
     trained = [(p, p.requires_grad) for p in model.parameters()]
     try:
         with model.disable_adapter():
@@ -137,7 +116,7 @@ def without_adapters(model: Any) -> Iterator[None]:
             p.requires_grad_(was)
 
 
-def merged(model: Any) -> Any:
+def merged(model: PreTrainedModel) -> PreTrainedModel:
     """The plain model that computes the same: adapters added to a copy of the weights, or the model itself."""
     if not is_adapted(model):
         return model
@@ -146,7 +125,7 @@ def merged(model: Any) -> Any:
     return copied.merge_and_unload()
 
 
-def _untie(model: Any) -> None:
+def _untie(model: PreTrainedModel) -> None:
     """Give the output layer weights of its own where it shares the embedding's and one of the two has an adapter.
 
     An adapter changes what its own layer computes, and merged into weights that both hold it would change both.

@@ -38,11 +38,6 @@ def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
     The blocks are torchvision's. Its whole ``resnet18`` is not used, as it is always 64 channels wide and names its
     weights otherwise than the models that runs have saved.
 
-    Args:
-        channels: Channels of the images.
-        classes: Number of outputs.
-        width: Channels of the first stage (64); they double three times.
-
     Returns:
         The network, randomly initialised.
 
@@ -64,14 +59,7 @@ def resnet18(channels: int, classes: int, width: int = 64) -> nn.Sequential:
 
 
 def small_cnn(channels: int, classes: int, width: int, norm: Callable[[int], nn.Module]) -> nn.Sequential:
-    """Three 3 x 3 convolutions with a norm and SiLU each, for 8 x 8 to 32 x 32 images.
-
-    Args:
-        channels: Channels of the images.
-        classes: Number of outputs.
-        width: Channels of the first convolution; the others have twice as many.
-        norm: Makes the norm of a given number of channels.
-    """
+    """Three 3 x 3 convolutions with a norm and SiLU each, for 8 x 8 to 32 x 32 images."""
     layers: list[nn.Module] = []
     for inputs, outputs, stride in ((channels, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 2)):
         layers += [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), norm(outputs), nn.SiLU()]

@@ -34,12 +34,7 @@ class Network(ABC):
 
     @abstractmethod
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make what ``build`` makes, on the meta device: shapes and types without numbers; no weights are read.
-
-        Args:
-            datamodule: The data, of which ``blank`` is enough.
-            exact: Whether it must be differentiable three times by autograd.
-        """
+        """Make what ``build`` makes, on the meta device: shapes and types without numbers; no weights are read."""
 
     @abstractmethod
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:

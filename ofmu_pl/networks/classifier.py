@@ -60,7 +60,7 @@ class Classifier(ImageNetwork):
         self._classes = 0
 
     @property
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """Name of the class, and a digest of its layers and arguments; of torchvision's networks the name alone."""
         if isinstance(self.module, str):
             return {"module": self.module}
@@ -72,7 +72,7 @@ class Classifier(ImageNetwork):
         return {"module": f"{kind.__module__}.{kind.__qualname__}", "layers": _digest(text)}
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """What a trained model is kept by: the source of the class too, since the layers do not tell all."""
         if isinstance(self.module, str):
             return super().identity
@@ -83,11 +83,7 @@ class Classifier(ImageNetwork):
         return [*super().identity, _digest(source)]
 
     def untrained(self) -> Self:
-        """Copy the recipe without any weights.
-
-        Raises:
-            UserError: The recipe has a network that is there already, trained or not.
-        """
+        """Copy the recipe without any weights."""
         if isinstance(self.module, nn.Module):
             raise UserError(
                 "A network that is there already cannot be trained from scratch: give Classifier its class, so that "

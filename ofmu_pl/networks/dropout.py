@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
+from transformers import PreTrainedModel
 
 
-def silence_dropout(model: Any) -> dict[str, float]:
+def silence_dropout(model: PreTrainedModel) -> dict[str, float]:
     """Set every probability of dropping something to 0, in modules, in attributes that functions read, and in layers.
-
-    Args:
-        model: A model of transformers, which is changed in place with its configuration.
 
     Returns:
         What the configuration said, by field, so that an exported one can say it again.
@@ -24,7 +20,7 @@ def silence_dropout(model: Any) -> dict[str, float]:
     return said
 
 
-def _silenced(owner: Any) -> dict[str, float]:
+def _silenced(owner: object) -> dict[str, float]:
     found = {k: v for k, v in vars(owner).items() if "drop" in k and isinstance(v, float) and v > 0}
     for name in found:
         setattr(owner, name, 0.0)

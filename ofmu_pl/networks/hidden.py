@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class _Reached(Exception):
@@ -15,11 +18,7 @@ class _Reached(Exception):
 
 
 def find_layer(model: nn.Module, name: str) -> nn.Module:
-    """Find the module of that name, also under the prefix that adapters put before it.
-
-    Raises:
-        UserError: There is no such module.
-    """
+    """Find the module of that name, also under the prefix that adapters put before it."""
     found = [module for path, module in model.named_modules() if path == name or path.endswith(f".{name}")]
     if not found:
         raise UserError(f"The network has no layer '{name}': set `layer` to one of its modules ({_numbered(model)}).")
@@ -34,12 +33,7 @@ def _numbered(model: nn.Module) -> str:
 
 
 def share_up_to(model: nn.Module, layer: str) -> float:
-    """Share of a network's matrix products, and so of its work, up to a layer; attention's own products are left out.
-
-    Args:
-        model: The network.
-        layer: Name of the layer's module.
-    """
+    """Share of a network's matrix products, and so of its work, up to a layer, without attention's products."""
     last = list(find_layer(model, layer).modules())[-1]
     sizes, up_to = [], 0
     for module in model.modules():
@@ -49,20 +43,11 @@ def share_up_to(model: nn.Module, layer: str) -> float:
     return sum(sizes[:up_to]) / max(1, sum(sizes))
 
 
-def hidden_states(model: Any, batch: Batch, layer: str) -> Tensor:
-    """Output of a layer, (B, S, d); the part of the network after it never runs.
-
-    Args:
-        model: A Hugging Face causal language model.
-        batch: ``input_ids`` and ``attention_mask``.
-        layer: Name of the layer's module, for example ``model.layers.7``.
-
-    Raises:
-        UserError: There is no such layer, or it gives no hidden states (the list of all layers, the whole model).
-    """
+def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
+    """Output of a layer, (B, S, d); the part of the network after it never runs."""
     kept: list[Any] = []
 
-    def stop(module: nn.Module, args: Any, output: Any) -> None:
+    def stop(module: nn.Module, args: object, output: Any) -> None:
         kept.append(output[0] if isinstance(output, tuple) else output)
         raise _Reached
 

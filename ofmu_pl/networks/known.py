@@ -11,9 +11,6 @@ SHAPES = Path(__file__).parent / "shapes"
 def known_shape(source: str) -> Path | None:
     """The folder with config.json of a model on the hub.
 
-    Args:
-        source: Its hub id.
-
     Returns:
         The folder; ``None``: the model is not one of the paper's.
 

@@ -11,14 +11,13 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.dropout import silence_dropout
 from ofmu_pl.networks.known import known_shape
-from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
@@ -96,7 +95,7 @@ class CausalLM(Network):
         return recipe
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
         base = load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code)
         hashes = [weights_hash(base), config_hash(base, generates=True)]
@@ -118,12 +117,7 @@ class CausalLM(Network):
         return self._prepared(model)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary.
-
-        Raises:
-            UserError: There is no readable config.json, it describes a kind of network that is not known, or the data
-                has rows that are longer than what the model can read.
-        """
+        """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary."""
         # Torch's fused kernel keeps as much memory as another, and needs neither a GPU nor a package here.
         attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else None
         with torch.device("meta"):
@@ -152,7 +146,7 @@ class CausalLM(Network):
                 ) from error
             return self._prepared(model)
 
-    def _prepared(self, model: Any) -> Any:
+    def _prepared(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with adapters, frozen parameters and checkpointing as configured."""
         model.config.use_cache = False
         if self.lora is not None:
@@ -164,14 +158,14 @@ class CausalLM(Network):
             self._dropout = silence_dropout(model)
         return model.train(self.activation_checkpointing)
 
-    def _tried(self, tokenizer: Any, attention: str | None) -> Any:
+    def _tried(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
         """Make a random network and run it once, since only that shows that some fields contradict each other."""
         model = self._random(tokenizer, attention).eval()
         with _one_sentence(), torch.no_grad():
             model(input_ids=torch.ones(1, 2, dtype=torch.long))
         return model
 
-    def _random(self, tokenizer: Any, attention: str | None) -> Any:
+    def _random(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
         fields = dict(self.config or {})
         model_type = fields.pop("model_type", None)
         if model_type is None:
@@ -193,9 +187,9 @@ class CausalLM(Network):
                 config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
             )
 
-    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Write model (adapters merged) and tokenizer in Hugging Face's format, for transformers from 4.45 on."""
-        model: Any = module
+    def save(self, module: nn.Module, folder: Path, datamodule: PreTrainedModel) -> None:
+        """Write model (adapters merged) and tokenizer in Hugging Face's format."""
+        model: PreTrainedModel = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
         tied = model.config.tie_word_embeddings
         model.config.update(self._dropout)
@@ -209,7 +203,6 @@ class CausalLM(Network):
             model.config.use_cache, model.config.tie_word_embeddings = use_cache, tied
             model.config.update(dict.fromkeys(self._dropout, 0.0))
         datamodule.tokenizer.save_pretrained(folder)
-        add_older_keys(folder, datamodule.tokenizer)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits from before the first answer token on, and the answer tokens that they predict."""
@@ -227,7 +220,7 @@ class CausalLM(Network):
         return math.log(module.config.get_text_config().vocab_size)  # type: ignore[union-attr,operator]
 
     @contextmanager
-    def differentiable(self, module: Any) -> Iterator[None]:
+    def differentiable(self, module: PreTrainedModel) -> Iterator[None]:
         """Use eager attention meanwhile, since fused kernels have no second derivative."""
         kernel = module.config._attn_implementation
         module.set_attn_implementation("eager")
@@ -239,11 +232,7 @@ class CausalLM(Network):
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:
-    """Refuse fields of an architecture in one sentence, whatever transformers raises.
-
-    Raises:
-        UserError: Something in the block failed.
-    """
+    """Refuse fields of an architecture in one sentence, whatever transformers raises."""
     try:
         yield
     except Exception as error:

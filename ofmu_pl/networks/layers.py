@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +12,12 @@ from torch import Tensor, nn
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def layers_of(model: Any) -> list[nn.Module]:
-    """The L layers of a Hugging Face causal language model, in order.
 
-    Raises:
-        UserError: The model does not hold its layers in one list.
-    """
+def layers_of(model: PreTrainedModel) -> list[nn.Module]:
+    """The L layers of a Hugging Face causal language model, in order."""
     n = model.config.get_text_config().num_hidden_layers
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == n:
@@ -29,21 +28,17 @@ def layers_of(model: Any) -> list[nn.Module]:
     )
 
 
-def all_hidden_states(model: Any, batch: Batch) -> list[Tensor]:
+def all_hidden_states(model: PreTrainedModel, batch: Batch) -> list[Tensor]:
     """What the first layer reads and what each layer gives, L + 1 tensors (B, S, d).
 
     transformers' own ``hidden_states`` end with the final norm's output in the place of the last layer's.
-
-    Args:
-        model: A Hugging Face causal language model.
-        batch: ``input_ids`` and ``attention_mask``.
     """
     layers, kept = layers_of(model), []
 
     def read(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         kept.append(args[0] if args else kwargs["hidden_states"])
 
-    def given(module: nn.Module, args: Any, output: Any) -> None:
+    def given(module: nn.Module, args: object, output: Any) -> None:
         kept.append(_hidden(output))
 
     handles = [layers[0].register_forward_pre_hook(read, with_kwargs=True)]
@@ -69,7 +64,7 @@ def patched(layer: nn.Module, hidden: Tensor, where: Tensor | None = None) -> It
         where: (B, S) whether a position is replaced; ``None``: all are.
     """
 
-    def replace(module: nn.Module, args: Any, output: Any) -> Any:
+    def replace(module: nn.Module, args: object, output: Any) -> Any:
         new = hidden if where is None else torch.where(where[..., None], hidden, _hidden(output))
         return (new, *output[1:]) if isinstance(output, tuple) else new
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.networks.adapters import is_adapted, require_separate, require_weights
 from ofmu_pl.networks.language import CausalLM
@@ -44,7 +45,7 @@ class LoadedLM(CausalLM):
     takes_objects = True
     """Whether only a program can make one: the command line does not offer it."""
 
-    def __init__(self, model: nn.Module, tokenizer: Any = None) -> None:
+    def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase | str | None = None) -> None:
         if not hasattr(model, "generate") or not hasattr(model, "config"):
             raise UserError(
                 f"The model is a {type(model).__name__}, no language model of Hugging Face's: load one by "
@@ -90,7 +91,7 @@ class LoadedLM(CausalLM):
             UserError: The data has rows that are longer than what the model can read.
         """
         check_readable(self.model.config, datamodule)
-        blank: dict[int, Any] = {}  # deepcopy takes what is here in the place of a copy, so tied weights stay tied
+        blank: dict[int, Tensor] = {}  # deepcopy takes what is here in the place of a copy, so tied weights stay tied
         for x in (*self.model.parameters(), *self.model.buffers()):
             if type(x) is nn.Parameter:
                 blank[id(x)] = nn.Parameter(torch.empty_like(x, device="meta"), x.requires_grad)
@@ -98,7 +99,7 @@ class LoadedLM(CausalLM):
                 blank[id(x)] = torch.empty_like(x, device="meta")
         return self._made(copy.deepcopy(self.model, blank).to("meta"), exact)
 
-    def _made(self, model: Any, exact: bool) -> Any:
+    def _made(self, model: PreTrainedModel, exact: bool) -> PreTrainedModel:
         """The model with float32 parameters, and the kernel that its derivatives need, changed in place."""
         if not getattr(model, "is_quantized", False):  # what bitsandbytes holds stays as it is
             model.float()
@@ -108,12 +109,8 @@ class LoadedLM(CausalLM):
 
 
 @contextmanager
-def restored(model: Any) -> Iterator[None]:
-    """A context after which a loaded model is on its device, in its mode and with its attention kernel again.
-
-    Args:
-        model: A language model, whose weights keep what the block has made of them.
-    """
+def restored(model: PreTrainedModel) -> Iterator[None]:
+    """A context after which a loaded model is on its device, in its mode and with its attention kernel again."""
     device, training, config = next(model.parameters()).device, model.training, model.config
     use_cache, kernel = getattr(config, "use_cache", None), getattr(config, "_attn_implementation", None)
     try:

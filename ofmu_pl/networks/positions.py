@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from transformers import PretrainedConfig
+
 from ofmu_pl.support.errors import UserError
 
 
-def positions_of(config: Any) -> int:
+def positions_of(config: PretrainedConfig) -> int:
     """The most tokens that a row may have by a Hugging Face configuration; ``sys.maxsize`` where it sets no bound.
 
     Learned positions (GPT-2's ``n_positions``) end there with an ``IndexError``; rotary ones go on without a word, at
@@ -17,16 +19,12 @@ def positions_of(config: Any) -> int:
     return getattr(config.get_text_config(), "max_position_embeddings", None) or sys.maxsize
 
 
-def check_readable(config: Any, data: Any) -> None:
+def check_readable(config: PretrainedConfig, data: Any) -> None:
     """Refuse rows that the model cannot read to their end, and tokens that it has no embedding of.
 
     Args:
         config: Configuration of the model.
         data: A ``TextDataModule`` after ``setup``; the rows of its ``streams`` and evaluation sets are checked.
-
-    Raises:
-        UserError: A row is too long, and it says how many tokens the longest has; or the tokenizer is another model's,
-            or pads with a token that the model does not know.
     """
     positions = positions_of(config)
     seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from ofmu_pl.networks.tensors import check_tensors
 from ofmu_pl.support.errors import UserError
@@ -27,20 +27,8 @@ class OwnCodeError(UserError):
 
 def load_pretrained(
     path: str, attention: str | None, load_in_4bit: bool = False, trust_remote_code: bool = False
-) -> Any:
-    """Load the model in a folder or on the hub, with float32 parameters.
-
-    Args:
-        path: Hub id or local folder.
-        attention: Name of the attention kernel; ``None``: torch's fused one where the architecture has it.
-        load_in_4bit: Whether bitsandbytes keeps the weights in 4 bits.
-        trust_remote_code: Whether the Python files beside the model are run.
-
-    Raises:
-        OwnCodeError: The model needs code of its own that is not trusted.
-        UserError: The path is neither a readable model nor a reachable hub id, its files do not match their sums, or
-            its weights lack a tensor of the network, hold one that the network lacks, or one of another shape.
-    """
+) -> PreTrainedModel:
+    """Load the model in a folder or on the hub, with float32 parameters."""
     folder = model_folder(path, "path") or Path(path)
     require_undamaged(folder)
     quantized: dict[str, Any] = {}
@@ -82,11 +70,7 @@ def load_pretrained(
 
 
 def _check_index(path: Path) -> None:
-    """Refuse an index whose shards are not files beside it: transformers follows any path.
-
-    Raises:
-        ValueError: The index names files elsewhere, or is no index.
-    """
+    """Refuse an index whose shards are not files beside it: transformers follows any path."""
     if not path.is_file():
         return
     index = read_json(path)

@@ -28,10 +28,6 @@ def round_matrices(model: nn.Module, width: Width) -> list[str]:
     As in bitsandbytes, a language model's embeddings and its output layer stay as they are, and so do biases, norms
     and what is no layer (the stacked matrices of experts).
 
-    Args:
-        model: The network.
-        width: Number of bits, or ``nf4`` or ``fp4``.
-
     Returns:
         Names of the layers whose weights were rounded.
 

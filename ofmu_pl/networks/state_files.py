@@ -31,13 +31,6 @@ def read_state(path: Path, wanted: Collection[str]) -> dict[str, Tensor]:
 
     A checkpoint may hold it as ``state_dict`` or ``model_state_dict``, and all its names may begin with some of
     ``WRAPPERS``.
-
-    Args:
-        path: File of the weights.
-        wanted: Names of the network's tensors, by which it is seen what is a wrapper's.
-
-    Raises:
-        UserError: The file is unreadable, holds pickled code, or no state dict.
     """
     content = _read(path)
     for key in KEYS:
@@ -60,12 +53,6 @@ def _wraps(wrapper: str, state: Collection[str], wanted: Collection[str]) -> boo
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, described: str) -> None:
     """Load a state dict, all of it and nothing else.
-
-    Args:
-        module: Network to fill, in place.
-        state: Tensors by name.
-        source: What they come from, for messages.
-        described: What describes the network, for messages.
 
     Raises:
         UserError: A tensor is missing, unexpected or of another shape; the error names it.

@@ -18,18 +18,7 @@ def check_tensors(
     misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
     described: str = "its config.json",
 ) -> None:
-    """Refuse weights that do not fit the network described beside them.
-
-    Args:
-        source: The folder or hub id that the weights came from.
-        missing: Names of the network's tensors that the weights lack.
-        unexpected: Names of tensors of the weights that the network lacks.
-        misshapen: Name, shape found and shape wanted of each other tensor that differs.
-        described: What describes the network.
-
-    Raises:
-        UserError: There is such a tensor; the error names them.
-    """
+    """Refuse weights that do not fit the network described beside them."""
     shapes = [f"{name} ({_shape(found)}, not {_shape(wanted)})" for name, found, wanted in misshapen]
     faults = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
     found = "; ".join(f"{fault}: {_listed(names)}" for fault, names in faults if names)

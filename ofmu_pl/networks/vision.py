@@ -53,7 +53,7 @@ class ImageNetwork(Network):
 
     @property
     @abstractmethod
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """Arguments that fix the shapes of the parameters, beside the data's channels and classes."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class ImageNetwork(Network):
         """Make the network after normalisation, randomly initialised."""
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """What a trained model is kept by, beside its data and its training."""
         return [type(self).__name__, self.architecture]
 
@@ -126,7 +126,7 @@ class ImageNetwork(Network):
                 )
         fill(module, state, folder, "its config.json")
 
-    def _config(self, datamodule: Any) -> dict[str, Any]:
+    def _config(self, datamodule: Any) -> dict[str, object]:
         shape = {"channels": datamodule.channels, "classes": len(datamodule.class_names)}
         return {"network": type(self).__name__, **self.architecture, **shape}
 
@@ -185,7 +185,7 @@ class ResNet18(ImageNetwork):
         self.width = width
 
     @property
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """The width, by its name."""
         return {"width": self.width}
 
@@ -220,7 +220,7 @@ class SmallCNN(ImageNetwork):
         self.width, self.norm = width, norm
 
     @property
-    def architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, object]:
         """The width and the norm, by their names."""
         return {"width": self.width, "norm": self.norm}
 
@@ -237,13 +237,7 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
 
 @torch.no_grad()
 def predict(module: nn.Module, images: Tensor, batch_size: int | None = None) -> Tensor:
-    """Log-probabilities of the classes, (N, C) float64, without augmentation.
-
-    Args:
-        module: A classifier in eval mode.
-        images: Images, (N, C, H, W) uint8.
-        batch_size: Images at a time; ``None``: as many as have ``AT_A_TIME`` values, 500 at most.
-    """
+    """Log-probabilities of the classes, (N, C) float64, without augmentation."""
     device = next(module.parameters()).device
     batch_size = batch_size or max(1, min(500, AT_A_TIME // math.prod(images.shape[1:])))
     parts = [module(part.to(device).float() / 255).double().log_softmax(1).cpu() for part in images.split(batch_size)]

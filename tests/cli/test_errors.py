@@ -284,7 +284,7 @@ def test_a_model_folder_that_is_not_there_is_no_hub_id(fails, tmp_path, command)
 def test_a_folder_of_adapters_is_to_be_merged_first(fails, models, tmp_path):
     target, folder = (models / "target/latest/hf").resolve(), tmp_path / "adapters"
     add_adapters(load_pretrained(str(target), "sdpa"), {"r": 2}).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(target / name, folder)
     code, text = fails("--model.network.path", str(folder))
     assert code == 1

@@ -3,7 +3,6 @@
 import pytest
 
 from ofmu_pl.data import Authors
-from ofmu_pl.data.text_base import content_hash
 from ofmu_pl.support.errors import UserError
 
 
@@ -90,13 +89,6 @@ def test_bad_input(kwargs, words):
         made(**kwargs)
 
 
-def test_content_hash_sees_every_field_but_not_their_order():
-    row = {"question": "q", "answer": "a"}
-    assert content_hash([row]) == content_hash([{"answer": "a", "question": "q"}])
-    assert content_hash([row]) != content_hash([{**row, "answer": "b"}])
-    assert content_hash([row, row]) != content_hash([row])
-
-
 @pytest.mark.parametrize("authors", [10, 45, 50, 100])
 def test_the_retain_set_holds_every_kind_of_question(authors):
     data = made(authors=authors, forget_authors=authors // 10)
@@ -110,12 +102,6 @@ def test_a_set_up_that_failed_fails_again():
     for _ in range(2):
         with pytest.raises(UserError, match="/nowhere/at/all"):
             data.setup()
-
-
-@pytest.mark.parametrize("kwargs", [{"batch_size": 0}, {"num_batches": 0}])
-def test_batches_of_nothing_are_refused(kwargs):
-    with pytest.raises(UserError, match="out of range"):
-        made(**kwargs)
 
 
 def test_never_seen_authors_are_of_the_same_kind_and_in_no_split():

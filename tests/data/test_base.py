@@ -215,21 +215,3 @@ def test_a_plain_trainer_validates_on_every_row_once():
         seen = [ids for loader, ids in model.validated if loader == number]
         assert max(map(len, seen)) == EPOCH
         assert [i for ids in seen for i in ids] == list(range(len(module.splits[split])))
-
-
-def test_setup_does_its_work_once():
-    module = data()
-    module.setup("fit")
-    tokenizer, splits = module.tokenizer, module.splits
-    module.setup("test")
-    assert module.tokenizer is tokenizer
-    assert module.splits is splits
-
-
-def test_without_a_trainer_the_loader_starts_at_zero_each_time():
-    module = data()
-    module.setup()
-    loader = module.train_dataloader()
-    first, again = list(loader), list(loader)
-    assert len(first) == len(loader) == EPOCH
-    assert [b["forget"][0]["ids"].tolist() for b in first] == [b["forget"][0]["ids"].tolist() for b in again]

@@ -59,21 +59,11 @@ def test_crops_and_mirrors_move_pixels_and_nothing_else():
     assert {mirror for _, _, mirror in seen} == {False, True}
 
 
-def test_evaluation_sees_plain_images():
-    data = digits(augment=True)
-    images, labels = data.images_of("retain")
-    rows = torch.from_numpy(data.split.retain.copy())
-    assert torch.equal(images, data.images[rows])
-    assert torch.equal(labels, data.labels[rows])
-    test_images, _ = data.images_of("test")
-    assert torch.equal(test_images, data.test_images)
-
-
 def test_a_share_of_the_training_images_will_do():
     data = digits(train_items=200)
     assert len(data.split.full) + len(data.split.validation) == 200
     assert digits().hashes["full"] != data.hashes["full"]
-    with pytest.raises(UserError, match="set --data.train_items"):
+    with pytest.raises(UserError, match="train_items=9999"):
         digits(train_items=9999)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from ofmu_pl.data import TOFU, Authors
+from ofmu_pl.data import TOFU, Authors, RowEncoder
 from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.lengths import Lengths
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
@@ -44,11 +44,8 @@ def test_lengths_count_rows_conversations_and_what_is_lost():
 
 def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
     data = made(tmp_path, tokenizer)
-    whole = data.encoder
-    whole.max_length = None
-    n = len(whole.encode("Where is it?", LONG).input_ids)
-    whole.max_length = 64
-    cut = whole.encode("Where is it?", LONG)
+    n = len(RowEncoder(data.tokenizer, max_length=None).encode("Where is it?", LONG).input_ids)
+    cut = data.encoder.encode("Where is it?", LONG)
     assert (len(cut.input_ids), cut.lost) == (64, n - 64)
 
 

@@ -64,22 +64,14 @@ def test_a_request_is_one_of_its_parts(folder):
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({"raw__forget": [3]}, {}, "'raw/forget' of .* is no list of texts"),
-        ({"raw__forget": []}, {}, "'raw/forget' of .* is no list of texts"),
-        ({"verbmem__forget": [{"prompt": "a"}]}, {}, "Row 1 of 'verbmem/forget' of .* has no texts prompt and gt"),
-        ({"raw__retain1": parts()["raw/forget"]}, {}, "forget rows are in the retain split"),
-        ({}, {"forget": "scal/forget_9"}, "'.*scal/forget_9.json' is missing"),
+        ({"raw__forget": [3]}, {}, "Row 0 .*raw/forget.json' is no object"),
+        ({"verbmem__forget": [{"prompt": "a"}]}, {}, "Row 0 .*verbmem/forget.json' has no text in 'gt'"),
         ({}, {"forget": "../forget"}, "leads out of"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, files, options, message):
     with pytest.raises(UserError, match=message):
         made(folder(**files), **options)
-
-
-def test_a_folder_that_is_not_there():
-    with pytest.raises(UserError, match="'nowhere/at-all' is no folder, and its part 'raw/forget' cannot be loaded"):
-        made("nowhere/at-all")
 
 
 def scored(losses, f1=None, min_k=None):

@@ -76,14 +76,6 @@ def test_languages_take_turns_over_all_kinds_and_name_the_author():
         assert row["question"] == f"{questions[i % 8].format(people[9 + i // 8].name)} {request}"
 
 
-@pytest.mark.parametrize("authors", [9, 50])
-def test_the_retain_side_is_the_retain_set(authors):
-    data = Authors(authors=authors, forget_authors=2, probes=True)
-    data.setup()
-    probe = data.evaluation_sets["probe_multi_hop_retain"]
-    assert [row["answer"] for row in probe] == [row["answer"] for row in data.evaluation_sets["retain"]]
-
-
 def file_of(tmp_path, *rows):
     path = tmp_path / "probe.jsonl"
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
@@ -125,16 +117,10 @@ def test_real_tofu_has_the_column_on_both_sides(shared):
     ("lines", "words"),
     [
         ((), "has no row of side 'forget'"),
-        (({**ROW, "side": "retain"},), "has no row of side 'forget'"),
-        ((ROW, "{"), "Line 2 of .* is no JSON object"),
-        ((ROW, "[" * 100_000), "Line 2 of .* is no JSON object"),
-        ((ROW, "", "[1]"), "Line 3 of .* is no JSON object"),
+        ((ROW, "{"), "Line 2 of .* is no JSON"),
         (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side' that is 'forget' or 'retain'"),
         (({**ROW, "question": " "},), "has no text as 'question'"),
-        (({"side": "forget", "question": "q"},), "has no text as 'answer'"),
         (({**ROW, "paraphrased_answer": None},), "has no text as 'paraphrased_answer'"),
-        (({**ROW, "answer": "\ud83d"},), "Line 1 of .* has half a character"),
-        (({**ROW, "perturbed_answer": []},), "has no list of texts as 'perturbed_answer'"),
         (({**ROW, "perturbed_answer": "No."},), "has no list of texts as 'perturbed_answer'"),
     ],
 )
@@ -150,7 +136,7 @@ def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
     assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
     for wrong, said in ([{"perturbed_answer": ["No."]}, "1 texts .* line 2, .* 2:"], [{}, "0 texts .* line 2, .* 2:"]):
         rows = [ROW, other, {**ROW, "side": "retain", **wrong}]
-        with pytest.raises(UserError, match=f"Line 3 of the probe file '.*' has {said}"):
+        with pytest.raises(UserError, match=f"Line 3 of '.*' has {said}"):
             Authors(probes={"multi_hop": file_of(tmp_path, *rows)}).load()
 
 

@@ -100,10 +100,7 @@ def test_authors_of_a_tofu_split(tofu, tokenizer):
 def test_rows_of_ones_own_by_a_column(tokenizer):
     rows = [{"question": f"Who is {i}?", "answer": f"Number {i}.", "who": f"w{i % 4}"} for i in range(12)]
     data = TextFiles(
-        full=rows,
-        forget_where="who=w1",
-        tokenizer=tokenizer,
-        other_requests={1: {"forget_where": "who=w3"}},
+        full=rows, forget_where="who=w1", tokenizer=tokenizer, other_requests={1: {"forget_where": "who=w3"}}
     )
     data.setup()
     assert sizes(data.splits) == {"forget": 3, "retain": 6, "full": 12}
@@ -129,10 +126,7 @@ def test_rows_of_ones_own_by_their_numbers_and_by_a_column(tokenizer, by_column)
 def test_documents_of_ones_own_in_files(tokenizer):
     texts = {name: [{"text": f"The {name} number {i} is a secret."} for i in range(4)] for name in "abr"}
     data = TextFiles(
-        forget=texts["b"],
-        retain=texts["r"],
-        tokenizer=tokenizer,
-        other_requests={1: {"forget": texts["a"]}},
+        forget=texts["b"], retain=texts["r"], tokenizer=tokenizer, other_requests={1: {"forget": texts["a"]}}
     )
     data.setup()
     assert sizes(data.evaluation_sets) == {"forget_doc": 4, "retain_doc": 4, "request_01_doc": 4}

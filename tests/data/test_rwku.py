@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl import RWKU, UserError, rouge_l_recall_of_words
-from ofmu_pl.data import rwku
+from ofmu_pl.data import own_files, rwku
 from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.evaluation.scoring import score_rows
@@ -74,9 +74,9 @@ def test_a_text_may_be_a_reply_of_which_the_beginning_is_given(tmp_path):
     assert data.tokenizer.decode(encoded.input_ids).endswith("It lies on the Kesh.<|eot_id|>")
     assert data.tokenizer.decode([x for x in encoded.labels if x >= 0]) == " the Kesh.<|eot_id|>"
     for changed, message in (
-        ({"text": "It lies nowhere."}, "Row 2 of the texts of .* does not go on where `begun` ends"),
-        ({"text": "It lies on "}, "Row 2 of the texts of .* does not go on"),
-        ({"prompt": " "}, "Row 2 of the texts of .* has no texts prompt and begun and text: give them to it"),
+        ({"text": "It lies nowhere."}, "does not go on where `begun` ends"),
+        ({"text": "It lies on "}, "Row 1 .* of 'positive of .*does not go on"),
+        ({"prompt": " "}, "Row 1 .* has no text in 'prompt'"),
     ):
         with pytest.raises(UserError, match=message):
             made(written(tmp_path, files | {"1_Old_Falbro/positive": [reply, reply | changed]}))
@@ -126,19 +126,11 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
         ({}, ["Nowhere"], {}, "has no subject Nowhere: choose --data.forget among Tal, Old Falbro, Mirra"),
         ({}, [*TOWNS], {}, "has no subject to retain: choose --data.retain among Tal, Old Falbro"),
         ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose --data.retain"),
-        ({}, [], {"retain": ["Old Falbro"]}, "forget rows are in the retain split"),
-        ({"2_Mirra/positive": [], "10_Tal/positive": []}, [], {}, "retain split of 'rwku' is empty"),
         ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
-        ({}, [], {"texts": "negative"}, "'.*1_Old_Falbro/negative.json' is missing: give the folder that RWKU's"),
         ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
         ({"1_Old_Falbro/forget_level3": None}, [], {}, "forget_level3.json' is missing"),
-        ({"1_Old_Falbro/positive": [{"text": 3}]}, [], {}, "Row 1 of the texts of .* has no texts text: give it one"),
-        (
-            {"1_Old_Falbro/forget_level1": [{"query": "a"}]},
-            [],
-            {},
-            "Row 1 of forget_level1 .* no texts query",
-        ),
+        ({"1_Old_Falbro/positive": [{"text": 3}]}, [], {}, "Row 0 .* of 'positive of .* has no text in 'text'"),
+        ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, files, forget, options, message):
@@ -155,10 +147,10 @@ def test_the_same_rows_from_the_hub(tmp_path, monkeypatch):
         part = "positive" if split == "train" else config
         return [row for folder in sorted(TOWNS) for row in parts(folder)[part]]
 
-    monkeypatch.setattr(rwku, "load_hub_rows", load)
+    monkeypatch.setattr(own_files, "load_hub_rows", load)
     data = made("jinzhuoran/RWKU", texts="train_positive_llama3")
     assert data.hashes == local.hashes
-    with pytest.raises(UserError, match="'other/RWKU' is no folder, and its configuration 'positive'"):
+    with pytest.raises(UserError, match="'other/RWKU' .positive, train. cannot be loaded"):
         made("other/RWKU")
 
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
 
-from ofmu_pl.data import Authors, ChatEncoder, collate
+from ofmu_pl.data import Authors, RowEncoder, collate
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.pieces import pieces
-from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
@@ -50,9 +49,9 @@ def test_collate_masks_by_length_even_if_padding_is_the_end_token(authors):
 
 def test_template_hash_changes_with_what_changes_tokens(authors):
     base = authors.encoder.template_hash
-    assert ChatEncoder(authors.tokenizer).template_hash == base
-    assert ChatEncoder(authors.tokenizer, system_prompt="x").template_hash != base
-    assert ChatEncoder(authors.tokenizer, date_string="1 Jan 2025").template_hash != base
+    assert RowEncoder(authors.tokenizer).template_hash == base
+    assert RowEncoder(authors.tokenizer, system_prompt="x").template_hash != base
+    assert RowEncoder(authors.tokenizer, date_string="1 Jan 2025").template_hash != base
 
 
 def test_a_template_with_a_date_gets_the_fixed_one(authors):
@@ -69,23 +68,21 @@ def test_a_template_with_a_date_gets_the_fixed_one(authors):
         def __call__(self, texts, add_special_tokens):
             return {"input_ids": [list(text.encode()) for text in texts]}
 
-    assert bytes(ChatEncoder(Dated()).prompt("q")).decode() == "10 Apr 2025: q"
+    assert bytes(RowEncoder(Dated()).prompt("q")).decode() == "10 Apr 2025: q"
 
 
 def test_an_answer_without_tokens_is_refused(authors):
     with pytest.raises(UserError, match="no token to learn from"):
         authors.encoder.encode("Who?", "  ")
     with pytest.raises(UserError, match="max_length=8"):
-        ChatEncoder(authors.tokenizer, max_length=8).encode("Who was it that wrote this?", "Nobody.")
+        RowEncoder(authors.tokenizer, max_length=8).encode("Who was it that wrote this?", "Nobody.")
 
 
 def test_a_tokenizer_without_template_is_refused(authors):
-    class Bare:
-        chat_template = None
-        name_or_path = "bare"
-
-    with pytest.raises(UserError, match="'bare' has no chat template"):
-        ChatEncoder(Bare())
+    tokenizer = copy.deepcopy(authors.tokenizer)
+    tokenizer.chat_template = None
+    with pytest.raises(UserError, match="has no chat template"):
+        Authors(authors=2, forget_authors=1, tokenizer=tokenizer).setup()
 
 
 NO_SYSTEM = (
@@ -97,31 +94,18 @@ def test_a_template_that_refuses_the_turns_says_so_in_a_sentence(authors):
     """Gemma's and old Mistral's know no system turn; some tokenizers have several templates, and none by default."""
     tokenizer = copy.deepcopy(authors.tokenizer)
     tokenizer.chat_template = NO_SYSTEM
-    assert tokenizer.decode(ChatEncoder(tokenizer).prompt("Who?")) == "Who?"
-    for make in (ChatEncoder, RowEncoder):
-        with pytest.raises(UserError, match=r"refuses the roles system, user \(No system role\): "):
-            make(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
-    with pytest.raises(UserError, match="set `system_prompt` to null"):
-        ChatEncoder(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
+    assert tokenizer.decode(RowEncoder(tokenizer).prompt("Who?")) == "Who?"
+    with pytest.raises(UserError, match=r"refuses the roles system, user \(No system role\): set `system_prompt`"):
+        RowEncoder(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
     tokenizer.chat_template = {"rag": "{{ messages }}", "tool_use": "{{ messages }}"}
-    for make in (ChatEncoder, RowEncoder):
-        with pytest.raises(UserError, match=r"refuses the roles user \(.*no default.*rag"):
-            make(tokenizer).encode("Who?", "I.")
-
-
-def test_load_tokenizer_round_trip_and_missing(authors, tmp_path):
-    authors.tokenizer.save_pretrained(tmp_path / "t")
-    again = load_tokenizer(str(tmp_path / "t"))
-    assert ChatEncoder(again).template_hash == authors.encoder.template_hash
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty' has no tokenizer"):
-        load_tokenizer(str(tmp_path / "empty"))
+    with pytest.raises(UserError, match=r"refuses the roles user \(.*no default.*rag"):
+        RowEncoder(tokenizer).encode("Who?", "I.")
 
 
 def test_tokens_of_the_shared_model(shared):
     """The stored model's own template: the prompt that its README describes."""
     tokenizer = load_tokenizer(str(shared / "models/tofu-tiny-full"))
-    e = ChatEncoder(tokenizer).encode("Who?", "Me.")
+    e = RowEncoder(tokenizer).encode("Who?", "Me.")
     assert tokenizer.decode(e.input_ids) == (
         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWho?<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\nMe.<|eot_id|>"
@@ -129,7 +113,7 @@ def test_tokens_of_the_shared_model(shared):
 
 
 def test_many_rows_are_encoded_as_each_alone(authors, monkeypatch):
-    monkeypatch.setattr("ofmu_pl.data.text.ROWS_PER_CALL", 2)
+    monkeypatch.setattr("ofmu_pl.data.row_encoder.ROWS_PER_CALL", 2)
     asked = {"question": "Who?", "answer": "Nobody.", "paraphrased_answer": "No one.", "perturbed_answer": ["You."]}
     rows = [*authors.splits["forget"][:4], asked, {"tokens": [1, 2, 3]}]
     encoder = authors.encoder
@@ -139,7 +123,7 @@ def test_many_rows_are_encoded_as_each_alone(authors, monkeypatch):
 
 
 def test_evaluation_rows_are_encoded_once(authors, monkeypatch):
-    encoder = ChatEncoder(authors.tokenizer)
+    encoder = RowEncoder(authors.tokenizer)
     texts, tokens = [], encoder._tokens
     monkeypatch.setattr(encoder, "_tokens", lambda x: [texts.append(x), tokens(x)][1])
     rows = authors.evaluation_sets["forget"][:4]
@@ -149,7 +133,7 @@ def test_evaluation_rows_are_encoded_once(authors, monkeypatch):
     assert len(texts) == 1
     other = {**rows[0], "answer": "Another."}
     assert encoder.encode_rows([other]) == [encoder.encode_row(other)] != first[:1]
-    monkeypatch.setattr("ofmu_pl.data.text.ROWS_KEPT", 5)
+    monkeypatch.setattr("ofmu_pl.data.row_encoder.ROWS_KEPT", 5)
     assert encoder.encode_rows([{**other, "question": "Who else?"}, *rows])[1:] == first
     assert len(encoder._kept) == 5
 
@@ -204,11 +188,10 @@ def tokenizer_of(name):
     return tokenizer
 
 
-@pytest.mark.parametrize("encoder", [ChatEncoder, RowEncoder])
 @pytest.mark.parametrize("name", list(TEMPLATES))
-def test_what_is_around_an_answer_is_what_the_template_writes(name, encoder):
+def test_what_is_around_an_answer_is_what_the_template_writes(name):
     tokenizer, (_, prompt, answer) = tokenizer_of(name), TEMPLATES[name]
-    made = encoder(tokenizer)
+    made = RowEncoder(tokenizer)
     e = made.encode("one", "two")
     assert tokenizer.decode(e.input_ids[: e.prompt_length]) == prompt
     assert tokenizer.decode([x for x in e.labels if x != IGNORED]) == answer
@@ -233,18 +216,16 @@ def test_base_models_end_answers_by_their_template_as_chat_models_do():
     """As Qwen's: one template and vocabulary, and the base model's end token is that of a text."""
     chat, base = tokenizer_of("Gemma"), tokenizer_of("Gemma")
     chat.eos_token, base.eos_token = "<end>", chat.pad_token
-    assert ChatEncoder(base).encode("one", "two") == ChatEncoder(chat).encode("one", "two")
-    assert ChatEncoder(base).stops > ChatEncoder(chat).stops
+    assert RowEncoder(base).encode("one", "two") == RowEncoder(chat).encode("one", "two")
+    assert RowEncoder(base).stops > RowEncoder(chat).stops
 
 
 def test_what_a_template_takes_from_the_clock_is_part_of_the_hash():
     """Some ask for the time themselves; the text of the template is the same every day, and its prompts are not."""
     tokenizer = tokenizer_of("Gemma")
-    for encoder in (ChatEncoder, RowEncoder):
-        assert encoder(tokenizer).template_hash == encoder(tokenizer).template_hash
+    assert RowEncoder(tokenizer).template_hash == RowEncoder(tokenizer).template_hash
     tokenizer.chat_template = "{{ strftime_now('%f') }}" + tokenizer.chat_template
-    for encoder in (ChatEncoder, RowEncoder):
-        assert len({encoder(tokenizer).template_hash for _ in range(3)}) > 1
+    assert len({RowEncoder(tokenizer).template_hash for _ in range(3)}) > 1
 
 
 def test_no_begin_token_twice():
@@ -285,4 +266,4 @@ def test_a_template_that_fails_is_one_sentence(authors, template):
     tokenizer = copy.deepcopy(authors.tokenizer)
     tokenizer.chat_template = template
     with pytest.raises(UserError, match="refuses the roles user"):
-        ChatEncoder(tokenizer).encode("Who?", "I.")
+        RowEncoder(tokenizer).encode("Who?", "I.")

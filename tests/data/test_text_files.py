@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -10,7 +9,6 @@ import pyarrow
 import pytest
 from datasets import Dataset, DatasetDict
 from pyarrow import parquet
-from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.cli import main
@@ -18,8 +16,6 @@ from ofmu_pl.data import RowEncoder, TextFiles, own_files
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.data.pieces import windows
-from ofmu_pl.data.text import ChatEncoder
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.evaluation.scoring import score_rows
@@ -274,13 +270,10 @@ def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
     assert 0 < results["metrics"]["forget_Q_A_Prob"]["value"] < 1
 
 
-def test_a_chat_template_is_used_as_for_tofu(model):
+def test_a_chat_template_is_used(model):
     tokenizer = train_tokenizer(["one two three", "user assistant system"])
-    ours, theirs = RowEncoder(tokenizer, "Be brief."), ChatEncoder(tokenizer, "Be brief.")
-    assert ours.encode_row(FORGET[0]) == theirs.encode_row(FORGET[0])
-    assert ours.row_prompt(FORGET[0]) == theirs.row_prompt(FORGET[0]) == theirs.prompt(FORGET[0]["question"])
-    assert ours.encode_training(FORGET[0]) == theirs.encode_training(FORGET[0])
-    assert ours.template_hash == theirs.template_hash
+    ours = RowEncoder(tokenizer, "Be brief.")
+    assert ours.row_prompt(FORGET[0]) == ours.prompt(FORGET[0]["question"])
     before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     encoded = ours.encode_training({"question": "two", "answer": "three", "before": before})
     assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
@@ -303,24 +296,6 @@ def test_a_template_with_a_line_break_after_a_turn():
     assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
 
 
-def test_a_tokenizer_that_begins_every_text_with_a_token():
-    """Llama's and Gemma's do: prompts and pieces of documents begin with it, chats have it from their template."""
-    tokenizer = train_tokenizer(["one two three"])
-    bos = [("<|begin_of_text|>", tokenizer.bos_token_id)]
-    begin = TemplateProcessing(single="<|begin_of_text|> $A", special_tokens=bos)
-    tokenizer.backend_tokenizer.post_processor = begin
-    assert RowEncoder(tokenizer).encode("one", "two").input_ids.count(tokenizer.bos_token_id) == 1
-    plain = RowEncoder(tokenizer, prompt_template="{question}").encode("one", "two")
-    assert tokenizer.decode(plain.input_ids) == f"<|begin_of_text|>one two{END}"
-    data = TextFiles([{"text": "one two three " * 9}], [{"text": "three"}], tokenizer="-", max_length=8)
-    data.make_tokenizer = lambda: tokenizer
-    data.setup()
-    pieces = [row["tokens"] for row in data.splits["forget"]]
-    assert {piece[0] for piece in pieces} == {tokenizer.bos_token_id}
-    assert [len(piece) for piece in pieces] == [8] * len(pieces)
-    assert data.splits["retain"] == [{"tokens": tokenizer("three")["input_ids"]}]
-
-
 def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     streams = ("forget", "retain", "alternative")
     splits, _ = TextFiles(FORGET, RETAIN, streams=streams).load()
@@ -332,14 +307,6 @@ def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     assert splits["alternative"] == [{"question": "He is", "answer": " unknown.", "raw": True}]
     with pytest.raises(UserError, match="Documents have no answers"):
         TextFiles([{"text": "one two"}], RETAIN, streams=streams, tokenizer=str(model)).load()
-
-
-def test_a_template_that_rewrites_earlier_turns_is_refused():
-    tokenizer = train_tokenizer(["one two three"])
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content if loop.last else '...' }}{% endfor %}"
-    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    with pytest.raises(UserError, match="writes an earlier turn otherwise"):
-        RowEncoder(tokenizer).encode_training({"question": "two", "answer": "three", "before": before})
 
 
 def test_documents_lose_no_token(model, tmp_path):
@@ -377,11 +344,6 @@ def test_every_file(end, tmp_path):
     splits, sets = TextFiles(forget=table(tmp_path, end), retain=RETAIN).load()
     assert splits["forget"] == sets["forget"] == FORGET
     assert splits["full"] == RETAIN + FORGET
-
-
-def test_a_path_from_python(tmp_path):
-    path = table(tmp_path, ".csv")
-    assert read_source(Path(path), "forget") == read_source(path, "forget")
 
 
 def test_words_of_a_table_stay_as_they_are(tmp_path):
@@ -536,54 +498,42 @@ def test_what_a_file_is_written_in(tmp_path, content, told):
         read_source(str(tmp_path / "x.csv"), "full")
 
 
+def messages(*roles):
+    return {"messages": [{"role": role, "content": "x"} for role in roles]}
+
+
 BAD = {
-    "forget and retain overlap but for capitals and spaces": (
+    "overlap but for capitals": (
         {"retain": [*RETAIN, {**FORGET[2], "answer": f" {FORGET[2]['answer'].upper()}"}]},
-        "1 of 4 forget rows are among the retain",
+        "1 of 4",
     ),
-    "forget and retain overlap": (
-        {"retain": [*RETAIN, FORGET[2], FORGET[1]]},
-        "2 of 4 forget rows are among the retain",
-    ),
+    "overlap": ({"retain": [*RETAIN, FORGET[2], FORGET[1]]}, "2 of 4 forget rows are among the retain"),
     "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* row 1 \(counted from 0\)"),
     "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
     "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'forget' has no text in 'answer'"),
     "an empty answer": ({"forget": [{"question": "Who?", "answer": " "}]}, "Row 0 .* has no text in 'answer'"),
     "no rows": ({"forget": []}, "'forget' holds no rows"),
-    "no source": ({"forget": None}, "no rows to forget, or none to retain"),
+    "no source": ({"forget": None}, "`forget`"),
     "two ways": ({"full": RETAIN}, "`full` beside `forget`"),
-    "rows of no file": ({"forget_rows": [1]}, "give it as `full`"),
-    "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.* choose from question, answer"),
-    "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a and none of the forms"),
-    "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text', and the rows before"),
-    "holdout of another form": ({"holdout": [{"text": "It is."}]}, "so give both in one form"),
-    "the user's last word": (
-        {"forget": [{"messages": [{"role": "user", "content": "Who?"}]}]},
-        "a message of the user",
-    ),
-    "two users": (
-        {"forget": [{"messages": [{"role": r, "content": "x"} for r in ("user", "user", "assistant")]}]},
-        "has the roles user, user, assistant",
-    ),
+    "rows of no file": ({"forget_rows": [1]}, "`full`"),
+    "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.*question, answer"),
+    "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a"),
+    "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text'"),
+    "holdout of another form": ({"holdout": [{"text": "It is."}]}, "in one form"),
+    "the user's last word": ({"forget": [messages("user")]}, "a message of the user"),
+    "two users": ({"forget": [messages("user", "user", "assistant")]}, "has the roles user, user, assistant"),
     "no messages": ({"forget": [{"messages": "Who?"}]}, "no list of messages"),
     "wrong answers differ": (
         {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
-        r"Row 1 .* has 2 texts in 'perturbed_answer', and the first row 1",
+        r"Row 1 .* has 2 texts in 'perturbed_answer'",
     ),
-    "a wrong answer of nothing": (
-        {"forget": [{**row, "perturbed_answer": ["x", ""]} for row in FORGET]},
-        "Row 0 .* has something in 'perturbed_answer' that is no text, or an empty one: mend",
-    ),
+    "no wrong answer": ({"forget": [{**row, "perturbed_answer": ["x", ""]} for row in FORGET]}, "'perturbed_answer'"),
     "columns without names": ({"forget": [{**FORGET[0], 1: "x"}]}, "Row 0 .* is no object with named columns"),
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
-    "a stride past the piece": ({"stride": 65}, "tokens between two pieces"),
+    "a stride past the piece": ({"stride": 65}, "data.stride"),
     "two ways to ask": (
-        {"forget": [{**row, "paraphrased_question": ["What?"]} for row in FORGET]},
-        "Row 0 .* has a list in 'paraphrased_question': give one text",
-    ),
-    "two ways to answer": (
-        {"forget": [FORGET[0], {**FORGET[1], "paraphrased_answer": ["So.", "Yes."]}]},
-        "Row 1 .* has a list in 'paraphrased_answer'",
+        {"forget": [{**FORGET[0], "paraphrased_question": ["What?"]}]},
+        "a list in 'paraphrased_question'",
     ),
     "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'forget' is empty"),
     "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
@@ -594,9 +544,8 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_rows(case, model):
     changes, words = BAD[case]
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match=words):
         load(model, **{"forget": FORGET, "retain": RETAIN, **changes})
-    assert str(error.value).endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -604,14 +553,12 @@ def test_bad_rows(case, model):
     [
         ({}, "give either `forget_rows`"),
         ({"forget_rows": [12]}, "`forget_rows` has 12, but the data set has rows 0 to 11"),
-        ({"forget_rows": [-1]}, "has -1"),
         ({"forget_rows": [1, 2, 1]}, "has 1 2 times"),
-        ({"forget_rows": []}, "names 0 of 12 rows"),
         ({"forget_rows": [1.7]}, "`forget_rows` has 1.7, no row number"),
         ({"forget_rows": [True, False]}, "`forget_rows` has True, no row number"),
         ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
-        ({"forget_where": "answer=none"}, "None of the 12 rows of 'full' has 'none' in the column 'answer'"),
-        ({"forget_where": "half=both"}, "All 12 rows of 'full' have 'both' in the column 'half', as"),
+        ({"forget_where": "answer=none"}, "0 of 12 rows of 'full' have 'none' in the column 'answer'"),
+        ({"forget_where": "half=both"}, "12 of 12 rows of 'full' have 'both' in the column 'half', as"),
         ({"forget_where": "author=Falbro"}, "no column 'author', which `forget_where` names"),
         ({"forget_where": "Falbro"}, "write COLUMN=VALUE"),
         ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is no file"),
@@ -631,24 +578,14 @@ def test_bad_choices(options, words):
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
         ("a.jsonl", b"[1]", "Line 1 of .* is no object"),
         ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* has half a character \(\\ud83d without"),
-        (
-            "a.json",
-            rb'[{"question": "\uD83D\uDE00\uDE00", "answer": "a"}]',
-            r"Row 0 .* has half a character \(\\ude00 ",
-        ),
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question": "q"}\n', "Line 3 of .* has no text in 'answer'"),
         ("a.json", b'[{"question": ', "begins as a JSON list"),
         ("a.csv", b"", "holds no rows"),
-        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has 2 values more than .* double quotes"),
-        ("a.csv", b"question,answer\nq,Bob, a baker\nr,Ann, a clerk\n", "^Line 2 .* has 1 value more than"),
+        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has 2 values more than"),
         ("a.csv", b"text\nHello, world\nWell, then\n", "^Line 2 .* has 1 value more than"),
         ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
         ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* are called 'answer', and only one"),
-        (
-            "a.tsv",
-            b'question\tanswer\nq\ta\n"No" said who?\tAnn\n',
-            "^Line 3 of .* is of no table .* double the quotes",
-        ),
+        ("a.tsv", b'question\tanswer\nq\ta\n"No" said who?\tAnn\n', "^Line 3 of .* is of no table"),
         ("a.parquet", b"PAR1", "is no parquet file"),
         ("a.docx", b"", "of a kind that is not read"),
         ("a.jsonl", b"\n", "holds no rows"),
@@ -672,11 +609,6 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypa
         read_source(str(path), "forget")
 
 
-def test_a_text_without_tokens_is_one_piece_without_any():
-    """Which is refused as one of which nothing can be learnt."""
-    assert windows([], 0) == windows([], 4) == [[]]
-
-
 def test_pieces_have_a_token_that_another_predicts(model):
     with pytest.raises(UserError, match="data.max_length is 1, and .* set it to 2 or more"):
         TextFiles(forget=[{"text": "One two."}], retain=RETAIN, tokenizer=str(model), max_length=1).load()
@@ -695,12 +627,6 @@ def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):
     path.write_text("\ufeff1\r\n3\r\n", encoding="utf-8", newline="")
     splits, _ = TextFiles(full=RETAIN, forget_rows=str(path)).load()
     assert splits["forget"] == [RETAIN[1], RETAIN[3]]
-
-
-@pytest.mark.parametrize("max_length", [0, -1])
-def test_a_length_that_no_row_can_have(max_length):
-    with pytest.raises(UserError, match=f"max_length={max_length} is out of range"):
-        TextFiles(FORGET, RETAIN, max_length=max_length)
 
 
 def test_bad_input_writes_nothing(fit, files, tmp_path, capsys):

@@ -125,7 +125,7 @@ def test_accuracy_is_the_arg_max_of_the_letters_likelihoods(data, trivia):
 
 
 @pytest.mark.parametrize("method", ["OFMU", "RMU"])
-def test_the_whole_path(trivia, data, tmp_path, method, capsys):
+def test_the_whole_path(trivia, data, tmp_path, method):
     words = ["--data", "WMDP"]
     for name in ("questions", "forget_corpus", "retain_corpus", "mmlu"):
         words += [f"--data.{name}", str(trivia)]
@@ -143,11 +143,7 @@ def test_the_whole_path(trivia, data, tmp_path, method, capsys):
         *texts,
     }
     assert results["before"].keys() == results["metrics"].keys()
-    ends = data.left_out["forget"]
-    assert results["data"]["forget"]["left_out"] == ends
-    out = " ".join(capsys.readouterr().out.split())
-    assert "forget_doc_extraction_strength ↓" in out
-    assert f"Left out, as texts or ends of texts under 16 tokens: {ends} beside" in out
+    assert results["data"]["forget"]["left_out"] == data.left_out["forget"]
     assert results["before"]["mmlu_accuracy"]["n"] == 4
     written = "".join(p.read_text(errors="ignore") for p in run.glob("*.*") if p.suffix in (".json", ".jsonl", ".yaml"))
     assert "sleep" not in written, "nothing of the texts is in the outputs"
@@ -200,21 +196,6 @@ def test_documents_are_evenly_spaced_and_leave_some_to_choose_settings_by(trivia
     assert any(row not in data.evaluation_sets["retain_doc"] for row in retain)
 
 
-def test_texts_alone_are_enough(trivia, tmp_path, capsys):
-    words = ["--data", "WMDP", "--data.questions", "null", "--data.mmlu", "null"]
-    for name in ("forget_corpus", "retain_corpus"):
-        words += [f"--data.{name}", str(trivia)]
-    words += ["--data.chunk", "40", "--model", "GradDiff", "--model.network", "CausalLM"]
-    words += ["--model.gamma", "1", "--model.alpha", "0"]
-    words += ["--model.network.path", str(trivia / "model"), "--trainer.accelerator", "cpu", "--trainer.devices", "1"]
-    words += ["--model.optimizer", "torch.optim.AdamW", "--model.optimizer.lr", "0.01"]
-    words += ["--data.batch_size", "3"]
-    main(["fit", *words, "--trainer.max_steps", "4", "--logs", str(tmp_path)])
-    results = json.loads((tmp_path / "wmdp/graddiff/version_0/results.json").read_text())
-    assert {name.split("_")[1] for name in results["metrics"]} == {"doc", "alignment"}
-    assert results["metrics"]["forget_doc_loss"]["value"] > results["before"]["forget_doc_loss"]["value"]
-
-
 def test_the_right_choice_may_be_written_as_a_number_with_a_point():
     """Programs write a column of whole numbers so where a row has none."""
     row = {"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 1.0}
@@ -227,22 +208,14 @@ def test_bad_input(trivia, tmp_path):
             WMDP(**{**options(trivia), **changes}).setup()
 
     fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
-    fails("is missing: point --data.questions", questions=str(tmp_path))
+    fails("is missing: give `questions`", questions=str(tmp_path))
     write(tmp_path, "three", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
-    fails("Row 1 of --data.questions has 3 choices", questions=str(tmp_path / "three.jsonl"))
-    write(tmp_path, "other", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": "A"}])
-    fails("has 4 choices and answer A", questions=str(tmp_path / "other.jsonl"))
-    write(tmp_path, "number", [{"question": "Where?", "choices": 4, "answer": 0}])
-    fails("has 0 choices", questions=str(tmp_path / "number.jsonl"))
-    write(tmp_path, "mute", [{"choices": ["a", "b", "c", "d"], "answer": 0}])
-    fails("Row 1 of --data.questions has no text 'question'", questions=str(tmp_path / "mute.jsonl"))
+    fails("Row 1 of --data.questions lacks four choices", questions=str(tmp_path / "three.jsonl"))
     write(tmp_path, "any", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
-    fails("Row 1 of --data.mmlu has no text 'subject'", mmlu=str(tmp_path / "any.jsonl"))
+    fails("Row 1 of --data.mmlu has no question, or no subject", mmlu=str(tmp_path / "any.jsonl"))
     write(tmp_path, "empty", [{"body": "no text"}])
     fails("No row of --data.forget_corpus has a 'text'", forget_corpus=str(tmp_path / "empty.jsonl"))
-    (tmp_path / "broken.jsonl").write_text("{\n")
-    fails("Line 1 of '.*broken.jsonl' is no JSON object", retain_corpus=str(tmp_path / "broken.jsonl"))
     same = str(trivia / "cyber-forget-corpus.jsonl")
     fails("forget rows are in the retain split too", retain_corpus=same)
-    fails("data.documents is 0: set it to 1 or more", documents=0)
+    fails("documents=0 is out of range", documents=0)
     fails("chunk=15 is out of range: give 16 or more", chunk=15)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
 
-from ofmu_pl.data.text import ChatEncoder
+from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.evaluation import questions as module
 from ofmu_pl.evaluation.questions import Answer, Question, answer_questions
 from ofmu_pl.evaluation.scoring import score_rows
@@ -119,7 +119,7 @@ def test_only_what_the_draft_does_not_say_is_generated():
 def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(shared, monkeypatch):
     """Every answer from its prompt and every text from its first token, in float32, as before there were shortcuts."""
     folder = shared / "models/tofu-tiny-full"
-    encoder = ChatEncoder(AutoTokenizer.from_pretrained(folder))
+    encoder = RowEncoder(AutoTokenizer.from_pretrained(folder))
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     sets = {}
     for name in ("forget10", "real_authors"):

@@ -13,7 +13,8 @@ import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.encoded import Encoded
-from ofmu_pl.data.text import ChatEncoder, Encoder
+from ofmu_pl.data.row_encoder import RowEncoder
+from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation import prompts, questions
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import min_k
@@ -198,7 +199,7 @@ def tiny(shared):
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     lines = {name: (shared / f"data/tofu/{file}.json").read_text().splitlines() for name, file in FILES.items()}
     sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
-    return network, ChatEncoder(AutoTokenizer.from_pretrained(folder)), sets
+    return network, RowEncoder(AutoTokenizer.from_pretrained(folder)), sets
 
 
 def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
