@@ -22,7 +22,6 @@ import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.options import check_devices, check_keepers, check_schedule, check_trainer
 from ofmu_pl.cli.originals import begin_from_base, train_originals
-from ofmu_pl.cli.ranks import watched
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
@@ -119,7 +118,7 @@ class UnlearningCLI(LightningCLI):
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
             self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
-            with watched(self.trainer, "fit"), shard_errors(self.method_folder):
+            with shard_errors(self.method_folder):
                 self.trainer.fit(**kwargs, weights_only=True)
             if start.folder is not None:
                 point_latest(start.folder)
@@ -136,8 +135,7 @@ class UnlearningCLI(LightningCLI):
         with self._begun(ckpt_path) as start:
             self._train_originals()
             self.trainer.ckpt_path = start.checkpoint
-            with watched(self.trainer, str(self.subcommand)):
-                run(**kwargs, weights_only=True)
+            run(**kwargs, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:

@@ -19,8 +19,7 @@ from textwrap import shorten
 from typing import NoReturn
 
 from ofmu_pl import __version__
-from ofmu_pl.cli.said import fail
-from ofmu_pl.cli.words import DRY_RUN, Words, as_options
+from ofmu_pl.cli.words import DRY_RUN, Words, fail
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.shipped import about, names
 from ofmu_pl.training.interrupts import ADVICE, orderly
@@ -36,7 +35,6 @@ COMMANDS = {
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
     "quickstart": "Make a small model, let it forget by two methods, relearn, and make the report, in some minutes.",
     "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
-    "completion": "Print a script with which a shell completes commands and options (docs/quickstart.md).",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
@@ -59,7 +57,7 @@ def main(args: list[str] | None = None) -> None:
         with orderly(words):
             _run(words)
     except (UserError, DivergedError) as error:
-        fail(as_options(str(error)))
+        fail(str(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):  # torch's, on a CPU
             raise
@@ -163,21 +161,10 @@ def _configs(words: list[str]) -> None:
         print(f"{name:{width}}{shorten(about(name), room, placeholder=' ...')}")
 
 
-def _completion(words: list[str]) -> None:
-    """``completion SHELL``."""
-    parser = Words("completion", COMMANDS["completion"])
-    parser.add_argument("shell", choices=["bash", "zsh"], help="The shell that reads the script.")
-    options = parser.parse_args(words)
-    from ofmu_pl.cli.completion import completion
-
-    print(completion(options.shell, COMMANDS, _run))
-
-
 OTHERS: dict[str, Callable[[list[str]], None]] = {
     "report": _report,
     "quickstart": _quickstart,
     "configs": _configs,
-    "completion": _completion,
     "purge": _purge,
 }
 """Commands that take no configuration."""

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.originals import train_originals
-from ofmu_pl.cli.words import as_options
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.rehearsal import Rehearsal
 from ofmu_pl.support.errors import UserError
@@ -62,8 +61,6 @@ class DryRunCLI(PlanCLI):
         self.trainer.exports = self._get(self.config_init, "export").folder is not None
         console = Console()
         course = self._tried(console, blank=False)
-        for step in course.steps:
-            step.fault = as_options(step.fault)
         course.show(console)
         if course.fault:
             raise SystemExit(1)
