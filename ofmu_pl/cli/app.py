@@ -73,7 +73,7 @@ class UnlearningCLI(LightningCLI):
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
         if config.pop("dry_run", False) is not self.dry:
-            raise UserError(f"{DRY_RUN} is a word of the command line alone: take dry_run out of the configuration.")
+            raise UserError(f"{DRY_RUN} is a word of the command line alone: take it out of the configuration.")
         check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
         check_keepers(config)
@@ -88,11 +88,7 @@ class UnlearningCLI(LightningCLI):
         begin_from_base(self.config[self.config["subcommand"]])
 
     def instantiate_classes(self) -> None:
-        """Make the classes of the configuration.
-
-        Raises:
-            UserError: One of them refuses its arguments.
-        """
+        """Make the classes of the configuration; one that refuses its arguments is the user's to mend."""
         try:
             super().instantiate_classes()
         except (ValueError, TypeError, MisconfigurationException) as error:
@@ -174,12 +170,8 @@ class UnlearningCLI(LightningCLI):
                 help="Only try one iteration, evaluation and checkpoint, without weights and devices.",
             )
         parser.add_argument("--logs", default="logs", help="Root of all outputs.")
-        parser.add_argument(
-            "--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name."
-        )
-        parser.add_argument(
-            "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
-        )
+        for name, text in (("benchmark", "under logs; null: the data's"), ("method", "under that; null: the method's")):
+            parser.add_argument(f"--{name}", type=str | None, default=None, help=f"Folder {text} name.")
         parser.add_lightning_class_args(ModelExport, "export")  # before the evaluation, which writes results.json last
         parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
         parser.add_argument(
@@ -230,7 +222,7 @@ class UnlearningCLI(LightningCLI):
         """``logs/<benchmark>/<method>``, which holds the versions of a run."""
         benchmark = self._get(self.config_init, "benchmark") or self.datamodule.name
         method = self._get(self.config_init, "method") or type(self.model).__name__.lower()
-        return below(below(Path(self._get(self.config_init, "logs")), benchmark, "--benchmark"), method, "--method")
+        return below(below(Path(self._get(self.config_init, "logs")), benchmark, "benchmark"), method, "method")
 
     @property
     def settings(self) -> dict[str, str]:
@@ -240,15 +232,12 @@ class UnlearningCLI(LightningCLI):
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
         how = self._get(self.config_init, "original")
-        train = partial(
-            original,
-            how,
-            self.model.recipe,
-            self.datamodule,
-            seed=int(self._get(self.config_init, "seed_everything")),
-            folder=Path(self._get(self.config_init, "logs")),
-            accelerator=self.trainer.accelerator,
-            progress=self.trainer.progress_bar_callback is not None,
-        )
+        options = {
+            "seed": int(self._get(self.config_init, "seed_everything")),
+            "folder": Path(self._get(self.config_init, "logs")),
+            "accelerator": self.trainer.accelerator,
+            "progress": self.trainer.progress_bar_callback is not None,
+        }
+        train = partial(original, how, self.model.recipe, self.datamodule, **options)
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         train_originals(self.model, how, [x for x in callbacks if isinstance(x, Evaluation)], train)

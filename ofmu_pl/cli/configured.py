@@ -33,12 +33,7 @@ MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": 
 
 
 def configured(command: str, words: list[str], description: str) -> None:
-    """Run a command that takes a configuration.
-
-    Args:
-        command: ``fit``, ``validate``, ``test``, ``plan``, ``benchmark``, ``requests`` or ``attack``.
-        words: After the command.
-        description: What it does, for its help.
+    """Run a command that takes a configuration: its name, the words after it, and what its help says.
 
     Raises:
         UserError: The configuration makes no run.

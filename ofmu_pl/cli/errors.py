@@ -50,12 +50,7 @@ EXAMPLES = {
 
 
 class OptionError(ArgumentError):
-    """A class's options do not read as given.
-
-    Args:
-        message: Why, in jsonargparse's words.
-        options: Options that the class has.
-    """
+    """A class's options do not read as given."""
 
     def __init__(self, message: str, options: Iterable[str]) -> None:
         super().__init__(None, message)
@@ -96,11 +91,6 @@ def choices(option: str) -> list[str]:
 
 def explain(message: str, error: BaseException | None, options: Iterable[str]) -> str:
     """What is wrong, from the innermost cause.
-
-    Args:
-        message: Message of jsonargparse for the whole chain.
-        error: Last error of the chain.
-        options: Names of the options that the command has.
 
     Returns:
         A sentence without its full stop.

@@ -15,9 +15,6 @@ from ofmu_pl.support.errors import UserError
 def begin_from_base(config: Any) -> None:
     """Name the base model as the network's path where no path is given, so that data and plan know what to expect.
 
-    Args:
-        config: A command's configuration, changed in place.
-
     Raises:
         UserError: The network's weights are random, so that there is no base model.
     """
@@ -27,8 +24,8 @@ def begin_from_base(config: Any) -> None:
     arguments = config["model"]["init_args"]["network"]["init_args"]
     if arguments.get("config") is not None:
         raise UserError(
-            "--original.base names the weights that training begins from, and --model.network.config makes random "
-            "ones: leave one of the two out."
+            "original.base names the weights that training begins from, and model.network.config makes random ones: "
+            "leave one of the two out."
         )
     if arguments.get("path") is None:
         arguments["path"] = base
@@ -46,9 +43,6 @@ def train_originals(
         how: Settings; ``None``: nothing is trained.
         evaluations: Evaluations of the run, whose references then name the retrained model.
         train: Trains one model on a split as ``evaluation.originals.original`` does.
-
-    Raises:
-        UserError: There is nothing to train, or nothing that says how.
     """
     recipe = module.recipe
     if not module.unlearns:
@@ -56,7 +50,7 @@ def train_originals(
     if how is None:
         if recipe.path is None and recipe.modality == "images":
             raise UserError(
-                "There is no model that could forget: give its folder as --model.network.path, or say how to train "
+                "There is no model that could forget: give its folder as model.network.path, or say how to train "
                 f"one in {SAYING_HOW['images']}."
             )
         return

@@ -30,10 +30,6 @@ def fail(sentence: str, code: int = 1) -> NoReturn:
 def unrecognized(message: str, options: Iterable[str]) -> str | None:
     """The sentence for words that a parser does not know, with the nearest option that exists.
 
-    Args:
-        message: Message of the parser.
-        options: Names of the options that the command has.
-
     Returns:
         A sentence without its full stop; ``None``: the message says something else.
     """
@@ -61,12 +57,7 @@ def nearest(word: str, options: Iterable[str]) -> str:
 
 
 class Words(argparse.ArgumentParser):
-    """The parser of a command without configuration, whose errors are one line, without pages of usage.
-
-    Args:
-        command: Name of the command.
-        description: What it does, for its help.
-    """
+    """The parser of a command without configuration, whose errors are one line, without pages of usage."""
 
     def __init__(self, command: str, description: str) -> None:
         super().__init__(f"ofmu_pl {command}", description=description, allow_abbrev=False)

@@ -79,8 +79,8 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
     """What stands behind the options that name a configuration, whatever it is."""
     for word, following in pairwise([*words, ""]):
         option, _, value = word.partition("=")
-        if option in ("--config", "-c"):
-            yield from filter(None, [value or following])
+        if option in ("--config", "-c") and (value or following):
+            yield value or following
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

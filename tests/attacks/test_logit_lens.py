@@ -10,7 +10,7 @@ import torch
 
 from ofmu_pl import LogitLens
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 
 def test_the_last_layer_is_the_models_own_probability(subjects):

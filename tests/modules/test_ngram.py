@@ -16,7 +16,7 @@ from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.modules.nearest import Nearest
 from ofmu_pl.modules.ngram import Answer, NGram
 from ofmu_pl.support.errors import UserError
-from tests.helpers.measured import blank, needs, peak
+from tests.helpers.peak_memory import blank, needs, peak
 from tests.helpers.training import train, weights
 from tests.modules.test_lower_level import lower
 

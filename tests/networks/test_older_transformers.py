@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, GPT2Tokenizer, Qwen2Tokenize
 
 from ofmu_pl.data import Authors
 from ofmu_pl.networks import CausalLM
-from tests.helpers.older_reader import read
+from tests.helpers.older_transformers import read
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 SHAPE["max_position_embeddings"] = 512
@@ -168,7 +168,7 @@ def older(request, tmp_path_factory):
         output = tmp_path_factory.mktemp("read") / "found.json"
         words = [
             sys.executable,
-            str(Path(__file__).parents[1] / "helpers/older_reader.py"),
+            str(Path(__file__).parents[1] / "helpers/older_transformers.py"),
             str(output),
             *map(str, folders),
         ]

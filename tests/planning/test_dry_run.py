@@ -30,7 +30,7 @@ def test_rmu_on_four_ranks_passes(tried):
 
 
 MISTAKES = {
-    "no such layer": ([*RMU, "7"], "iteration", "The network has no layer '7': set --model.layer to one of its"),
+    "no such layer": ([*RMU, "7"], "iteration", "The network has no layer '7'"),
     "batch": (  # two micro-batches of 2 on each of four ranks, which are tried, would divide
         [*TEXT, *FSDP2, "--data.batch_size", "18", "--model.micro_batch_size", "2"],
         "ranks",

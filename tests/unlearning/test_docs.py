@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import ofmu_pl
-from tests.helpers.citizens import SIDES, learnt, tokenizer
+from tests.helpers.citizen_rows import SIDES, learnt, tokenizer
 from tests.helpers.tofu_files import tofu_files
 
 ROOT = Path(__file__).parents[2]

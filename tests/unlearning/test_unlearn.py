@@ -29,7 +29,7 @@ import ofmu_pl
 from ofmu_pl.cli import main
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import DivergedError, UserError
-from tests.helpers.citizens import SIDES, learnt
+from tests.helpers.citizen_rows import SIDES, learnt
 
 QUIET = {"progress": False, "accelerator": "cpu"}
 FAST = partial(torch.optim.AdamW, lr=1e-3)

@@ -1,6 +1,6 @@
 """Reads exported folders with the transformers on the path, for test_older_transformers; imports nothing of ours.
 
-Usage: python older_reader.py OUTPUT.json FOLDER...
+Usage: python older_transformers.py OUTPUT.json FOLDER...
 """
 
 import json
