@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from jsonargparse import Namespace
 from lightning.pytorch.strategies import ModelParallelStrategy
 
 from ofmu_pl.support.errors import UserError
@@ -38,7 +39,7 @@ MEANINGLESS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 """Options of Lightning's Trainer, which of their values have no meaning here, and why."""
 
 
-def check_trainer(trainer: Any) -> None:
+def check_trainer(trainer: Namespace) -> None:
     """Refuse options of Lightning's that have no meaning here, or cannot work.
 
     Raises:
@@ -49,7 +50,7 @@ def check_trainer(trainer: Any) -> None:
             raise UserError(f"trainer.{option} {trainer[option]} {why}.")
 
 
-def check_schedule(config: Any) -> None:
+def check_schedule(config: Namespace) -> None:
     """Refuse a schedule that is over before the run, unless something may end the run before ``max_steps``.
 
     Raises:
@@ -65,7 +66,7 @@ def check_schedule(config: Any) -> None:
         )
 
 
-def check_keepers(config: Any) -> None:
+def check_keepers(config: Namespace) -> None:
     """Refuse options of what writes checkpoints by which no run could go on, or ``purge`` would leave them.
 
     Args:
@@ -92,7 +93,7 @@ def check_keepers(config: Any) -> None:
             )
 
 
-def check_devices(trainer: Any) -> None:
+def check_devices(trainer: Namespace) -> None:
     """Refuse devices that are not here, before any process is started.
 
     Raises:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+
+from jsonargparse import Namespace
 
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 
 
-def begin_from_base(config: Any) -> None:
+def begin_from_base(config: Namespace) -> None:
     """Name the base model as the network's path where no path is given, so that data and plan know what to expect.
 
     Raises:
@@ -32,7 +34,7 @@ def begin_from_base(config: Any) -> None:
 
 
 def train_originals(
-    module: Any, how: Original | None, evaluations: Iterable[Evaluation], train: Callable[..., Path]
+    module: UnlearningModule, how: Original | None, evaluations: Iterable[Evaluation], train: Callable[..., Path]
 ) -> None:
     """Train target and retrained model where a method that unlearns lacks them, once; they are kept by content.
 
