@@ -232,7 +232,7 @@ class UnlearningCLI(LightningCLI):
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
         how = self._get(self.config_init, "original")
-        options = {
+        options: dict[str, Any] = {
             "seed": int(self._get(self.config_init, "seed_everything")),
             "folder": Path(self._get(self.config_init, "logs")),
             "accelerator": self.trainer.accelerator,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 
@@ -46,7 +47,7 @@ def train_originals(
         evaluations: Evaluations of the run, whose references then name the retrained model.
         train: Trains one model on a split as ``evaluation.originals.original`` does.
     """
-    recipe = module.recipe
+    recipe: Any = module.recipe
     if not module.unlearns:
         return
     if how is None:
