@@ -110,7 +110,7 @@ def test_an_exported_model_is_measured_alike(run, tmp_path):
         (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
         (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
         (["--model.network.path", "nowhere"], "holds no readable model"),
-        (["--evaluation.reference", "nowhere"], "point --evaluation.reference at a folder"),
+        (["--evaluation.reference", "nowhere"], "holds no readable model"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
         (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],

@@ -194,7 +194,6 @@ def pickled_code(place, tmp_path):
         (None, {"model__network__module": "my_nets.NoNetwork"}, "'my_nets.NoNetwork'"),
         (None, {"model__network__module": "my_nets.Nowhere"}, "'my_nets.Nowhere'"),
         (None, {"model__network__path": None}, "There is no model that could forget"),
-        (None, {"model__engine": "finite_difference"}, "has kinks"),
     ],
 )
 def test_bad_input_is_one_sentence(change, more, expected, words, place, tmp_path, capsys):

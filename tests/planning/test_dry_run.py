@@ -102,7 +102,7 @@ def test_the_word_belongs_to_the_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["fit", "--config", "configs/digits.yaml", "--config", str(tmp_path / "dry.yaml")])
     assert stop.value.code == 1
-    assert "take dry_run out of the configuration" in " ".join(capsys.readouterr().err.split())
+    assert "--dry_run" in " ".join(capsys.readouterr().err.split())
 
 
 def test_floats_are_fake_and_whole_numbers_real():
