@@ -22,7 +22,6 @@ import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.options import check_devices, check_keepers, check_schedule, check_trainer
 from ofmu_pl.cli.originals import begin_from_base, train_originals
-from ofmu_pl.cli.ranks import watched
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
@@ -74,7 +73,7 @@ class UnlearningCLI(LightningCLI):
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
         if config.pop("dry_run", False) is not self.dry:
-            raise UserError(f"{DRY_RUN} is a word of the command line alone: take dry_run out of the configuration.")
+            raise UserError(f"{DRY_RUN} is a word of the command line alone: take it out of the configuration.")
         check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
         check_keepers(config)
@@ -89,11 +88,7 @@ class UnlearningCLI(LightningCLI):
         begin_from_base(self.config[self.config["subcommand"]])
 
     def instantiate_classes(self) -> None:
-        """Make the classes of the configuration.
-
-        Raises:
-            UserError: One of them refuses its arguments.
-        """
+        """Make the classes of the configuration; one that refuses its arguments is the user's to mend."""
         try:
             super().instantiate_classes()
         except (ValueError, TypeError, MisconfigurationException) as error:
@@ -119,7 +114,7 @@ class UnlearningCLI(LightningCLI):
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
             self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
-            with watched(self.trainer, "fit"), shard_errors(self.method_folder):
+            with shard_errors(self.method_folder):
                 self.trainer.fit(**kwargs, weights_only=True)
             if start.folder is not None:
                 point_latest(start.folder)
@@ -136,8 +131,7 @@ class UnlearningCLI(LightningCLI):
         with self._begun(ckpt_path) as start:
             self._train_originals()
             self.trainer.ckpt_path = start.checkpoint
-            with watched(self.trainer, str(self.subcommand)):
-                run(**kwargs, weights_only=True)
+            run(**kwargs, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:
@@ -176,12 +170,8 @@ class UnlearningCLI(LightningCLI):
                 help="Only try one iteration, evaluation and checkpoint, without weights and devices.",
             )
         parser.add_argument("--logs", default="logs", help="Root of all outputs.")
-        parser.add_argument(
-            "--benchmark", type=str | None, default=None, help="Folder under logs; null: the data's name."
-        )
-        parser.add_argument(
-            "--method", type=str | None, default=None, help="Folder under that; null: the method's name."
-        )
+        for name, text in (("benchmark", "under logs; null: the data's"), ("method", "under that; null: the method's")):
+            parser.add_argument(f"--{name}", type=str | None, default=None, help=f"Folder {text} name.")
         parser.add_lightning_class_args(ModelExport, "export")  # before the evaluation, which writes results.json last
         parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
         parser.add_argument(
@@ -232,7 +222,7 @@ class UnlearningCLI(LightningCLI):
         """``logs/<benchmark>/<method>``, which holds the versions of a run."""
         benchmark = self._get(self.config_init, "benchmark") or self.datamodule.name
         method = self._get(self.config_init, "method") or type(self.model).__name__.lower()
-        return below(below(Path(self._get(self.config_init, "logs")), benchmark, "--benchmark"), method, "--method")
+        return below(below(Path(self._get(self.config_init, "logs")), benchmark, "benchmark"), method, "method")
 
     @property
     def settings(self) -> dict[str, str]:
@@ -242,15 +232,12 @@ class UnlearningCLI(LightningCLI):
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
         how = self._get(self.config_init, "original")
-        train = partial(
-            original,
-            how,
-            self.model.recipe,
-            self.datamodule,
-            seed=int(self._get(self.config_init, "seed_everything")),
-            folder=Path(self._get(self.config_init, "logs")),
-            accelerator=self.trainer.accelerator,
-            progress=self.trainer.progress_bar_callback is not None,
-        )
+        options: dict[str, Any] = {
+            "seed": int(self._get(self.config_init, "seed_everything")),
+            "folder": Path(self._get(self.config_init, "logs")),
+            "accelerator": self.trainer.accelerator,
+            "progress": self.trainer.progress_bar_callback is not None,
+        }
+        train = partial(original, how, self.model.recipe, self.datamodule, **options)
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         train_originals(self.model, how, [x for x in callbacks if isinstance(x, Evaluation)], train)

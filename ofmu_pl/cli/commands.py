@@ -14,13 +14,10 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
-from shutil import get_terminal_size
-from textwrap import shorten
 from typing import NoReturn
 
 from ofmu_pl import __version__
-from ofmu_pl.cli.said import fail
-from ofmu_pl.cli.words import DRY_RUN, Words, as_options
+from ofmu_pl.cli.words import DRY_RUN, Words, fail
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.shipped import about, names
 from ofmu_pl.training.interrupts import ADVICE, orderly
@@ -36,7 +33,6 @@ COMMANDS = {
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
     "quickstart": "Make a small model, let it forget by two methods, relearn, and make the report, in some minutes.",
     "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
-    "completion": "Print a script with which a shell completes commands and options (docs/quickstart.md).",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
@@ -59,28 +55,31 @@ def main(args: list[str] | None = None) -> None:
         with orderly(words):
             _run(words)
     except (UserError, DivergedError) as error:
-        fail(as_options(str(error)))
+        fail(str(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):  # torch's, on a CPU
             raise
         fail("This machine's memory is full: take a smaller network or batch, or end what else runs here.")
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            place = f"of '{error.filename}' " if error.filename else ""
-            fail(
-                f"The disk {place}is full: free some space, then go on with --ckpt_path "
-                "last; the checkpoints in the run's folder are whole."
-            )
         if error.errno == errno.EPIPE:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it ends
             fail(f"Nobody reads the output any more, so the command ended{ADVICE.get(words[0], '')}.")
-        if error.errno == errno.ENAMETOOLONG:
-            fail(f"The name '{str(error.filename)[:60]}...' is too long for the disk: give a shorter one.")
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        if error.errno not in REFUSED:
             raise
-        if error.filename and os.path.exists(error.filename) and not os.access(error.filename, os.R_OK):
-            fail(f"'{error.filename}' cannot be read ({error.strerror}): allow it, or give another file.")
-        fail(f"'{error.filename}' cannot be written ({error.strerror}): give another folder with --logs.")
+        named = str(error.filename or "")
+        readable = not os.path.exists(named) or os.access(named, os.R_OK)
+        fail(f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror})." if readable else f"{named} {UNREADABLE}.")
+
+
+_WRITE = "cannot be written: give another folder by logs"
+_FULL = "does not fit on a disk that is full: free some space, then go on with --ckpt_path last"
+UNREADABLE = "cannot be read: allow it, or give another file"
+REFUSED = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _WRITE),
+    errno.ENAMETOOLONG: "is too long for the disk: give a shorter name",
+}
+"""What is said of a file that the system refuses, by its error."""
 
 
 def _run(words: list[str]) -> None:
@@ -112,7 +111,6 @@ def _general(word: str) -> NoReturn:
 
 
 def _report(words: list[str]) -> None:
-    """``report FOLDER [--foreign FOLDER ...]``."""
     parser = Words("report", COMMANDS["report"])
     parser.add_argument("folder", type=Path, help="A benchmark's, for example logs/quickstart.")
     parser.add_argument(
@@ -129,7 +127,6 @@ def _report(words: list[str]) -> None:
 
 
 def _purge(words: list[str]) -> None:
-    """``purge RUN [RUN ...]``."""
     parser = Words(
         "purge",
         "Remove from runs what holds or rebuilds the rows that they forgot (samples, logs with texts, "
@@ -143,7 +140,6 @@ def _purge(words: list[str]) -> None:
 
 
 def _quickstart(words: list[str]) -> None:
-    """``quickstart [--seed SEED] [--logs LOGS]``."""
     parser = Words("quickstart", COMMANDS["quickstart"])
     parser.add_argument("--seed", type=int, default=0, help="Seed of the models and of the run (default: 0).")
     parser.add_argument("--logs", type=Path, default=Path("logs"), help="Root of all outputs (default: logs).")
@@ -154,30 +150,16 @@ def _quickstart(words: list[str]) -> None:
 
 
 def _configs(words: list[str]) -> None:
-    """``configs``: a line each."""
     Words("configs", COMMANDS["configs"]).parse_args(words)
-    found = names()
-    width = max(map(len, found)) + 2
-    room = max(40, get_terminal_size().columns - width)
-    for name in found:
-        print(f"{name:{width}}{shorten(about(name), room, placeholder=' ...')}")
-
-
-def _completion(words: list[str]) -> None:
-    """``completion SHELL``."""
-    parser = Words("completion", COMMANDS["completion"])
-    parser.add_argument("shell", choices=["bash", "zsh"], help="The shell that reads the script.")
-    options = parser.parse_args(words)
-    from ofmu_pl.cli.completion import completion
-
-    print(completion(options.shell, COMMANDS, _run))
+    width = max(map(len, names())) + 2
+    for name in names():
+        print(f"{name:{width}}{about(name)}")
 
 
 OTHERS: dict[str, Callable[[list[str]], None]] = {
     "report": _report,
     "quickstart": _quickstart,
     "configs": _configs,
-    "completion": _completion,
     "purge": _purge,
 }
 """Commands that take no configuration."""

@@ -17,9 +17,8 @@ from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser
 from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
-from ofmu_pl.cli.said import fail
 from ofmu_pl.cli.trust import restrict_imports, without_trust
-from ofmu_pl.cli.words import DRY_RUN
+from ofmu_pl.cli.words import DRY_RUN, fail
 from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
@@ -34,12 +33,7 @@ MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": 
 
 
 def configured(command: str, words: list[str], description: str) -> None:
-    """Run a command that takes a configuration.
-
-    Args:
-        command: ``fit``, ``validate``, ``test``, ``plan``, ``benchmark``, ``requests`` or ``attack``.
-        words: After the command.
-        description: What it does, for its help.
+    """Run a command that takes a configuration: its name, the words after it, and what its help says.
 
     Raises:
         UserError: The configuration makes no run.

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from jsonargparse import Namespace
+
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 
 
-def begin_from_base(config: Any) -> None:
+def begin_from_base(config: Namespace) -> None:
     """Name the base model as the network's path where no path is given, so that data and plan know what to expect.
-
-    Args:
-        config: A command's configuration, changed in place.
 
     Raises:
         UserError: The network's weights are random, so that there is no base model.
@@ -27,15 +27,15 @@ def begin_from_base(config: Any) -> None:
     arguments = config["model"]["init_args"]["network"]["init_args"]
     if arguments.get("config") is not None:
         raise UserError(
-            "--original.base names the weights that training begins from, and --model.network.config makes random "
-            "ones: leave one of the two out."
+            "original.base names the weights that training begins from, and model.network.config makes random ones: "
+            "leave one of the two out."
         )
     if arguments.get("path") is None:
         arguments["path"] = base
 
 
 def train_originals(
-    module: Any, how: Original | None, evaluations: Iterable[Evaluation], train: Callable[..., Path]
+    module: UnlearningModule, how: Original | None, evaluations: Iterable[Evaluation], train: Callable[..., Path]
 ) -> None:
     """Train target and retrained model where a method that unlearns lacks them, once; they are kept by content.
 
@@ -46,17 +46,14 @@ def train_originals(
         how: Settings; ``None``: nothing is trained.
         evaluations: Evaluations of the run, whose references then name the retrained model.
         train: Trains one model on a split as ``evaluation.originals.original`` does.
-
-    Raises:
-        UserError: There is nothing to train, or nothing that says how.
     """
-    recipe = module.recipe
+    recipe: Any = module.recipe
     if not module.unlearns:
         return
     if how is None:
         if recipe.path is None and recipe.modality == "images":
             raise UserError(
-                "There is no model that could forget: give its folder as --model.network.path, or say how to train "
+                "There is no model that could forget: give its folder as model.network.path, or say how to train "
                 f"one in {SAYING_HOW['images']}."
             )
         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from lightning.pytorch.cli import LightningArgumentParser
 
 from ofmu_pl.cli.errors import OptionError, explain
+from ofmu_pl.cli.words import fail
 from ofmu_pl.cli.yaml_files import load_yaml  # noqa: F401  takes the place of the parsers' own
 
 
@@ -18,33 +18,13 @@ class Parser(LightningArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def parse_args(self, args: Any = None, *more: Any, **options: Any) -> Any:
-        """Parse words; one that jsonargparse has made of ``null`` within a class within a class is null again.
-
-        It parses a value there twice, the second time as the text of what the first has made of it.
-
-        Args:
-            args: The words; ``None``: the process's own.
-            *more: Passed on.
-            **options: Passed on.
-
-        Returns:
-            The options.
-        """
+        """Parse words; jsonargparse hands a ``null`` within a class within a class on as the text ``None``."""
         if args is not None and not self.exit_on_error:
             args = [word.removesuffix("None") + "null" if word.endswith("=None") else word for word in args]
         return super().parse_args(args, *more, **options)
 
     def dump(self, namespace: Any, *args: Any, **options: Any) -> str:
-        """Write a configuration as text, without checking it against its types once more: it was parsed.
-
-        Args:
-            namespace: The configuration.
-            *args: Passed on.
-            **options: Passed on.
-
-        Returns:
-            The text.
-        """
+        """Write a configuration as text, without checking it against its types once more: it was parsed."""
         return str(super().dump(namespace, *args, **{**options, "skip_validation": True}))
 
     def error(self, message: str, ex: Exception | None = None) -> Any:
@@ -57,7 +37,5 @@ class Parser(LightningArgumentParser):
             raise OptionError(message, self.get_defaults(skip_validation=True).keys()) from ex
         parser = getattr(ex, "subcommand_parser", None) or self
         text = explain(message, ex, parser.get_defaults(skip_validation=True).keys())
-        command = " ".join(parser.prog.split()[1:])
-        classes = ", or --model.help CLASS" if command in ("fit", "plan") else ""
-        sys.stderr.write(f"ofmu_pl: error: {text} (options: python -m ofmu_pl {command} --help{classes}).\n")
-        sys.exit(2)
+        classes = ", or --model.help CLASS" if parser.prog.endswith((" fit", " plan")) else ""
+        fail(f"{text} (options: {parser.prog} --help{classes}).", 2)

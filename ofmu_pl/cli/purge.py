@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ import yaml
 
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import read_json, replacing
-from ofmu_pl.support.kept import cache_folder
+from ofmu_pl.support.files import replacing
 from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
@@ -34,9 +34,6 @@ HOLDERS = {
 def purge(runs: list[Path]) -> None:
     """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains.
 
-    Args:
-        runs: Folders of the runs.
-
     Raises:
         UserError: A folder is no run's, or a run is at work there; then nothing has been removed from any.
     """
@@ -45,10 +42,10 @@ def purge(runs: list[Path]) -> None:
         require_idle(folder, "then purge it (nothing was removed anywhere)")
     configs = [_config(folder) for folder in runs]
     for folder, config in zip(runs, configs, strict=True):
-        _clean(folder / AUDIT)
+        _rewrite(folder / AUDIT, without_rows, "questions and answers")
         chosen = _clean_config(folder / "config.yaml", config)
         for path in _lists(folder) if chosen else []:
-            _replace(path, chosen)
+            _rewrite(path, partial(_without_names, chosen), "names that chose rows")
         for path in filter(_is_there, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
@@ -56,9 +53,6 @@ def purge(runs: list[Path]) -> None:
             _remove(path)
             print(f"Removed {path}: what a process wrote that was killed.")
         print(_remaining(folder, config))
-    for path in _old_scores():
-        _remove(path)
-        print(f"Removed {path}: scores with texts, which an older version of ofmu_pl kept.")
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -87,16 +81,16 @@ def _has_our_results(folder: Path) -> bool:
     return not (folder / RESULTS).exists() or "ofmu_pl" in Results.read(folder / RESULTS).provenance
 
 
-def _clean(path: Path) -> None:
-    """Take the rows off the page that is signed, and leave the rest; never through a link."""
+def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
+    """Change a text, and say what was taken out of it; never through a link."""
     if not path.is_file() or path.is_symlink():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    cleaned = without_rows(text)
+    cleaned = change(text)
     if cleaned != text:
         with replacing(path) as temporary:
             temporary.write_text(cleaned, encoding="utf-8")
-        print(f"Removed from {path}: questions and answers.")
+        print(f"Removed from {path}: {what}.")
 
 
 def _clean_config(path: Path, config: dict[str, Any]) -> list[str]:
@@ -135,22 +129,17 @@ def _lists(folder: Path) -> Iterator[Path]:
     yield from (folder.parent / name for name in (FINISHED, FAILED, "log.txt"))
     for place in list(folder.parents)[:6]:
         if (place / REQUESTS).is_file() or (place / MANIFEST).is_file():
-            yield from (place / REQUESTS, place / MANIFEST, *(place / REPORT).rglob("*.*"))
+            yield from (place / REQUESTS, place / MANIFEST)
+            yield from (path for path in (place / REPORT).rglob("*.*") if path.suffix != ".png")
 
 
-def _replace(path: Path, chosen: list[str]) -> None:
-    """Take names that chose rows out of a text, as they are or as JSON and HTML write them; never through a link."""
-    if not path.is_file() or path.is_symlink() or path.suffix == ".png":
-        return
-    text = cleaned = path.read_text(encoding="utf-8", errors="replace")
+def _without_names(chosen: list[str], text: str) -> str:
+    """Take names that chose rows out of a text, as they are or as JSON and HTML write them."""
     for words in chosen:
         quoted = json.dumps(words)[1:-1]
         for form in {words, quoted, json.dumps(quoted)[1:-1], escape(words)}:
-            cleaned = re.sub(rf"{re.escape(form)}(?!\w)", _unnamed(words), cleaned)
-    if cleaned != text:
-        with replacing(path) as temporary:
-            temporary.write_text(cleaned, encoding="utf-8")
-        print(f"Removed from {path}: names that chose rows.")
+            text = re.sub(rf"{re.escape(form)}(?!\w)", _unnamed(words), text)
+    return text
 
 
 def _is_there(path: Path) -> bool:
@@ -185,15 +174,3 @@ def _first(x: Any, key: str) -> str | None:
     if isinstance(x.get(key), str):
         return str(x[key])
     return next(filter(None, (_first(value, key) for value in x.values())), None)
-
-
-def _old_scores() -> Iterator[Path]:
-    """Scores in the cache that hold texts: this version keeps numbers alone."""
-    cache = cache_folder()
-    for path in sorted(cache.glob("scores-*.json")) if cache else []:
-        try:
-            content = read_json(path)
-            if any(s.get("generations") for s in content.values() if isinstance(s, dict)):
-                yield path
-        except (OSError, ValueError, AttributeError):
-            continue  # no scores

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ofmu_pl.cli.said import fail
+from ofmu_pl.cli.words import fail
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import ATTACKS
 

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.originals import train_originals
-from ofmu_pl.cli.words import as_options
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.rehearsal import Rehearsal
 from ofmu_pl.support.errors import UserError
@@ -25,19 +24,14 @@ class PlanCLI(UnlearningCLI):
         return Rehearsal(trainer, self._get(self.config_init, "trainer")["strategy"])
 
     def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Print what the run would take.
-
-        Raises:
-            UserError: What the run would refuse.
-        """
-        console = Console()
-        course = self._tried(console, blank=True)
+        """Print what the run would take."""
+        course = self._tried(blank=True)
         if course.fault:
             raise UserError(course.fault)
-        self.trainer.needs.show(console)
+        self.trainer.needs.show(Console())
 
-    def _tried(self, console: Console, *, blank: bool) -> Course:
-        with console.status("Going through one iteration without weights"):
+    def _tried(self, *, blank: bool) -> Course:
+        with Console().status("Going through one iteration without weights"):
             course: Course = self.trainer.fit(self.model, self.datamodule, blank=blank)
         return course
 
@@ -48,11 +42,7 @@ class DryRunCLI(PlanCLI):
     dry = True
 
     def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Try the configuration.
-
-        Raises:
-            SystemExit: Something in it is wrong.
-        """
+        """Try the configuration."""
         how = self._get(self.config_init, "original")
         if how is None:
             train_originals(self.model, None, [], lambda **_: None)  # type: ignore[arg-type]
@@ -60,10 +50,7 @@ class DryRunCLI(PlanCLI):
             how.filled(self.model.recipe)
         self.trainer.evaluation = self._get(self.config_init, "evaluation")
         self.trainer.exports = self._get(self.config_init, "export").folder is not None
-        console = Console()
-        course = self._tried(console, blank=False)
-        for step in course.steps:
-            step.fault = as_options(step.fault)
-        course.show(console)
+        course = self._tried(blank=False)
+        course.show(Console())
         if course.fault:
             raise SystemExit(1)

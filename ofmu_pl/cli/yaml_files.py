@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
@@ -58,44 +57,30 @@ def check_files(words: Sequence[str]) -> None:
         words: The words of the command line, of which those behind ``--config`` and ``-c`` are looked at.
 
     Raises:
-        UserError: A file is not there, a folder, no UTF-8, or no YAML.
+        UserError: A file is not there, a folder, or no YAML in UTF-8.
     """
     for word in _configurations(words):
         path = Path(word).expanduser()
         if path.is_dir():
             raise UserError(f"The configuration '{word}' is a folder: name one of the files in it.")
-        if not path.is_file():
-            if re.search(r"\.(ya?ml|json)$", word):  # a parser also takes YAML itself
-                raise UserError(f"The configuration '{word}' does not exist{_hint(path)}: give another file.")
-            continue
-        try:
-            load_yaml(path.read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"The configuration '{path}' is no text in UTF-8 ({error}): save it as UTF-8.") from error
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-            raise UserError(f"The configuration '{path}' is no YAML: {error.problem}{where}.") from error
-        except yaml.YAMLError as error:
-            raise UserError(f"The configuration '{path}' is no YAML: {str(error).splitlines()[0]}.") from error
-
-
-def _hint(path: Path) -> str:
-    """The file that was probably meant: one beside it, or one that comes with the package."""
-    beside = {other.name: str(other) for other in path.parent.glob("*.y*ml")}
-    shipped = {name: PREFIX + name for name in names()}
-    for known, name in ((beside, path.name), (shipped, path.as_posix().rpartition("configs/")[2])):
-        if near := get_close_matches(name, known, n=1):
-            return f" (did you mean {known[near[0]]}?)"
-    return " (`ofmu_pl configs` lists those that come with the package)"
+        if path.suffix in (".yaml", ".yml", ".json") and not path.is_file():
+            near = get_close_matches(path.as_posix().rpartition("configs/")[2], names(), n=1)
+            hint = f" (did you mean {PREFIX}{near[0]}?)" if near else " (`ofmu_pl configs` lists those that come along)"
+            raise UserError(f"The configuration '{word}' does not exist{hint}: give another file.")
+        if path.is_file():
+            try:
+                load_yaml(path.read_text(encoding="utf-8"))
+            except (UnicodeDecodeError, yaml.YAMLError) as error:
+                why = " ".join(str(error).split())
+                raise UserError(f"The configuration '{path}' is no YAML in UTF-8 ({why}): mend it.") from error
 
 
 def _configurations(words: Sequence[str]) -> Iterator[str]:
     """What stands behind the options that name a configuration, whatever it is."""
     for word, following in pairwise([*words, ""]):
         option, _, value = word.partition("=")
-        if option in ("--config", "-c"):
-            yield from filter(None, [value or following])
+        if option in ("--config", "-c") and (value or following):
+            yield value or following
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

@@ -20,11 +20,7 @@ FUNCTIONS = ("torch.optim", "torch.nn", "torchvision.models", "torchvision.trans
 
 
 def import_all(packages: Iterable[str]) -> None:
-    """Import every public name of packages: a parser knows the short names of the classes that have been imported.
-
-    Args:
-        packages: Names of the packages.
-    """
+    """Import every public name of packages: a parser knows the short names of the classes that have been imported."""
     for package in map(import_module, packages):
         for name in package.__all__:
             getattr(package, name)
@@ -32,9 +28,6 @@ def import_all(packages: Iterable[str]) -> None:
 
 def check_classes(values: Any) -> None:
     """Refuse functions in the place of classes, before anything is made: jsonargparse would call any.
-
-    Args:
-        values: Values of a parsed configuration.
 
     Raises:
         UserError: A ``class_path`` names no class, or an option a function of a library that is not listed.

@@ -31,9 +31,6 @@ def installed(package: str) -> bool:
 def missing(name: str) -> str | None:
     """How to get the package of a module or class, where it is one of ours and not there.
 
-    Args:
-        name: Its full name.
-
     Returns:
         The end of a sentence; ``None``: it is there, or comes with no extra.
 
@@ -49,10 +46,6 @@ def missing(name: str) -> str | None:
 
 def extra(module: str, what: str) -> Any:
     """Import a module of such a package where it is first used.
-
-    Args:
-        module: Name of the module.
-        what: What needs it, for the message.
 
     Raises:
         UserError: The package is not there.

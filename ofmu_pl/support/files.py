@@ -240,10 +240,6 @@ def _check_utf8(path: Path, number: int, line: bytes) -> None:
 def check_whole(value: Any, place: str) -> None:
     r"""Refuse texts with half a character (a lone surrogate, ``\ud83d``): JSON can hold it, no tokenizer takes it.
 
-    Args:
-        value: What JSON can hold.
-        place: Where it stands, for the message.
-
     Raises:
         UserError: A text in it cannot be written in UTF-8.
     """

@@ -29,9 +29,6 @@ def names() -> list[str]:
 def located(text: str) -> str:
     """A path with the file in the place of ``ofmu_pl:NAME``; any other text stays.
 
-    Args:
-        text: A path or a name, such as ``ofmu_pl:methods/npo.yaml``.
-
     Raises:
         UserError: No configuration has this name.
 

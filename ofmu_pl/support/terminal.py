@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from copy import copy
 
 from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Column, Table
+from rich.table import Table
 
 NARROWEST = 80
 """Columns that a table needs at least."""
@@ -31,51 +29,6 @@ def padding(on: Console) -> tuple[int, int, int, int]:
 
 
 def print_whole(table: Table, on: Console) -> None:
-    """Print a table; what does not fit beside its first column follows below, beside that column again.
-
-    Args:
-        table: A table whose words and numbers are not to be cut.
-        on: Where it is printed.
-    """
-    for part in _parts(table, on):
-        on.print(part)
-
-
-def _parts(table: Table, on: Console) -> Iterator[Table]:
-    first, *left = table.columns
-    while _width([first, *left], table, on) > on.width:
-        tight = [_tight(column, on) for column in left]
-        head, n = _tight(first, on, whole=True), len(left)
-        while n > 1 and _width([head, *tight[:n]], table, on) > on.width:
-            n -= 1
-        part = copy(table)
-        part.columns = [head, *tight[:n]]
-        left, table = left[n:], copy(table)
-        if not left:
-            yield part
-            return
-        part.caption, table.title = None, None
-        yield part
-    table.columns = [first, *left]
-    yield table
-
-
-def _width(columns: list[Column], table: Table, on: Console) -> int:
-    """How wide a table of these columns is."""
-    part = copy(table)
-    part.columns = columns
-    return Measurement.get(on, on.options.update(max_width=10_000), part).maximum
-
-
-def _tight(column: Column, on: Console, whole: bool = False) -> Column:
-    """A column as wide as its longest word, which rich would cut rather than make other columns narrower.
-
-    Args:
-        column: The column.
-        on: Where it is printed.
-        whole: Whether it is as wide as its longest line, so that no line is broken.
-    """
-    found = copy(column)
-    sizes = [Measurement.get(on, on.options, cell) for cell in (column.header, *column.cells)]
-    found.width = max(size.maximum if whole else size.minimum for size in sizes)
-    return found
+    """Print a table as wide as it is: a narrower terminal wraps its lines, where rich would cut words and numbers."""
+    natural = Measurement.get(on, on.options.update(max_width=10_000), table).maximum
+    Console(file=on.file, width=max(on.width, natural)).print(table)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.memorised import FREE, memorised
+from tests.helpers.memorised_models import FREE, memorised
 
 
 @pytest.fixture(scope="session")

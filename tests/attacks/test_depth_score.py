@@ -14,7 +14,7 @@ from ofmu_pl.attacks.depth_score import _lost
 from ofmu_pl.attacks.spans import entities_of, narrowed
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from ofmu_pl.attacks.choices import choices_of, chosen
 from ofmu_pl.attacks.linear_probe import _features
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 
 def test_the_target_tells_all_and_the_retrained_model_nothing(subjects):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ofmu_pl import LogitLens
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 
 def test_the_last_layer_is_the_models_own_probability(subjects):

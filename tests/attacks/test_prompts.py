@@ -11,7 +11,7 @@ import torch
 from ofmu_pl import Prompts
 from ofmu_pl.attacks.ways import paired, read_pairs, with_examples, with_prefix
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.networks.rounding import round_matrices
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 
 def test_the_target_still_says_what_it_knows_and_the_retrained_model_nothing(subjects):

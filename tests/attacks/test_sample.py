@@ -12,7 +12,7 @@ import torch
 from ofmu_pl import Sample
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised import Made
+from tests.helpers.memorised_models import Made
 
 FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
 

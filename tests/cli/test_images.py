@@ -102,18 +102,7 @@ def test_an_exported_model_is_measured_alike(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param(["--data.forget_classes", "[12]"], "--data.forget_classes has 12", marks=pytest.mark.slow),
-        pytest.param(
-            ["--data.forget_classes", "null", "--data.forget_fraction", "0"],
-            "--data.forget_fraction is 0",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ["--data.forget_classes", "null", "--data.forget_fraction", "1"],
-            "--data.forget_fraction is 1",
-            marks=pytest.mark.slow,
-        ),
-        (["--evaluation.attack_samples", "5000"], "set --evaluation.attack_samples"),
+        (["--evaluation.attack_samples", "5000"], "attack_samples"),
         pytest.param(["--original", "null"], "There is no model that could forget", marks=pytest.mark.slow),
         (["--model.network.path", "MODEL", "--data.split_seed", "5"], "belongs to another full split"),
         (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
@@ -121,11 +110,6 @@ def test_an_exported_model_is_measured_alike(run, tmp_path):
         (["--model.network.path", "nowhere"], "holds no readable model"),
         (["--evaluation.reference", "nowhere"], "holds no readable model"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
-        pytest.param(
-            ["-c", str(ROOT / "configs/methods/npo.yaml")],
-            "NPO is for text, and 'digits' holds images",
-            marks=pytest.mark.slow,
-        ),
         (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],
 )

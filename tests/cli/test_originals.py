@@ -14,7 +14,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
-from tests.helpers.citizens import SIDES, TRADES, tokenizer
+from tests.helpers.citizen_rows import SIDES, TRADES, tokenizer
 
 PASSES = 16
 

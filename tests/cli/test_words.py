@@ -9,10 +9,8 @@ import pytest
 import torch
 import yaml
 
-import ofmu_pl
 from ofmu_pl import __version__
 from ofmu_pl.cli.commands import COMMANDS, main
-from ofmu_pl.cli.words import as_options
 from ofmu_pl.support.shipped import located
 from tests.cli.conftest import ROOT
 
@@ -43,162 +41,114 @@ def says(tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--model.help", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
-        (["--model", "OFMUU"], "--model takes no 'OFMUU' (did you mean OFMU?) but one of BatchNormOnly, CEU, "),
-        (["--model", "torch.nn.Linear"], "--model takes no 'torch.nn.Linear' but one of BatchNormOnly, "),
-        pytest.param(
-            ["--model", "TwoTerms"], "--model takes no 'TwoTerms' but one of BatchNormOnly, ", marks=pytest.mark.slow
-        ),
-        (["--model", "UnlearningModule"], "--model takes no 'UnlearningModule' but one of BatchNormOnly, "),
-        pytest.param(
-            ["--model", "ofmu_pl.modules.one_shot.OneShot"],
-            "--model takes no 'ofmu_pl.modules.one_shot.OneShot' but ",
-            marks=pytest.mark.slow,
-        ),
-        (["--data", "TextDataModule"], "--data takes no 'TextDataModule' but one of Authors, CIFAR10, "),
-        pytest.param(
-            ["--data", "PairedDataModule"],
-            "--data takes no 'PairedDataModule' but one of Authors, CIFAR10, ",
-            marks=pytest.mark.slow,
-        ),
-        (["--model.network", "Digits"], "--model.network takes no 'Digits' but one of CausalLM, Classifier, ResNet18"),
-        (["--model.optimizer", "AdamZ"], "--model.optimizer takes no 'AdamZ' (did you mean torch.optim.Adam?)"),
-        (["--model.inner_steps", "three"], "--model.inner_steps takes a whole number, not 'three' "),
-        (["--model.gradient_clip", "x"], "--model.gradient_clip takes a number or null, not 'x' "),
-        (["--model.engine", "x"], "--model.engine takes one of 'autograd', 'finite_difference', not 'x' "),
-        (["--model.forget_ceiling", "x"], "takes one of 'uniform', 'holdout' or a number or null, not 'x' "),
-        (["--model.network.config", "x"], "--model.network.config takes a mapping or null, not 'x' "),
-        (["--model.bta", "1"], "OFMU has no option 'bta': did you mean --model.beta? "),
-        (["--model.optimizer.lrr", "1"], "AdamW has no option 'lrr': did you mean --model.optimizer.lr? "),
-        (["--modl", "OFMU"], "There is no option --modl: did you mean --model? "),
-        (["--trainer.max_stps=3"], "There is no option --trainer.max_stps: did you mean --trainer.max_steps? "),
-        pytest.param(
-            ["--trainer.max_steps", "x"], "--trainer.max_steps takes a whole number, not 'x' ", marks=pytest.mark.slow
-        ),
-        (["--trainer.callbacks", "EarlyStopping"], "EarlyStopping needs --trainer.callbacks.monitor "),
-        (["--data.batch", "3"], "Authors has no option 'batch': did you mean --data.batch_size? "),
-        (["surplus"], "There is no place for 'surplus' "),
-    ],
-)
-def test_a_wrong_word_is_named(says, words, sentence):
+MISTAKES = {
+    "a method that is none": (["--model", "OFMUU"], "model takes no 'OFMUU' (did you mean OFMU?)"),
+    "the help of one": (["--model.help", "OFMUU"], "model takes no 'OFMUU' (did you mean OFMU?)"),
+    "a class of another kind": (["--model", "torch.nn.Linear"], "model takes no 'torch.nn.Linear'"),
+    "an abstract class": (["--model", "UnlearningModule"], "model takes no 'UnlearningModule'"),
+    "data that are abstract": (["--data", "TextDataModule"], "data takes no 'TextDataModule'"),
+    "data for a network": (["--model.network", "Digits"], "model.network takes no 'Digits'"),
+    "an optimizer that is none": (["--model.optimizer", "AdamZ"], "did you mean torch.optim.Adam?"),
+    "a class of no listed package": (["--model.optimizer", "os.system"], "add --trust os"),
+    "a module that is not found": (["--model", "my_methods.LogAscent"], "folder that holds my_methods.py"),
+    "text for a number": (["--model.inner_steps", "three"], "model.inner_steps takes int, not 'three'"),
+    "text for a number or null": (["--model.gradient_clip", "x"], "model.gradient_clip takes float, null, not 'x'"),
+    "text for a mapping": (["--model.network.config", "x"], "model.network.config takes dict"),
+    "none of the choices": (["--model.engine", "x"], "one of ['autograd', 'finite_difference'], not 'x'"),
+    "text for the trainer": (["--trainer.max_steps", "x"], "trainer.max_steps takes int, not 'x'"),
+    "a method's option": (["--model.bta", "1"], "OFMU has no option model.bta: did you mean model.beta?"),
+    "a rate": (["--model.learning_rate", "1"], "did you mean model.optimizer.lr?"),
+    "an optimizer's option": (["--model.optimizer.lrr", "1"], "did you mean model.optimizer.lr?"),
+    "the data's option": (["--data.batch", "3"], "Authors has no option data.batch: did you mean data.batch_size?"),
+    "a trainer's option": (["--trainer.max_stps=3"], "did you mean trainer.max_steps?"),
+    "a section": (["--modl", "OFMU"], "There is no option modl: did you mean model?"),
+    "a callback without its argument": (["--trainer.callbacks", "EarlyStopping"], "needs trainer.callbacks.monitor"),
+    "a word without an option": (["surplus"], "There is no place for 'surplus'"),
+    "an option without a value": (["--config"], "--config: expected one argument"),
+    "a file that is not there": (["-c", "configs/methods/np0.yaml"], "did you mean ofmu_pl:methods/npo.yaml?"),
+    "a folder for a file": (["-c", "/"], "'/' is a folder"),
+}
+"""The mistakes that people make, and what of the sentence helps them."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_that_people_make_is_named(says, mistake):
+    words, told = MISTAKES[mistake]
     code, text = says(*words)
     assert code == 2
-    assert sentence in text
-    assert text.endswith("(options: python -m ofmu_pl fit --help, or --model.help CLASS).")
-
-
-def test_a_configuration_that_is_none(says, tmp_path):
-    overlay = tmp_path / "npo.yaml"
-    overlay.write_text("model: {class_path: NPO}\ndata: {class_path: Authors}\n")
-    code, text = says(config=overlay)
-    assert code == 2
-    assert "NPO needs --model.network: give a base configuration first" in text
-    overlay.write_text("model:\n  @x\n")
-    text = says(config=overlay)[1]
-    assert text.startswith(f"The configuration '{overlay}' is no YAML: ")
-    assert text.endswith(" at line 2, column 3.")
-    overlay.write_bytes("# für\nmodel: NPO\n".encode("latin-1"))
-    assert f"The configuration '{overlay}' is no text in UTF-8 (" in says(config=overlay)[1]
-    assert says(config=None, command="fit")[1].startswith("The command needs --data, --model: give a configuration")
-    overlay.write_text("modle: {class_path: NPO}\n")
-    assert says("-c", str(overlay))[1].startswith("There is no option 'modle.class_path': did you mean --model? (opt")
-    assert says("-c", str(tmp_path))[1] == f"The configuration '{tmp_path}' is a folder: name one of the files in it."
-    assert says("--config")[1].startswith("--config has no value: write one behind it (options: ")
+    assert told in text
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"),
+    ("content", "told"),
     [
-        ("right.yml", " (did you mean {folder}/right.yaml?)"),
-        ("configs/tofu.yaml", " (did you mean ofmu_pl:tofu.yaml?)"),
-        ("configs/methods/np0.yaml", " (did you mean ofmu_pl:methods/npo.yaml?)"),
-        ("qqq.yaml", " (`ofmu_pl configs` lists those that come with the package)"),
+        (b"model: {class_path: NPO}\ndata: {class_path: Authors}\n", "NPO needs model.network"),
+        (b"modle: {class_path: NPO}\n", "no option modle.class_path: did you mean model?"),
+        (b"model:\n  @x\n", "line 2, column 3"),
+        (b"# f\xfcr\nmodel: NPO\n", "UTF-8"),
+        (b"a: " + b"[" * 500, "nested too deeply"),
     ],
+    ids=["no base", "another section", "no YAML", "another encoding", "too deep"],
 )
-def test_a_configuration_that_is_not_there_is_named_with_what_was_meant(says, tmp_path, word, hint):
-    code, text = says("-c", str(tmp_path / word))
+def test_a_configuration_that_makes_no_run_is_named(says, tmp_path, content, told):
+    (tmp_path / "overlay.yaml").write_bytes(content)
+    code, text = says(config=tmp_path / "overlay.yaml")
     assert code == 2
-    wanted = f"The configuration '{tmp_path / word}' does not exist{hint.format(folder=tmp_path)}: give another file."
-    assert text == wanted
+    assert told in text
 
 
 @pytest.mark.parametrize(
-    ("command", "sentence"),
-    [
-        ("benchmark", "The command needs --name, --experiments: give a configuration, for example --config ofmu_pl:b"),
-        (
-            "requests",
-            "for example --config ofmu_pl:requests/authors.yaml (options: python -m ofmu_pl requests --help).",
-        ),
-        ("attack", "The command needs --attacks: give a configuration, for example --config ofmu_pl:attacks.yaml "),
-    ],
+    ("command", "option"),
+    [("fit", "model"), ("benchmark", "experiments"), ("requests", "requests"), ("attack", "attacks")],
 )
-def test_a_command_without_its_configuration_names_one(says, command, sentence):
+def test_a_command_without_its_configuration_names_one(says, command, option):
     code, text = says(command=command, config=None)
     assert code == 2
-    assert sentence in text
+    assert re.match(rf"The command needs .*\b{option}\b", text)
     assert Path(located(re.search(r"ofmu_pl:\S+", text)[0])).is_file()
 
 
-def test_a_class_of_a_file_that_is_not_found_says_where_to_run(says):
-    text = says("--model", "my_methods.LogAscent")[1]
-    assert text.startswith("--model names a class of the module 'my_methods', which is not there: run `python -m ")
-    assert "in the folder that holds my_methods.py, or put that folder on PYTHONPATH (options: " in text
+SGD, ONE_CYCLE = "torch.optim.SGD", "torch.optim.lr_scheduler.OneCycleLR"
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "named"),
     [
-        (["--data.batch_size", "0"], "batch_size=0 is out of range: give 1 or more."),
-        (["--seed_everything", "-1"], "seed_everything=-1 is out of range: give a value from 0 to 4294967295."),
-        (["--model.inner_steps", "0"], "inner_steps=0 is out of range: give 1 or more."),
+        ("--data.batch_size 0", "batch_size=0"),
+        ("--seed_everything -1", "seed_everything=-1"),
+        ("--model.inner_steps 0", "inner_steps=0"),
+        (f"--model.optimizer {SGD} --model.optimizer.lr -1", "Invalid learning rate: -1.0"),
+        ("--trainer.accumulate_grad_batches 2", "data.batch_size"),
+        ("--trainer.logger false", "logs"),
+        ("--trainer.gradient_clip_val 1", "model.gradient_clip"),
+        ("--trainer.overfit_batches 1", "trainer.overfit_batches"),
+        ("--trainer.limit_train_batches 0", "trainer.max_steps 0"),
+        ("--trainer.limit_val_batches 5", "evaluation.every_n_steps"),
+        ("--checkpoint.dirpath elsewhere", "checkpoint.dirpath"),
+        ("--checkpoint.filename ../../../up", "checkpoint.filename"),
+        ("--checkpoint.filename {step}/{inner/L_r} --checkpoint.auto_insert_metric_name false", "checkpoint.filename"),
+        ("--trainer.callbacks+=ModelCheckpoint --trainer.callbacks.dirpath elsewhere", "dirpath"),
+        ("--trainer.callbacks+=OnExceptionCheckpoint --trainer.callbacks.dirpath x", "dirpath"),
+        ("--checkpoint.save_weights_only true", "checkpoint.save_weights_only"),
+        ("--model.optimizer torch.optim.LBFGS", "LBFGS"),
         (
-            ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "-1"],
-            "The optimizer refuses its options (Invalid learning rate: -1.0): mend --model.optimizer.",
-        ),
-        (["--trainer.accumulate_grad_batches", "2"], "set a larger --data.batch_size"),
-        (["--trainer.logger", "false"], "leaves the run without a folder for its results: leave it out"),
-        (["--trainer.gradient_clip_val", "1"], "set --model.gradient_clip, a norm, instead."),
-        (["--trainer.overfit_batches", "1"], "leave it out, and choose data of few rows."),
-        (["--trainer.limit_train_batches", "0"], "leaves a run that does nothing: set --trainer.max_steps 0, with"),
-        (["--trainer.limit_val_batches", "5"], "for text --evaluation.rows"),
-        (["--checkpoint.dirpath", "elsewhere"], "say with --logs where runs and their checkpoints go."),
-        (["--checkpoint.filename", "../../../up"], "has a '/', which takes checkpoints to where --ckpt_path last"),
-        (["--checkpoint.filename", "/any/where/up"], "has a '/'"),
-        (["--checkpoint.filename", "{step}/{inner/L_r}", "--checkpoint.auto_insert_metric_name", "false"], "has a '/'"),
-        (["--trainer.callbacks+=ModelCheckpoint", "--trainer.callbacks.dirpath", "elsewhere"], "say with --logs where"),
-        (["--trainer.callbacks+=OnExceptionCheckpoint", "--trainer.callbacks.dirpath", "x"], "say with --logs where"),
-        (["--checkpoint.save_weights_only", "true"], "leaves checkpoints that no run can go on from: leave it out"),
-        (
-            ["--model.optimizer", "torch.optim.LBFGS"],
-            "LBFGS steps by `closure`, which nothing gives it here: choose another --model.optimizer.",
+            "--model.scheduler lightning.pytorch.cli.ReduceLROnPlateau --model.scheduler.monitor L_f",
+            "ReduceLROnPlateau",
         ),
         (
-            ["--model.scheduler", "lightning.pytorch.cli.ReduceLROnPlateau", "--model.scheduler.monitor", "L_f"],
-            "ReduceLROnPlateau steps by `metrics`, which nothing gives it here: choose another --model.scheduler.",
+            f"--model.scheduler {ONE_CYCLE} --model.scheduler.max_lr 0.1 --model.scheduler.total_steps 3 "
+            "--trainer.max_steps 4",
+            "model.scheduler.total_steps",
         ),
-        (
-            [
-                *("--model.scheduler", "torch.optim.lr_scheduler.OneCycleLR", "--model.scheduler.max_lr", "0.1"),
-                *("--model.scheduler.total_steps", "3", "--trainer.max_steps", "4"),
-            ],
-            "The schedule is over after 3 steps, and the run has 4 iterations: set --model.scheduler.total_steps 4, or",
-        ),
-        (
-            ["--trainer.callbacks", "GradientBudget", "--trainer.callbacks.gradients", "-1"],
-            "gradients=-1.0 is out of range: give more than 0.",
-        ),
-        (["--trainer.max_epochs", "-5"], "`max_epochs` must be a non-negative integer or -1. You passed in -5."),
-        (["--trainer.accelerator", "abacus"], "You selected an invalid accelerator name"),
+        ("--trainer.callbacks GradientBudget --trainer.callbacks.gradients -1", "gradients=-1.0"),
+        ("--trainer.max_epochs -5", "max_epochs"),
+        ("--trainer.accelerator abacus", "accelerator"),
     ],
 )
-def test_a_refused_value_is_named(says, words, sentence):
-    code, text = says(*words)
+def test_a_refused_value_is_named(says, words, named):
+    code, text = says(*words.split())
     assert code == 1
-    assert sentence in text
+    assert named in text
 
 
 def test_null_is_null_within_a_class_within_a_class(capsys):
@@ -214,21 +164,21 @@ def test_null_is_null_within_a_class_within_a_class(capsys):
 def test_plan_refuses_what_fit_refuses(says):
     code, text = says("--model.gradient_clip", "-1", command="plan")
     assert code == 1
-    assert text == "gradient_clip=-1.0 is out of range: give more than 0."
+    assert "gradient_clip=-1.0" in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there(says):
     code, text = says("--trainer.accelerator", "gpu", "--trainer.devices", "4")
     assert code == 1
-    assert text == "There is no GPU that torch can use here: set --trainer.accelerator cpu."
+    assert "trainer.accelerator cpu" in text
 
 
 def test_fsdp2_in_float64(says):
     fsdp2 = '{"class_path": "lightning.pytorch.strategies.ModelParallelStrategy"}'
     code, text = says("--trainer.strategy", fsdp2, "--trainer.precision", "64-true")
     assert code == 1
-    assert text == "FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp."
+    assert "float64" in text
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
@@ -262,19 +212,5 @@ def test_a_commands_help_is_its_own(command, capsys):
 def test_an_unknown_command(says):
     code, text = says(command="fitt", config=None)
     assert code == 2
-    assert text == (
-        "The first word is a command, and 'fitt' is none (did you mean fit?): give one of " + ", ".join(COMMANDS) + "."
-    )
-    assert "'--config' is none" in says("right.yaml", command="--config", config=None)[1]
-
-
-@pytest.mark.parametrize(
-    ("room", "known"),
-    [("core", "`engine=finite_difference`"), ("metrics", "`attack_samples`"), ("networks", "`path=FOLDER_OR_HUB_ID`")],
-)
-def test_the_command_line_knows_every_argument_that_a_room_names(room, known):
-    sentences = "".join(path.read_text() for path in (Path(ofmu_pl.__path__[0]) / room).glob("*.py"))
-    named = re.findall(r"(?<!`)`\w+(?:=[^`]*)?`(?!`)", sentences)
-    assert known in named
-    assert not [words for words in named if as_options(words) == words]
-    assert not re.search(r"--(model|data|trainer|evaluation)\b", sentences)
+    assert "did you mean fit?" in text
+    assert "'--config'" in says("right.yaml", command="--config", config=None)[1]

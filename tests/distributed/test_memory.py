@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.memory_worker import data, method
 from tests.helpers.launch import launch
-from tests.helpers.measured import fsdp2, needs
+from tests.helpers.peak_memory import fsdp2, needs
 
 WORKER = str(Path(__file__).parent / "memory_worker.py")
 

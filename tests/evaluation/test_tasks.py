@@ -14,7 +14,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.evaluation.tasks import Tasks, _load, read_results
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.support.errors import UserError
-from tests.helpers.citizens import SIDES, TRADES, learnt
+from tests.helpers.citizen_rows import SIDES, TRADES, learnt
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed")
 

@@ -26,7 +26,7 @@ from ofmu_pl.networks.known import SHAPES
 from ofmu_pl.planning.processes import Processes, processes_of
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
-from tests.helpers.measured import blank, fsdp2, needs, peak
+from tests.helpers.peak_memory import blank, fsdp2, needs, peak
 from tests.helpers.training import TINY, Unchecked, train
 from tests.modules.test_baselines import METHODS
 

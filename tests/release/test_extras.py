@@ -13,7 +13,7 @@ import torch
 from ofmu_pl.support import extras
 from ofmu_pl.support.errors import UserError
 
-EXTRAS = {"torchvision": "images", "bitsandbytes": "8bit", "tensorboard": "tensorboard", "shtab": "completion"}
+EXTRAS = {"torchvision": "images", "bitsandbytes": "8bit", "tensorboard": "tensorboard"}
 
 
 @pytest.fixture(scope="module")

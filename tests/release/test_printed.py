@@ -26,7 +26,7 @@ def folder(released, tmp_path):
 def read(released, folder, words=(), texts=()):
     """What is wrong with commands and blocks of Python."""
     env = os.environ | {"PYTHONPATH": str(released / "site")}
-    reader = [sys.executable, str(ROOT / "tests/helpers/reader.py")]
+    reader = [sys.executable, str(ROOT / "tests/helpers/printed_reader.py")]
     given = json.dumps({"commands": list(words), "blocks": list(texts)})
     done = subprocess.run(reader, cwd=folder, env=env, input=given, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)

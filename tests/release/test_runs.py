@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.helpers.printed import blocks, commands
-from tests.helpers.readers_folder import BEFORE_THE_BLOCKS, fill
-from tests.helpers.ways import DRY, NOT_RUN, RUN, TOFU, way
+from tests.helpers.printed_files import BEFORE_THE_BLOCKS, fill
+from tests.helpers.printed_runs import DRY, NOT_RUN, RUN, TOFU, way
 from tests.helpers.workers import made_once
 
 PRINTED = {" ".join(words): way(words) for _, words in commands()}
@@ -24,7 +24,7 @@ def printed(how):
 
 
 def test_every_command_has_one_way_and_no_way_is_left_over():
-    """Of a new command ``tests/helpers/ways.py`` has to say how it runs, or why it does not."""
+    """Of a new command ``tests/helpers/printed_runs.py`` has to say how it runs, or why it does not."""
     assert [line for line, (how, *_) in PRINTED.items() if how == "new"] == []
     assert way("python -m ofmu_pl fit --config configs/new.yaml".split())[0] == "new"
     words = {word for _, line in commands() for word in line}

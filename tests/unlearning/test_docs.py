@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import ofmu_pl
-from tests.helpers.citizens import SIDES, learnt
+from tests.helpers.citizen_rows import SIDES, learnt
 from tests.unlearning.test_unlearn import images
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ from transformers import (
 import ofmu_pl
 from ofmu_pl.cli import main
 from ofmu_pl.support.errors import DivergedError, UserError
-from tests.helpers.citizens import SIDES, learnt
+from tests.helpers.citizen_rows import SIDES, learnt
 
 QUIET = {"progress": False, "accelerator": "cpu"}
 FAST = partial(torch.optim.AdamW, lr=1e-3)

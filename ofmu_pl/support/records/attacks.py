@@ -49,14 +49,7 @@ class AttackRecord:
 
 @dataclass
 class AttacksRecord(Record):
-    """``attacks.json`` of one run.
-
-    Attributes:
-        attacks: Attacks by name.
-        models: Folders (or hub ids) by model.
-        remarks: Sentences on models that were not at hand.
-        provenance: Where the numbers come from.
-    """
+    """``attacks.json`` of one run."""
 
     attacks: dict[str, AttackRecord]
     models: dict[str, str] = field(default_factory=dict)

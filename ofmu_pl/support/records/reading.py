@@ -37,9 +37,6 @@ class Record:
     def read(cls, path: Path) -> Self:
         """Read a file of this schema or of an older one.
 
-        Args:
-            path: The file.
-
         Raises:
             OSError: The file is missing or cannot be read.
             NewerError: The file has a newer schema.

@@ -30,12 +30,7 @@ class ReferenceRecord:
 
 @dataclass
 class Interim:
-    """A measurement along the run.
-
-    Attributes:
-        step: Number of iterations done by then.
-        metrics: Metrics that were measured.
-    """
+    """A measurement along the run."""
 
     step: int
     metrics: Entries
@@ -43,14 +38,7 @@ class Interim:
 
 @dataclass
 class Cost:
-    """The cost of a run; ``None`` where it is not known.
-
-    Attributes:
-        training_seconds: Time of the iterations.
-        evaluation_seconds: Time of all measurements.
-        gradient_evaluations: Number of gradients of one batch's loss.
-        peak_memory_bytes: Peak memory of the device.
-    """
+    """The cost of a run; ``None`` where it is not known."""
 
     training_seconds: float | None = None
     evaluation_seconds: float | None = None

@@ -52,7 +52,6 @@ RUN: dict[str, tuple[list[str], str | None]] = {
     ),
     "report": ([], "logs/quickstart/report/index.html"),
     "purge": ([], None),
-    "completion": ([], None),
 }
 """Words of commands that run; what is added so that they take seconds; and the file that they leave."""
 

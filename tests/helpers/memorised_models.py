@@ -9,7 +9,7 @@ import torch
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data import TextFiles
 from ofmu_pl.networks import CausalLM
-from tests.helpers.citizens import TRADES, tokenizer
+from tests.helpers.citizen_rows import TRADES, tokenizer
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2}
 SHARP = {"initializer_range": 0.1}  # learns by heart in a third of the steps

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.data.test_muse import parts, written
 from tests.helpers import rwku_files
-from tests.helpers.citizens import SIDES, asked, learnt
+from tests.helpers.citizen_rows import SIDES, asked, learnt
 from tests.helpers.printed import blocks
 
 NETS = """
