@@ -22,10 +22,13 @@ ROOM = 16
 
 
 class ReadAgain:
-    """Takes the place of a cache: the tokens themselves, (B, P), which are read again with each that follows."""
+    """Takes the place of a cache: the tokens themselves, (B, P), which are read again with each that follows.
 
-    def __init__(self, ids: Tensor, positions: Tensor) -> None:
-        self.ids, self.positions = ids, positions
+    Where the model reads padding in spite of the mask (RWKV), each row is read ``alone``.
+    """
+
+    def __init__(self, ids: Tensor, positions: Tensor, alone: bool) -> None:
+        self.ids, self.positions, self.alone = ids, positions, alone
         self.layers: list[DynamicLayer] = []  # nothing is cached
 
     def batch_select_indices(self, indices: Tensor) -> None:
@@ -47,7 +50,7 @@ def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, 
     if cache is None:
         cache = DynamicCache(config=model.config)
         if not _selects_rows(whole, cache):
-            return ReadAgain(ids, positions)
+            return ReadAgain(ids, positions, alone=_reads_padding(model))
     if ids.shape[1]:
         body = whole.base_model  # under adapters too: no logits of prompts
         body(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True)
@@ -63,6 +66,8 @@ def go_on(model: PreTrainedModel, cache: Any, ids: Tensor, mask: Tensor, positio
     if isinstance(cache, ReadAgain):
         cache.ids, cache.positions = torch.cat([cache.ids, ids], 1), torch.cat([cache.positions, positions], 1)
         ids, positions, how = cache.ids, cache.positions, {"use_cache": False}
+        if cache.alone:
+            return _row_by_row(model, ids, mask)[:, -keep:]
     logits: Tensor = model(
         input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=keep, **how
     ).logits
@@ -73,6 +78,23 @@ def _selects_rows(model: nn.Module, cache: DynamicCache) -> bool:
     """Whether the model keeps what it has read in this cache, and all of it as columns of rows."""
     taken = "past_key_values" in inspect.signature(model.forward).parameters
     return taken and not any(hasattr(layer, "recurrent_states") for layer in cache.layers)
+
+
+def _reads_padding(model: PreTrainedModel) -> bool:
+    """Whether a row of two tokens has other logits with padding before it."""
+    ids = torch.tensor([[0, 1, 2]], device=model.device)
+    padded = model(input_ids=ids, attention_mask=(ids > 0).long(), use_cache=False).logits[:, -1]
+    return not torch.allclose(padded, model(input_ids=ids[:, 1:], use_cache=False).logits[:, -1], rtol=1e-2, atol=1e-2)
+
+
+def _row_by_row(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
+    """Logits, (B, P, V), of rows that are read without their padding, where they are 0."""
+    rows = []
+    for row, real in zip(ids, mask.bool(), strict=True):
+        logits = model(input_ids=row[real][None], use_cache=False).logits[0]
+        rows.append(logits.new_zeros(len(row), logits.shape[-1]))
+        rows[-1][real] = logits
+    return torch.stack(rows)
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[misc]

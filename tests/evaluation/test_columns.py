@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from transformers import MambaConfig, MambaForCausalLM, RwkvConfig, RwkvForCausalLM
 from transformers.cache_utils import DynamicLayer
 
 from ofmu_pl.evaluation.columns import ROOM, RoomyLayer, filled
-from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
-from tests.helpers.texts import conversations, make_model
+from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts, score_answers
+from tests.helpers.texts import VOCABULARY, conversations, greedy, make_model, token_losses
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +76,23 @@ def test_a_rule_that_draws_sees_the_prompts_in_their_order():
     assert running, "some go on to the end"
     assert left != sorted(left), "and others leave in another order"
     assert continue_prompts(model, read_prompts(model, prompts), sorted(ends), 12, draws()) == expected
+
+
+SMALL = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2}
+
+
+@pytest.mark.parametrize(
+    "model", [RwkvForCausalLM(RwkvConfig(**SMALL, attention_hidden_size=16)), MambaForCausalLM(MambaConfig(**SMALL))]
+)
+def test_a_row_is_read_as_if_it_were_alone(model):
+    """RWKV reads padding in spite of the mask; Mamba's layers take it out."""
+    torch.manual_seed(0)
+    for p in model.eval().parameters():
+        p.normal_(0.0, 0.5)
+    pairs = conversations(5)
+    read = read_prompts(model, [p for p, _ in pairs])
+    scored = score_answers(model, read, [a for _, a in pairs])
+    for row, (prompt, answer) in zip(scored.nll, pairs, strict=True):
+        np.testing.assert_allclose(row[: len(answer)], token_losses(model, prompt, answer), rtol=1e-4, atol=1e-4)
+    said = continue_prompts(model, read_prompts(model, [p for p, _ in pairs]), [3], 6)
+    assert said == [greedy(model, p, [3], 6) for p, _ in pairs]
