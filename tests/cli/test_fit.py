@@ -68,8 +68,8 @@ def test_results(run):
     assert "`gradient_alignment`" in (run / "hf/README.md").read_text()
     assert [h["step"] for h in results["history"]] == [1, 2]
     assert all("gradient_alignment" not in h["metrics"] for h in results["history"]), "it takes a gradient a row"
-    assert results["cost"]["gradient_evaluations"] == 3 * (2 * 6 + 22) + 2 / 4, (
-        "and the examination of two rows of four"
+    assert results["cost"]["gradient_evaluations"] == 3 * (2 * 6 + 22) + 10 * 2 / 4, (
+        "and the examination of two rows of four: two gradients, a product with the Hessian and a third derivative"
     )
     assert results["provenance"]["hashes"]["forget"]
 

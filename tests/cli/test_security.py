@@ -14,7 +14,6 @@ import torch
 
 from ofmu_pl.data import Digits
 from ofmu_pl.data.corpora import read_rows
-from ofmu_pl.evaluation import cached
 from ofmu_pl.evaluation.reference import _read, read_model_facts
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.networks import SmallCNN
@@ -130,12 +129,6 @@ def test_a_line_that_fills_the_stack(tmp_path):
     (tmp_path / "rows.jsonl").write_text("[" * 10**6)
     with pytest.raises(UserError, match="Line 1 of"):
         read_rows(str(tmp_path / "rows.jsonl"), None, "test", "questions")
-
-
-@pytest.mark.parametrize("content", ["[]", '{"forget": []}', '{"forget": {}}', '{"forget": {"ids": [1e99]}}', "["])
-def test_a_strange_file_in_the_cache_is_computed_anew(content, tmp_path):
-    (tmp_path / "scores.json").write_text(content)
-    assert cached._read(tmp_path / "scores.json") is None
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 10**9], [-1, 0, 1], [0, 0, 1], [0, 1], [0, 1, 10**30], [0, 1, 0.5], {"0": 0}])

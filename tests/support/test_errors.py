@@ -12,7 +12,7 @@ from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.data import Authors, Digits, Trivia
 from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.text import TextEvaluation
-from ofmu_pl.modules import OFMU, RMU, FineTune
+from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError, check_range
 
@@ -35,7 +35,6 @@ def network():
         (Safeguards, "norm_floor", [-1.0]),
         (Safeguards, "inner_clip", [0.0]),
         (lambda **o: OFMU(network(), **o), "forget_ceiling", [0.0]),
-        (lambda **o: RMU(network(), **o), "vector_seed", [-1, 2**32]),
         (Authors, "batch_size", [0]),
         (Authors, "seed", [-1, 2**32]),
         (Authors, "forget_seed", [-1, 2**32]),
