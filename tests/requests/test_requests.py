@@ -6,9 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
+from jsonargparse import auto_cli
 
+from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.cli import main
-from ofmu_pl.support.records import REQUESTS, RequestsRecord, Results
+from ofmu_pl.requests.specs import Asked, Retrained, controls, sequences
+from ofmu_pl.support.records import REQUESTS, RequestsRecord, Results, Value
 from tests.helpers.process import killed_benchmark, start_server
 
 ROOT = Path(__file__).parent.parent.parent
@@ -174,3 +177,32 @@ def test_classes_of_digits_with_a_request_that_fails(logs):
     assert s.kept["TA"][2] == last.metrics["TA"]["value"]
     assert [(c.after, c.status) for c in found.controls] == [(1, "finished"), (2, "finished")]
     assert found.controls[1].forgotten["forget_accuracy"][:2] == both[1]
+
+
+def read(
+    name: str,
+    base: str | list[str],
+    methods: dict[str, Method],
+    requests: list[dict[str, Value]],
+    options: dict[str, Value],
+    retrained: Retrained | None = None,
+):
+    return Asked(base, methods, requests, options, [0], True, retrained)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs/requests").glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_command_of_every_method_of_a_shipped_list_can_be_read(path, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT)
+    for name in ("OFMU_SHARED", "OFMU_MUSE", "OFMU_MUSE_TARGET"):
+        monkeypatch.setenv(name, "/data")
+    asked = auto_cli(read, args=["--config", str(path)], as_positional=False)
+    firsts = {sequence.method: sequence.cells[0] for sequence in sequences(asked)}
+    firsts |= {f"retrained {n}": cell for (_, n), cell in list(controls(asked).items())[:1]}
+    refused = {}
+    for method, cell in firsts.items():
+        with pytest.raises(SystemExit) as stop:
+            main([*cell.words(tmp_path), "--print_config"])
+        said = capsys.readouterr().err
+        if stop.value.code:
+            refused[method] = said
+    assert not refused
