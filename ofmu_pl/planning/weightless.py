@@ -36,7 +36,8 @@ class Weightless:
         self.real, self._built = True, False
         self._done: Counter[tuple[int, bool]] = Counter()
         self.stand_in = copy.copy(recipe)
-        vars(self.stand_in).update(build=self.build, sample_losses=self.sample_losses)
+        # A classifier knows the number of its classes from what it has made, which is asked of the real recipe.
+        vars(self.stand_in).update(build=self.build, sample_losses=self.sample_losses, uniform_loss=recipe.uniform_loss)
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network's skeleton of fake tensors: the network to train, then further copies."""
