@@ -106,7 +106,7 @@ class Manifest:
         return found
 
     def write(self) -> None:
-        """Put the file in the place of the one before."""
+        """Replace the file that was written before."""
         self._file.date = datetime.now(UTC).isoformat(timespec="seconds")
         self._file.write(self.path)
 

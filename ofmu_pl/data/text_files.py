@@ -42,7 +42,7 @@ class TextFiles(TextDataModule):
         retain: What must stay: rows that the model was trained on, or rows like them.
         holdout: Rows of the same kind as those to forget that no model has seen; without them no test can tell whether
             the forget rows are gone. ``null``: none.
-        full: One source in the place of ``forget`` and ``retain``; what is not chosen from it is retained.
+        full: One source instead of ``forget`` and ``retain``; what is not chosen from it is retained.
         forget_rows: Numbers of its rows to forget, from 0; or a text file with a number a line.
         forget_where: The rows to forget by a column instead: ``author=Falbro``.
         columns: What the sources call a column, by our name of it: ``{question: prompt_text, answer: reply}``.

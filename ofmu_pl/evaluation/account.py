@@ -166,7 +166,7 @@ def account(
         before=columns["before"],
         after=columns["after"],
         retrained=retrained,
-        untested=untested(data, columns["after"], bool(retrained), limit, watched=pl_module.watches_never_seen),
+        untested=untested(data, columns["after"], bool(retrained), limit, watched=pl_module.watches_held_out),
         model=exported(trainer, folder),
         examples=examples,
         provenance=facts,

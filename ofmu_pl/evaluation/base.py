@@ -250,9 +250,8 @@ class Evaluation(pl.Callback, ABC):
 
     def _all_metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
         theirs = self.reference.scores if self.reference else None
-        found = with_own(self.metrics(trainer, scores, column), self.own_metrics, scores, theirs) | self.more.get(
-            column, {}
-        )
+        found = with_own(self.metrics(trainer, scores, column), self.own_metrics, scores, theirs)
+        found |= self.more.get(column, {})
         return found | official(found)
 
     def _load_reference(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -279,12 +278,14 @@ class Evaluation(pl.Callback, ABC):
 
     def _log_histograms(self, trainer: pl.Trainer, sides: dict[str, Scored]) -> None:
         """Log what models make of single rows, which TensorBoard alone can show."""
-        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        for side, scores in sides.items():
-            for name, values in self.spread(scores).items():
-                finite = values[np.isfinite(values)]
-                for writer in writers if len(finite) else ():
-                    writer.add_histogram(f"{name}/{side}", finite, trainer.global_step)
+        for logger in trainer.loggers:
+            if not isinstance(logger, TensorBoardLogger):
+                continue
+            for side, scores in sides.items():
+                for name, values in self.spread(scores).items():
+                    finite = values[np.isfinite(values)]
+                    if len(finite):
+                        logger.experiment.add_histogram(f"{name}/{side}", finite, trainer.global_step)
 
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         network = pl_module.whole_network()  # this, scores and log_dir take all ranks

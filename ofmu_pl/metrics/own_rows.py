@@ -99,5 +99,5 @@ def _turned(metric: Metric, name: str) -> Metric:
 
 
 def _as_rows(scores: Scores) -> Scores:
-    """The pieces of documents in the place of forget and holdout rows."""
+    """The pieces of documents instead of forget and holdout rows."""
     return {name: scores[f"{name}_doc"] for name in ("forget", "holdout") if f"{name}_doc" in scores}

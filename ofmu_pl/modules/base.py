@@ -243,7 +243,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         return True
 
     @property
-    def watches_never_seen(self) -> bool:
+    def watches_held_out(self) -> bool:
         """Whether the method looks at held-out rows, which tests then compare with, to say how far to forget."""
         return False
 

@@ -166,7 +166,7 @@ class OFMU(UnlearningModule):
         return ("forget", "retain")
 
     @property
-    def watches_never_seen(self) -> bool:
+    def watches_held_out(self) -> bool:
         """Whether held-out rows give the forget rows their goal, or the guess its weights."""
         return (self.lower.seeks_goal or self.lower.ngram_weight > 0) and self.run.data.never_seen is not None
 

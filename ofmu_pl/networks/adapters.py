@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
@@ -27,15 +27,12 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
     from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
 
     own = deepcopy(fields)  # peft adds to lists in it
+    if isinstance(own.get("target_modules"), str):  # which peft would search for without a limit
+        modules = [name for name, _ in model.named_modules()]
+        _matching("model.network.lora.target_modules", own["target_modules"], modules, re.fullmatch)
     try:
-        if isinstance(own.get("target_modules"), str):
-            with within(f"The expression target_modules '{own['target_modules']}' in model.network.lora"):
-                for name, _ in model.named_modules():
-                    re.fullmatch(own["target_modules"], name)
         adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own}))
-    except UserError:
-        raise
-    except (TypeError, ValueError, re.error) as error:
+    except (TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
             f"The adapters cannot be made ({reason}): set model.network.lora to fields of peft's LoraConfig, with "
@@ -83,11 +80,8 @@ def require_weights(model: PreTrainedModel) -> None:
 
 def keep_trainable(model: nn.Module, pattern: str) -> None:
     """Freeze every parameter whose name a regular expression does not match anywhere."""
-    try:
-        with within(f"The expression '{pattern}' in model.network.trainable"):
-            names = [name for name, p in model.named_parameters() if p.requires_grad and re.search(pattern, name)]
-    except re.error as error:
-        raise UserError(f"model.network.trainable '{pattern}' is no regular expression ({error}).") from error
+    known = [name for name, p in model.named_parameters() if p.requires_grad]
+    names = _matching("model.network.trainable", pattern, known, re.search)
     if not names:
         example = next(name for name, _ in model.named_parameters())
         raise UserError(
@@ -96,6 +90,17 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
         )
     for name, p in model.named_parameters():
         p.requires_grad_(name in names)
+
+
+def _matching(
+    option: str, pattern: str, names: list[str], match: Callable[[str, str], re.Match[str] | None]
+) -> list[str]:
+    """The names that a regular expression matches; refused where it is none, or takes too long."""
+    try:
+        with within(f"The expression '{pattern}' in {option}"):
+            return [name for name in names if match(pattern, name)]
+    except re.error as error:
+        raise UserError(f"{option} '{pattern}' is no regular expression ({error}).") from error
 
 
 def is_adapted(model: PreTrainedModel) -> bool:

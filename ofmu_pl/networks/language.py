@@ -187,7 +187,7 @@ class CausalLM(Network):
                 config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
             )
 
-    def save(self, module: nn.Module, folder: Path, datamodule: PreTrainedModel) -> None:
+    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Write model (adapters merged) and tokenizer in Hugging Face's format."""
         model: PreTrainedModel = module
         use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it

@@ -31,7 +31,7 @@ def layers_of(model: PreTrainedModel) -> list[nn.Module]:
 def all_hidden_states(model: PreTrainedModel, batch: Batch) -> list[Tensor]:
     """What the first layer reads and what each layer gives, L + 1 tensors (B, S, d).
 
-    transformers' own ``hidden_states`` end with the final norm's output in the place of the last layer's.
+    transformers' own ``hidden_states`` end with the final norm's output instead of the last layer's.
     """
     layers, kept = layers_of(model), []
 

@@ -91,7 +91,7 @@ class LoadedLM(CausalLM):
             UserError: The data has rows that are longer than what the model can read.
         """
         check_readable(self.model.config, datamodule)
-        blank: dict[int, Tensor] = {}  # deepcopy takes what is here in the place of a copy, so tied weights stay tied
+        blank: dict[int, Tensor] = {}  # deepcopy takes what is here instead of a copy, so tied weights stay tied
         for x in (*self.model.parameters(), *self.model.buffers()):
             if type(x) is nn.Parameter:
                 blank[id(x)] = nn.Parameter(torch.empty_like(x, device="meta"), x.requires_grad)

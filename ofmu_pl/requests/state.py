@@ -76,7 +76,7 @@ class State:
         return [f"{cell.folder}: {self.ended[cell.key]}" for cell in self.cells if self.ended.get(cell.key)]
 
     def write(self) -> None:
-        """Put the record in the place of the one before."""
+        """Replace the record that was written before."""
         RequestsRecord(
             name=self.name,
             version=__version__,

@@ -27,7 +27,7 @@ def import_all(packages: Iterable[str]) -> None:
 
 
 def check_classes(values: Any) -> None:
-    """Refuse functions in the place of classes, before anything is made: jsonargparse would call any.
+    """Refuse functions instead of classes, before anything is made: jsonargparse would call any.
 
     Raises:
         UserError: A ``class_path`` names no class, or an option a function of a library that is not listed.

@@ -15,18 +15,17 @@ LONGEST = 10.0
 
 
 @contextmanager
-def within(what: str, seconds: float = LONGEST) -> Iterator[None]:
-    """Stop what takes longer; only the main thread of systems that have alarms can.
+def within(what: str) -> Iterator[None]:
+    """Stop what takes longer than ``LONGEST``; only the main thread of systems that have alarms can.
 
     Args:
         what: What is limited, for the message.
-        seconds: The limit.
 
     Raises:
         UserError: The time is over.
 
     Example:
-        >>> with within("The sum", seconds=1.0):
+        >>> with within("The sum"):
         ...     sum(range(3))
         3
     """
@@ -35,10 +34,10 @@ def within(what: str, seconds: float = LONGEST) -> Iterator[None]:
         return
 
     def stop(number: int, frame: Any) -> NoReturn:
-        raise UserError(f"{what} takes more than {seconds:g} seconds: write it more simply.")
+        raise UserError(f"{what} takes more than {LONGEST:g} seconds: write it more simply.")
 
     before = signal.signal(signal.SIGALRM, stop)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, LONGEST)
     try:
         yield
     finally:
