@@ -1,0 +1,125 @@
+"""Writes docs/results/statistics.md: how often intervals hold the truth, and what tests find where nothing is.
+
+python scripts/nulls.py        # two minutes of a core; all draws are seeded
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from ofmu_pl.evaluation.plain import verdicts
+from ofmu_pl.metrics import interval
+from ofmu_pl.metrics.bootstrap import wilson
+from ofmu_pl.metrics.membership import auc_interval, auc_result
+from ofmu_pl.metrics.per_example import compared, null
+from ofmu_pl.metrics.result import Metric, by_name
+from ofmu_pl.report.verdicts import directions
+
+PAGE = Path(__file__).parents[1] / "docs/results/statistics.md"
+MARK = "<!-- What follows is written by scripts/nulls.py. -->"
+Ends = tuple[float, float]
+Draw = Callable[[np.random.Generator], Ends]
+FAR = math.sqrt(2) * float(stats.norm.ppf(0.96))
+"""Distance of two unit normals whose AUC is .96."""
+KINDS: dict[str, tuple[Draw, float]] = {
+    "mean, normal": (lambda rng: interval([rng.normal(size=40)]), 0.0),
+    "mean, skewed (beta 0.3, 2)": (lambda rng: interval([rng.beta(0.3, 2, size=40)]), 0.3 / 2.3),
+    "share of .02": (lambda rng: interval([rng.random(40) < 0.02]), 0.02),
+    "share of .05": (lambda rng: interval([rng.random(40) < 0.05]), 0.05),
+    "AUC of .50": (lambda rng: auc_interval(rng.normal(size=40), rng.normal(size=40)), 0.5),
+    "AUC of .96": (lambda rng: auc_interval(rng.normal(size=40), rng.normal(FAR, size=40)), 0.96),
+}
+
+
+def share(hits: int, n: int) -> str:
+    """A share with its Wilson interval."""
+    low, high = wilson(hits / n, n)
+    return f"{hits / n:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def coverage(draws: int = 2000) -> list[str]:
+    """Share of 95 % intervals of 40 items that hold the truth."""
+    rows = ["| of 40 rows | holds the truth | should |", "|---|---|---|"]
+    for name, (draw, truth) in KINDS.items():
+        rng = np.random.default_rng(0)
+        held = 0
+        for _ in range(draws):
+            low, high = draw(rng)
+            held += low <= truth <= high
+        rows.append(f"| {name} | {share(held, draws)} | .95 |")
+    return rows
+
+
+def single_examples(draws: int = 20) -> list[str]:
+    """What the attacks on single examples find on models that are alike, and the null's mean ends."""
+    rows = ["| models a side | figure | found, mean | null of 95 % | within it |", "|---|---|---|---|---|"]
+    for models in (4, 8, 16):
+        rng = np.random.default_rng(0)
+        found, chance = [], []
+        for _ in range(draws):
+            sides = rng.normal(size=(2, models, 40))
+            found.append(compared(*sides))
+            chance.append(null(*sides))
+        for name in found[0]:
+            values = np.array([f[name] for f in found])
+            ends = np.array([c[name] for c in chance])
+            inside = int(((ends[:, 0] <= values) & (values <= ends[:, 1])).sum())
+            low, high = ends.mean(0)
+            rows.append(
+                f"| {models} | {name} | {values.mean():.3f} | {low:.3f} to {high:.3f} | {share(inside, draws)} |"
+            )
+    return rows
+
+
+def pages(draws: int = 1000) -> str:
+    """Share of audit pages with a verdict on rows that are alike: fifteen tests, 40 rows a side."""
+    rng, wrong = np.random.default_rng(0), 0
+    names = [f"test_{i}" for i in range(15)]
+    for _ in range(draws):
+        sides = rng.normal(size=(15, 2, 40))
+        made = [Metric(n, False).of_items(*x, same_items=False) for n, x in zip(names[:10], sides[:10], strict=True)]
+        made += [auc_result(Metric(n, False), tuple(x), 0.5) for n, x in zip(names[10:], sides[10:], strict=True)]
+        wrong += any(said != "no difference" for said in verdicts(by_name(*made)).values())
+    return share(wrong, draws)
+
+
+def reports(draws: int = 2000) -> tuple[str, str]:
+    """Shares of families of ten comparisons of five seeds with one that is called better, and with one called worse."""
+    rng, counts = np.random.default_rng(0), {1: 0, -1: 0}
+    for _ in range(draws):
+        said = directions(list(rng.normal(size=(10, 5))))
+        for sign in counts:
+            counts[sign] += sign in said
+    return share(counts[1], draws), share(counts[-1], draws)
+
+
+def main() -> None:
+    """Compute all of it and write what stands below the mark."""
+    held, contradicted = reports()
+    parts = [
+        "## Intervals",
+        "\n".join(coverage()),
+        "## Verdicts where nothing is",
+        "\n".join(
+            [
+                "| what | wrong in | should be at most |",
+                "|---|---|---|",
+                f"| audit pages with any verdict (fifteen tests, 40 rows a side) | {pages()} | .05 |",
+                f"| claims with a comparison called better (ten comparisons of five seeds) | {held} | .025 |",
+                f"| claims with a comparison called worse | {contradicted} | .025 |",
+            ]
+        ),
+        "## Attacks on single examples, on models that are alike",
+        "\n".join(single_examples()),
+    ]
+    above = PAGE.read_text(encoding="utf-8").split(MARK)[0]
+    PAGE.write_text(above + MARK + "\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
