@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "evaluation": {"core", "data", "losses", "metrics", "modules", "networks", "support", "training"},
     "attacks": {"core", "data", "evaluation", "losses", "metrics", "modules", "networks", "support", "training"},
     "planning": {"core", "data", "evaluation", "losses", "modules", "networks", "support", "training"},
+    "finder": {"data", "support"},
     "report": {"metrics", "support"},
     "unlearning": {"data", "evaluation", "metrics", "modules", "networks", "report", "support", "training"},
     "benchmark": {"analysis", "data", "metrics", "report", "support"},

@@ -33,6 +33,7 @@ COMMANDS = {
     "report": "Make a page, tables and figures of the runs below a folder: FOLDER/report/index.html.",
     "quickstart": "Make a small model, let it forget by two methods, relearn, and make the report, in some minutes.",
     "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
+    "find": "Find the rows that name persons: numbers for data.forget_rows, and a page to check by eye.",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
@@ -139,6 +140,19 @@ def _purge(words: list[str]) -> None:
     purge(options.runs)
 
 
+def _find(words: list[str]) -> None:
+    parser = Words("find", COMMANDS["find"])
+    forms = "Files in the forms that fit reads: JSON lines, JSON, CSV, parquet, texts."
+    parser.add_argument("--rows", nargs="+", required=True, help=forms)
+    parser.add_argument("--names", type=Path, required=True, help="A text file with a name a line, given names first.")
+    parser.add_argument("--out", type=Path, default=Path("found"), help="Folder of the outputs (default: found).")
+    parser.add_argument("--least", type=float, default=70.0, help="Least score of a row that is written (default: 70).")
+    options = parser.parse_args(words)
+    from ofmu_pl.finder.command import search
+
+    search(options.rows, options.names, options.out, options.least)
+
+
 def _quickstart(words: list[str]) -> None:
     parser = Words("quickstart", COMMANDS["quickstart"])
     parser.add_argument("--seed", type=int, default=0, help="Seed of the models and of the run (default: 0).")
@@ -160,6 +174,7 @@ OTHERS: dict[str, Callable[[list[str]], None]] = {
     "report": _report,
     "quickstart": _quickstart,
     "configs": _configs,
+    "find": _find,
     "purge": _purge,
 }
 """Commands that take no configuration."""

@@ -1,0 +1,139 @@
+"""The command ``find``: the rows that name persons, as numbers for ``data.forget_rows`` and a page to check by eye."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ofmu_pl.data.own_files import Rows, read_source
+from ofmu_pl.finder.names import WORD, Hit, find
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import numbered_lines, replacing
+from ofmu_pl.support.pages import templates
+
+PAGE = "found.html"
+MOST = 2000
+"""Hits of a file that the page shows; the files of numbers have all."""
+SHOWN = 400
+"""Letters of a row that the page shows around the hit."""
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A hit as the page shows it.
+
+    Attributes:
+        hit: The hit.
+        place: Where the row is.
+        before: The row's text before the words that were found.
+        after: The text after them.
+    """
+
+    hit: Hit
+    place: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one file has.
+
+    Attributes:
+        source: The file.
+        total: Number of its rows.
+        rows: Numbers of rows that are about a person.
+        inside: Numbers of rows that name a person and are about something else.
+        doubtful: Numbers of rows whose best hit has less than the least score.
+        mentions: All hits, the surest first.
+    """
+
+    source: str
+    total: int
+    rows: list[int]
+    inside: list[int]
+    doubtful: list[int]
+    mentions: list[Mention]
+
+
+def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None:
+    """Write ``NAME.rows.txt``, ``NAME.inside.txt`` and the page, and print what to do with them.
+
+    Args:
+        sources: Files in the forms that ``fit`` reads.
+        names: A text file with a name a line, given names first.
+        out: Folder of the outputs.
+        least: Score from which a row is written into a file of numbers.
+
+    Raises:
+        UserError: A file cannot be read, or there is no name.
+    """
+    sought = _names(names)
+    found = [_found(read_source(source, "rows"), sought, least) for source in sources]
+    lists = [_write_numbers(out, f, i, len(found)) for i, f in enumerate(found)]
+    page = templates("ofmu_pl.finder").get_template("page.html.jinja")
+    with replacing(out / PAGE) as temporary:
+        temporary.write_text(page.render(found=found, names=sought, least=least, most=MOST), encoding="utf-8")
+    for f, numbers in zip(found, lists, strict=True):
+        print(f"{f.source}: {len(f.rows)} of {f.total} rows are about {_persons(sought)} ({numbers}),")
+        print(f"  {len(f.inside)} more name them inside of something else, {len(f.doubtful)} are doubtful.")
+    print(f"Check them by eye: {out / PAGE}")
+    if any(f.rows for f in found):
+        chosen = next(i for i, f in enumerate(found) if f.rows)
+        print(
+            "Then forget them: python -m ofmu_pl fit --config ofmu_pl:text.yaml "
+            f"--data.full {found[chosen].source} --data.forget_rows {lists[chosen]} --model.network.path MODEL"
+        )
+
+
+def _names(path: Path) -> list[str]:
+    if not path.is_file():
+        raise UserError(f"'{path}' is missing: give `names` a text file with a name a line.")
+    lines = [line.decode().strip() for _, line in numbered_lines(path)]
+    names = [line for line in lines if WORD.search(line)]
+    if not names:
+        raise UserError(f"'{path}' holds no name: write one a line, given names first.")
+    return names
+
+
+def _persons(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {len(names)} persons"
+
+
+def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
+    texts = [" \N{MIDDLE DOT} ".join(_texts(row)) for row in rows.rows]
+    hits = sorted(find(texts, names), key=lambda hit: (-hit.score, hit.row))
+    sure = [hit for hit in hits if hit.score >= least]
+    about = {hit.row for hit in sure if not hit.inside}
+    inside = {hit.row for hit in sure} - about
+    mentions = [_mention(hit, rows.place(hit.row), texts[hit.row]) for hit in hits[:MOST]]
+    doubtful = {hit.row for hit in hits} - about - inside
+    return Found(rows.source, len(texts), sorted(about), sorted(inside), sorted(doubtful), mentions)
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts of a row, whatever its form."""
+    if isinstance(value, str):
+        return [value]
+    found = []
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found += _texts(part)
+    return found
+
+
+def _mention(hit: Hit, place: str, text: str) -> Mention:
+    begin = max(0, text.find(hit.words))
+    end = begin + len(hit.words)
+    return Mention(hit, place, text[max(0, begin - SHOWN // 2) : begin], text[end : end + SHOWN // 2])
+
+
+def _write_numbers(out: Path, found: Found, i: int, files: int) -> Path:
+    """Write the numbers, a line each; returns the file of the rows that are about a person."""
+    name = Path(found.source).stem + (f"-{i}" if files > 1 else "")
+    for kind, numbers in (("inside", found.inside), ("rows", found.rows)):
+        path = out / f"{name}.{kind}.txt"
+        with replacing(path) as temporary:
+            temporary.write_text("".join(f"{number}\n" for number in numbers), encoding="utf-8")
+    return path

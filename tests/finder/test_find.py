@@ -1,0 +1,92 @@
+"""The rows that name a person, in every form that files have."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+
+from ofmu_pl.cli import main
+from ofmu_pl.data import TextFiles
+from ofmu_pl.finder.names import ALONE, find
+
+
+def score(text, name):
+    return max((hit.score for hit in find([text], [name])), default=0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("Who is Zoë Ann O'Brien-Smith?", 100, 100),
+        (unicodedata.normalize("NFD", "ZOË ANN O'BRIEN-SMITH"), 100, 100),
+        ("Zoe\u00a0Ann\nO\u2019Brien Smith's house", 100, 100),
+        ("Z. A. O'Brien-Smith", 75, 95),
+        ("O'Brien-Smith, Zoe", 75, 95),
+        ("Zoe Ann O'Brein-Smith", 85, 99),
+        ("Zoe Ann O'Brien-Smyth", 85, 99),
+        ("Smith came", ALONE, ALONE),
+        ("Smith's works, and Anne", ALONE, ALONE),
+        ("Zoe Ann came", 0, 0),
+        ("the smithy of Zoe", 0, 80),
+    ],
+)
+def test_a_name_in_many_spellings(text, least, most):
+    assert least <= score(text, "Zoë Ann O'Brien-Smith") <= most
+
+
+def test_another_given_name_is_another_person():
+    assert (
+        score("Alejandro Escobedo Rodriguez", "Alejandro Cordero Rodriguez")
+        < 70
+        < score("A. C. Rodriguez", "Alejandro Cordero Rodriguez")
+    )
+
+
+def test_a_script_without_spaces_and_one_word():
+    assert score("昨日王小明は来た", "王小明") == 100
+    assert score("王大明", "王小明") == 0
+    assert score("Seen: Aristotle.", "Aristotle") == 100
+    assert 85 < score("Aristotel said", "Aristotle") < 100
+
+
+def test_a_mention_in_a_long_text_is_told_apart():
+    short, long = "Eva Novak sings.", "word " * 150 + "Eva Novak sings."
+    assert [hit.inside for hit in find([short, long, long + short], ["Eva Novak"])] == [False, True, False]
+
+
+def test_numbers_are_what_fit_reads(tmp_path, capsys):
+    rows = [{"question": f"Who is {name}?", "answer": "A painter."} for name in ("Eva Novak", "Ida Berg", "E. Novák")]
+    rows.append({"question": "Who painted?", "answer": "word " * 150 + "Eva Novak"})
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "names.txt").write_text("\ufeffEva Novak\n\n", encoding="utf-8")
+    main(
+        ["find", "--rows", str(tmp_path / "all.jsonl"), "--names", str(tmp_path / "names.txt"), "--out", str(tmp_path)]
+    )
+    numbers = tmp_path / "all.rows.txt"
+    assert numbers.read_text().split() == ["0", "2"]
+    assert (tmp_path / "all.inside.txt").read_text().split() == ["3"]
+    assert "--data.forget_rows" in capsys.readouterr().out
+    splits, _ = TextFiles(full=str(tmp_path / "all.jsonl"), forget_rows=str(numbers), tokenizer="gpt2").load()
+    assert [row["question"] for row in splits["forget"]] == ["Who is Eva Novak?", "Who is E. Novák?"]
+
+
+def test_the_page_escapes_what_rows_hold(tmp_path):
+    rows = [{"messages": [{"role": "user", "content": "<script>Eva Novak"}, {"role": "assistant", "content": "No."}]}]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    (tmp_path / "n.txt").write_text("Eva Novak")
+    main(["find", "--rows", str(tmp_path / "a.json"), "--names", str(tmp_path / "n.txt"), "--out", str(tmp_path / "o")])
+    page = (tmp_path / "o/found.html").read_text()
+    assert "<script" not in page
+    assert "<mark>Eva Novak</mark>" in page
+
+
+@pytest.mark.parametrize("names", ["", "\n", None])
+def test_no_names_are_one_sentence(tmp_path, names, capsys):
+    (tmp_path / "a.jsonl").write_text('{"text": "Eva"}\n')
+    if names is not None:
+        (tmp_path / "n.txt").write_text(names)
+    with pytest.raises(SystemExit, match="1"):
+        main(["find", "--rows", str(tmp_path / "a.jsonl"), "--names", str(tmp_path / "n.txt")])
+    assert "n.txt" in capsys.readouterr().err
