@@ -1,9 +1,12 @@
-"""Weights that another program saved: a state dict in a file, read without running anything that it holds."""
+"""Files of weights: read without running anything that they hold, and all of the network's tensors or none.
+
+A tensor that is absent would stay random.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -13,7 +16,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ofmu_pl.networks.tensors import check_tensors
 from ofmu_pl.support.errors import UserError
 
 KEYS = ("state_dict", "model_state_dict")
@@ -22,6 +24,8 @@ WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "network.")
 """What ``DataParallel``, ``torch.compile`` and Lightning modules put in front of every name."""
 COUNTER = ".num_batches_tracked"
 """What BatchNorm counts since torch 0.4.1; torch takes its absence from older files for 0, and eval mode has no use."""
+NAMED = 3
+"""Number of tensors of each kind that the error names; the others are counted."""
 _CODE = re.compile(r"GLOBAL ([\w.]+)")
 """How torch says that a pickle names something other than tensors and plain values."""
 
@@ -82,3 +86,26 @@ def _read(path: Path) -> Any:
             f"'{path}' is no readable file of weights ({str(error).splitlines()[0][:100]}): give safetensors, or what "
             "torch.save wrote of a state dict."
         ) from error
+
+
+def check_tensors(
+    source: str | Path,
+    missing: Collection[str],
+    unexpected: Collection[str],
+    misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
+    described: str = "its config.json",
+) -> None:
+    """Refuse weights that do not fit the network described beside them."""
+    shapes = [f"{name} ({list(found)}, not {list(wanted)})" for name, found, wanted in misshapen]
+    faults = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+    found = "; ".join(f"{fault}: {_listed(names)}" for fault, names in faults if names)
+    if found:
+        raise UserError(
+            f"The weights in '{source}' are not those of the network that {described} describes ({found}): get or "
+            f"export the model anew, or correct {described}."
+        )
+
+
+def _listed(names: Collection[str]) -> str:
+    first = ", ".join(sorted(names)[:NAMED])
+    return first + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

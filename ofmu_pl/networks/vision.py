@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.files import read_json, regular, write_json
 from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records import PROVENANCE, ModelRecord
@@ -49,7 +48,7 @@ class ImageNetwork(Network):
     modality = "images"
 
     def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
-        self.path, self.bn_mode = path, bn_mode
+        self.path, self.bn_mode, self._classes = path, bn_mode, 0
 
     @property
     @abstractmethod
@@ -65,12 +64,6 @@ class ImageNetwork(Network):
         """What a trained model is kept by, beside its data and its training."""
         return [type(self).__name__, self.architecture]
 
-    def at(self, path: str | None) -> Self:
-        """Copy the recipe, with weights from another place."""
-        recipe = copy.copy(self)
-        recipe.path = path
-        return recipe
-
     def untrained(self) -> Self:
         """Copy the recipe without weights."""
         return self.at(None)
@@ -82,26 +75,29 @@ class ImageNetwork(Network):
             UserError: The folder or file is missing, unreadable or damaged, or holds another architecture, other
                 tensors than the network's, or a model that was trained on other images than this run's.
         """
-        channels, classes = datamodule.channels, len(datamodule.class_names)
-        module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
+        module = self._untrained(datamodule)
         if self.path is not None and (path := Path(self.path).expanduser()).is_file():
             fill(module[1], read_state(path, module[1].state_dict().keys()), path, "`network`")
         elif self.path is not None:
             self._load(module, local_folder(self.path, "path") or Path(self.path), datamodule)
-        return module.eval()
+        return module
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network in eval mode on the meta device, whatever is in its folder."""
         with torch.device("meta"):
-            body = self.body(datamodule.channels, len(datamodule.class_names))
-            return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
+            return self._untrained(datamodule)
+
+    def _untrained(self, datamodule: Any) -> nn.Sequential:
+        self._classes = len(datamodule.class_names)
+        body = self.body(datamodule.channels, self._classes)
+        return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
 
     def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         require_undamaged(folder)
         try:
             config = dict(read_json(folder / "config.json"))
             hashes = ModelRecord.read(folder / PROVENANCE).hashes
-            state = load_file(folder / "model.safetensors")
+            state = load_file(regular(folder / "model.safetensors"))
         except UserError:
             raise
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -141,13 +137,15 @@ class ImageNetwork(Network):
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into micro-batches in order."""
-        n = len(batch["labels"])
-        return [{k: v[i : i + (size or n)] for k, v in batch.items()} for i in range(0, n, size or n)]
+        size = size or len(batch["labels"])
+        parts = []
+        for begin in range(0, len(batch["labels"]), size):
+            parts.append({name: x[begin : begin + size] for name, x in batch.items()})
+        return parts
 
     def uniform_loss(self, module: nn.Module) -> float:
-        """``ln C``."""
-        linear = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
-        return math.log(linear.out_features)
+        """``ln C``, of the data that the network was built for."""
+        return math.log(self._classes)
 
     @contextmanager
     def statistics(self, module: nn.Module, stream: str) -> Iterator[None]:

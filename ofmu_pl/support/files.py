@@ -56,6 +56,17 @@ def below(folder: Path, name: str, option: str) -> Path:
     return folder / path
 
 
+def regular(path: Path) -> Path:
+    """Refuse to read pipes and devices, which may never end; what is not there is not refused here.
+
+    Raises:
+        UserError: The path is one.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"'{path}' is a pipe or a device, which may never end: give a file.")
+    return path
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file that somebody else may have written.
 
@@ -63,7 +74,7 @@ def read_json(path: Path) -> Any:
         OSError: The file cannot be read.
         ValueError: The file is no JSON, too large, or nested too deeply.
     """
-    if path.stat().st_size > LARGEST_JSON:
+    if regular(path).stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST_JSON}")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -202,7 +213,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         UserError: A line is longer than ``LARGEST_LINE``, or the file is in another encoding.
     """
     # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
             if len(line) > LARGEST_LINE:
                 raise UserError(

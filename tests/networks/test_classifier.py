@@ -114,7 +114,10 @@ class Bomb:
     [
         (lambda state, mark: {**state, "head.extra": torch.zeros(2)}, "unexpected: head.extra"),
         (lambda state, mark: {k: x for k, x in state.items() if k != "head.bias"}, "missing: head.bias"),
-        (lambda state, mark: Own(classes=7).state_dict(), r"another shape: head.bias \(7, not 10\), head.weight"),
+        (
+            lambda state, mark: Own(classes=7).state_dict(),
+            r"another shape: head.bias \(\[7\], not \[10\]\)",
+        ),
         (lambda state, mark: Own(), r"holds pickled code \([\w.]*Own\) beside tensors, and none is run"),
         (lambda state, mark: {"state_dict": state, "args": Bomb(mark)}, "holds pickled code"),
         (lambda state, mark: {"weights": state}, "holds no state dict"),
@@ -147,9 +150,9 @@ def test_a_file_that_is_no_file_of_weights(suffix, data, tmp_path):
         ("resnet19", "'resnet19' is neither a torch.nn.Module that can be imported from here nor a classifier of"),
         ("my_nets.Nowhere", "'my_nets.Nowhere' is neither"),
         (dict, "makes a dict, no torch.nn.Module"),
-        (partial(Own, classes=7), "Own has 7 outputs, and 'digits' has 10 classes"),
+        (partial(Own, classes=7), r"Own gives \(1, 7\) for one image, and 'digits' has 10 classes"),
         (partial(nn.Linear, 4, 10), r"Linear cannot take images of 1 x 8 x 8 \(.*mat1 and mat2"),
-        (partial(nn.Conv2d, 1, 2, 3), r"Conv2d gives \(1, 2, 6, 6\) for one image, not \(1, 10\) logits"),
+        (partial(nn.Conv2d, 1, 2, 3), r"Conv2d gives \(1, 2, 6, 6\) for one image"),
         (partial(nn.LSTM, 8, 8), "LSTM (gives tuple for|cannot take)"),
         ("resnet18", "ResNet cannot take images of 1 x 8 x 8"),
     ],
@@ -163,7 +166,6 @@ def test_torchvisions_networks_have_the_datas_classes():
     recipe = Classifier("resnet18")
     assert recipe.body(3, 7).fc.out_features == 7
     assert recipe.architecture == {"module": "resnet18"}
-    assert recipe.uniform_loss(nn.Identity()) == pytest.approx(math.log(7))
 
 
 @pytest.mark.parametrize("make", [Own, Tied])

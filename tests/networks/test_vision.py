@@ -130,7 +130,7 @@ def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
     [
         (lambda x: x.pop("1.0.weight"), "missing: 1.0.weight"),
         (lambda x: x.update({"1.9.bias": torch.zeros(2)}), "unexpected: 1.9.bias"),
-        (lambda x: x.update({"1.1.bias": torch.zeros(9)}), r"of another shape: 1.1.bias \(9, not 8\)"),
+        (lambda x: x.update({"1.1.bias": torch.zeros(9)}), r"of another shape: 1.1.bias \(\[9\], not \[8\]\)"),
     ],
 )
 def test_a_tensor_that_is_missing_unexpected_or_misshapen_is_named(folder, data, change, words):
