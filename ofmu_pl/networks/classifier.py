@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, Self
 
 import torch
@@ -29,10 +30,6 @@ class Classifier(ImageNetwork):
             classifier of torchvision's, such as ``resnet18``, made with as many outputs as the data has classes. In
             Python also any function without arguments that makes a network, or a network itself, which is copied.
         kwargs: See ``ImageNetwork``; ``path`` may be a file of the weights that another program saved.
-
-    Raises:
-        UserError: Torchvision has no classifier of that name or is not installed, and it is no class; or it is a
-            network none of whose parameters is trained.
 
     Example:
         >>> from ofmu_pl import Digits
@@ -136,7 +133,7 @@ class Classifier(ImageNetwork):
             )
 
 
-def _theirs(name: str) -> Any:
+def _theirs(name: str) -> ModuleType:
     """Torchvision's models, for one by name."""
     return extra("torchvision.models", f"The network '{name}'")
 

@@ -40,9 +40,6 @@ class CausalLM(Network):
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
 
-    Raises:
-        UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
-
     Example:
         A random Llama with the data's vocabulary; ``CausalLM("FOLDER_OR_HUB_ID")`` would read a trained model.
 
@@ -92,12 +89,7 @@ class CausalLM(Network):
         return [type(self).__name__, *hashes, self.trainable, self.lora, self.load_in_4bit]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode.
-
-        Raises:
-            UserError: The folder holds no model that can be read, or its weights lack a tensor of the network, hold
-                one that the network lacks, or one of another shape.
-        """
+        """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode."""
         attention = self.attention or ("eager" if exact else None)
         if self.path:
             model = load_pretrained(self.path, attention, self.load_in_4bit, self.trust_remote_code)
@@ -170,8 +162,13 @@ class CausalLM(Network):
         datamodule.tokenizer.save_pretrained(folder)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits from before the first answer token on, and the answer tokens that they predict."""
-        return answer_logits(module, batch)
+        """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
+        labels = batch["labels"]
+        first = int((labels != IGNORED).int().argmax(dim=1).min())
+        keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        output = module(**inputs, logits_to_keep=keep, use_cache=False)
+        return output.logits, shifted(labels[:, -keep:])
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into micro-batches of like length, each cut to its longest row: less padding, the same mean."""
@@ -209,17 +206,6 @@ def _one_sentence() -> Iterator[None]:
         raise UserError(
             f"The fields under model.network.config make no language model ({reason}): mend them."
         ) from error
-
-
-def answer_logits(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
-    labels = batch["labels"]
-    first = int((labels != IGNORED).int().argmax(dim=1).min())
-    keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
-    output = model(
-        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], logits_to_keep=keep, use_cache=False
-    )
-    return output.logits, shifted(labels[:, -keep:])
 
 
 def _silence_dropout(model: PreTrainedModel) -> dict[str, float]:

@@ -26,10 +26,6 @@ class LoadedLM(CausalLM):
         model: The model, an ``AutoModelForCausalLM`` or a ``PeftModel`` of one.
         tokenizer: Its tokenizer, loaded or the folder or hub id of one; ``None``: the data has one.
 
-    Raises:
-        UserError: It is no language model, an encoder belongs to it, none of its parameters is trained, it lies on
-            several devices or has no weights, or see ``require_weights`` and ``require_separate``.
-
     Example:
         >>> from transformers import LlamaConfig, LlamaForCausalLM
         >>> shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -69,7 +65,8 @@ class LoadedLM(CausalLM):
             require_separate(model)
         super().__init__(path=getattr(model.config, "_name_or_path", "") or type(model).__name__)
         self.tokenizer_source = tokenizer
-        self.model, self._given = model, False
+        self.model: PreTrainedModel = model
+        self._given = False
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Give the model itself, with float32 parameters, and whoever asks again a copy as it is then."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
@@ -37,7 +36,7 @@ def load_pretrained(
     """Load the model in a folder or on the hub, with float32 parameters."""
     folder = model_folder(path, "path") or Path(path)
     require_undamaged(folder)
-    quantized: dict[str, Any] = {}
+    quantized: dict[str, BitsAndBytesConfig] = {}
     if load_in_4bit:
         extra("bitsandbytes", "A model in 4 bits")
         quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
@@ -69,8 +68,8 @@ def load_pretrained(
             ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
         raise UserError(
-            f"'{path}' {what} ({_reason(error)}): give a folder with config.json, model.safetensors and the tokenizer's "
-            "files."
+            f"'{path}' {what} ({_reason(error)}): give a folder with config.json, model.safetensors and the files of "
+            "the tokenizer."
         ) from error
     unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
     check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])

@@ -9,7 +9,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -56,11 +55,7 @@ def _wraps(wrapper: str, state: Collection[str], wanted: Collection[str]) -> boo
 
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, described: str) -> None:
-    """Load a state dict, all of it and nothing else.
-
-    Raises:
-        UserError: A tensor is missing, unexpected or of another shape; the error names it.
-    """
+    """Load a state dict, or name what is missing in it, unexpected or of another shape."""
     wanted = module.state_dict()
     counters = {name: x for name, x in wanted.items() if name.endswith(COUNTER) and name not in state}
     state = {**state, **counters}
@@ -70,7 +65,7 @@ def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, des
     module.load_state_dict(state)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> object:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -154,7 +154,7 @@ def _alive(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -226,11 +226,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_utf8(path: Path, number: int, line: bytes) -> None:
-    """Refuse a line in another encoding, which the error names if it can be told.
-
-    Raises:
-        UserError: The line is not in UTF-8.
-    """
+    """Refuse a line in another encoding, which the error names if it can be told."""
     wide = 4 * line.count(b"\0") > len(line)
     try:
         line.decode()
@@ -248,7 +244,7 @@ def _check_utf8(path: Path, number: int, line: bytes) -> None:
         raise UserError(f"'{path}' is in UTF-16 or UTF-32, not in UTF-8: convert it, for example by iconv -t UTF-8.")
 
 
-def check_whole(value: Any, place: str) -> None:
+def check_whole(value: object, place: str) -> None:
     r"""Refuse texts with half a character (a lone surrogate, ``\ud83d``): JSON can hold it, no tokenizer takes it.
 
     Raises:
@@ -269,13 +265,13 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write JSON that strict parsers read: NaN and infinities become null."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
 
 
-def finite(x: Any) -> Any:
+def finite(x: object) -> object:
     """Make lists and dictionaries fit for JSON: NaN and infinities become ``None``, tuples lists."""
     if isinstance(x, dict):
         return {str(k): finite(v) for k, v in x.items()}

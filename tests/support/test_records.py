@@ -154,7 +154,7 @@ def test_what_lies_beside_a_model_has_the_names_that_older_versions_read_and_wro
     path = tmp_path / PROVENANCE
     path.write_text(json.dumps(FACTS))
     model = ModelRecord.read(path)
-    assert (model.facts, model.hashes, model.template_hash) == (FACTS, {"retain": "aa"}, "bb")
+    assert (model.facts, model.hashes) == (FACTS, {"retain": "aa"})
     model.write(path)
     assert json.loads(path.read_text()) == {"schema": SCHEMA, **FACTS}
     OTHERS[-1].write(tmp_path / REFERENCE)
