@@ -23,8 +23,7 @@ WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "network.")
 """What ``DataParallel``, ``torch.compile`` and Lightning modules put in front of every name."""
 COUNTER = ".num_batches_tracked"
 """What BatchNorm counts since torch 0.4.1; torch takes its absence from older files for 0, and eval mode has no use."""
-NAMED = 3
-"""Number of tensors of each kind that the error names; the others are counted."""
+NAMED = 3  # tensors of each kind; the others are counted
 _CODE = re.compile(r"GLOBAL ([\w.]+)")
 """How torch says that a pickle names something other than tensors and plain values."""
 

@@ -18,10 +18,7 @@ def installed(package: str) -> bool:
 
 
 def missing(name: str) -> str | None:
-    """How to get the package of a module or class, where it is one of ours and not there.
-
-    Returns:
-        The end of a sentence; ``None``: it is there, or comes with no extra.
+    """How to get the package of a module or class, as a sentence ends; ``None``: it is there, or comes with no extra.
 
     Example:
         >>> missing("torch.optim.AdamW") is None

@@ -134,14 +134,11 @@ def test_weights_that_do_not_fit_are_refused_by_name(content, words, data, tmp_p
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_a_file_that_is_no_file_of_weights(suffix, data, tmp_path):
-    path = tmp_path / f"weights{suffix}"
-    path.write_bytes(b"no weights at all, but some text")
+@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
+def test_a_file_that_is_no_file_of_weights(name, data, tmp_path):
+    (tmp_path / name).write_bytes(b"no weights at all, but some text")
     with pytest.raises(UserError, match="is no readable file of weights"):
-        Classifier(Own, path=str(path)).build(data, exact=False)
-    with pytest.raises(UserError, match="holds no readable model"):
-        Classifier(Own, path=str(tmp_path / "nowhere.pt")).build(data, exact=False)
+        Classifier(Own, path=str(tmp_path / name)).build(data, exact=False)
 
 
 @pytest.mark.parametrize(

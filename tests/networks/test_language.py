@@ -12,14 +12,9 @@ from safetensors.torch import load_file, save_file
 from ofmu_pl.data import Authors
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
+from tests.helpers.training import TINY as ONE_LAYER
 
-TINY = {
-    "model_type": "llama",
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
+TINY = {**ONE_LAYER, "num_hidden_layers": 2}
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +24,14 @@ def data():
     return data
 
 
+def without_rows(data):
+    return SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=())
+
+
 def build(data, exact=True, **kwargs):
     torch.manual_seed(0)
     network = CausalLM(config=TINY, **kwargs)
-    return network, network.build(SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=exact)
+    return network, network.build(without_rows(data), exact=exact)
 
 
 def test_losses_equal_row_by_row_arithmetic(data):
@@ -129,7 +128,7 @@ def test_buffers_that_older_versions_wrote_are_no_fault(folder, data, tmp_path):
     copy = damaged(folder, tmp_path / "model", change)
     CausalLM(path=str(copy)).build(data, exact=True)
     shape = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2}
-    gpt2 = CausalLM(config=shape).build(SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=True)
+    gpt2 = CausalLM(config=shape).build(without_rows(data), exact=True)
     gpt2.save_pretrained(tmp_path / "gpt2")  # ties its embeddings: the file holds one of the two
     tensors = load_file(tmp_path / "gpt2/model.safetensors")
     tensors |= {"transformer.h.0.attn.bias": torch.ones(1, 1, 8, 8), "transformer.h.0.attn.masked_bias": torch.ones(1)}
@@ -151,7 +150,7 @@ DROPPING = [
 @pytest.mark.parametrize("exact", [True, False])
 def test_checkpointing_brings_no_dropout(data, config, exact, tmp_path):
     """The same losses and gradients as without, and an export that says the probabilities of the original."""
-    source = SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=())
+    source = without_rows(data)
     (batch,) = data.iteration(0)["full"]
     batch = {k: x[:2, :40] for k, x in batch.items() if x.dim() == 2}
     found = []
@@ -188,4 +187,4 @@ def test_checkpointing_brings_no_dropout(data, config, exact, tmp_path):
 def test_an_architectures_wrong_arguments(data, change, reason):
     network = CausalLM(config={**TINY, **change})
     with pytest.raises(UserError, match=f"^The fields under model.network.config .*{reason}"):
-        network.build(SimpleNamespace(tokenizer=data.tokenizer, lengths={}, streams=()), exact=True)
+        network.build(without_rows(data), exact=True)
