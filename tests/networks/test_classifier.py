@@ -30,15 +30,9 @@ class Own(nn.Module):
         return self.head(self.features(x)).mean((2, 3))
 
 
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
-        self.two.weight = self.one.weight
-        self.last = nn.Linear(64, 10)
-
-    def forward(self, x):
-        return self.last(self.two(self.one(x.flatten(1))))
+def tied():
+    layer = nn.Linear(64, 64)
+    return nn.Sequential(nn.Flatten(), layer, layer, nn.Linear(64, 10))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +114,6 @@ class Bomb:
         ),
         (lambda state, mark: Own(), r"holds pickled code \([\w.]*Own\) beside tensors, and none is run"),
         (lambda state, mark: {"state_dict": state, "args": Bomb(mark)}, "holds pickled code"),
-        (lambda state, mark: {"weights": state}, "holds no state dict"),
         (lambda state, mark: [1, 2], "holds no state dict"),
         (lambda state, mark: {}, "holds no state dict"),
     ],
@@ -145,12 +138,10 @@ def test_a_file_that_is_no_file_of_weights(name, data, tmp_path):
     ("module", "words"),
     [
         ("resnet19", "'resnet19' is neither a torch.nn.Module that can be imported from here nor a classifier of"),
-        ("my_nets.Nowhere", "'my_nets.Nowhere' is neither"),
         (dict, "makes a dict, no torch.nn.Module"),
         (partial(Own, classes=7), r"Own gives \(1, 7\) for one image, and 'digits' has 10 classes"),
         (partial(nn.Linear, 4, 10), r"Linear cannot take images of 1 x 8 x 8 \(.*mat1 and mat2"),
         (partial(nn.Conv2d, 1, 2, 3), r"Conv2d gives \(1, 2, 6, 6\) for one image"),
-        (partial(nn.LSTM, 8, 8), "LSTM (gives tuple for|cannot take)"),
         ("resnet18", "ResNet cannot take images of 1 x 8 x 8"),
     ],
 )
@@ -165,7 +156,7 @@ def test_torchvisions_networks_have_the_datas_classes():
     assert recipe.architecture == {"module": "resnet18"}
 
 
-@pytest.mark.parametrize("make", [Own, Tied])
+@pytest.mark.parametrize("make", [Own, tied])
 def test_a_saved_one_comes_back_bit_for_bit(make, data, tmp_path):
     recipe = Classifier(make)
     first = recipe.build(data, exact=False)
