@@ -57,11 +57,7 @@ def below(folder: Path, name: str, option: str) -> Path:
 
 
 def regular(path: Path) -> Path:
-    """Refuse to read pipes and devices, which may never end; what is not there is not refused here.
-
-    Raises:
-        UserError: The path is one.
-    """
+    """A path to read from, unless it is a pipe or a device, which may never end and is refused."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise UserError(f"'{path}' is a pipe or a device, which may never end: give a file.")
     return path
