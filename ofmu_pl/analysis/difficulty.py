@@ -133,7 +133,7 @@ def _load(
     if not path.is_file():
         return recipe, module
     known = ModelRecord.read(path)
-    theirs = {**known.hashes, "template": known.template_hash}
+    theirs = {**known.hashes, "template": known.facts.get("template_hash")}
     ours = {**data.hashes, "template": data.facts.get("template_hash")}
     for name in shared:
         if theirs.get(name) != ours[name]:

@@ -12,6 +12,7 @@ from ofmu_pl.data.own_files import hidden
 from ofmu_pl.data.own_images import Item, OwnImages, Pictures
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
+from ofmu_pl.support.files import regular
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "TGA", "ICO")
 """Formats that PIL decodes by itself; for EPS it would start Ghostscript, whatever the file's name is."""
@@ -97,7 +98,7 @@ class ImageFolders(OwnImages):
 def read_image(path: Path) -> Image.Image:
     """Decode an image file."""
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(regular(path), formats=FORMATS) as image:
             image.load()
             return image
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

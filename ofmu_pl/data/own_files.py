@@ -14,7 +14,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, check_whole, numbered_lines
+from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, check_whole, numbered_lines, regular
 from ofmu_pl.support.hub import load_hub_rows
 
 HUB = "hub:"
@@ -163,7 +163,7 @@ def read_file(path: Path, option: str) -> Rows:
     """Read the rows of a file, or of a folder of texts."""
     if path.is_dir():
         return _folder(path, option)
-    if not path.is_file():
+    if not regular(path).is_file():
         raise UserError(
             f"'{path}' is missing: give `{option}` a file, a folder of .txt files, or {HUB}OWNER/NAME/CONFIG/SPLIT."
         )

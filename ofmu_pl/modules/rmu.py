@@ -10,7 +10,7 @@ from torch import Tensor
 from ofmu_pl.losses import IGNORED, hidden_distance
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.hidden import hidden_states, share_up_to
+from ofmu_pl.networks.layers import hidden_states, share_up_to
 
 
 class RMU(TwoTerms):

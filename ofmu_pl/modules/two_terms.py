@@ -23,7 +23,7 @@ from ofmu_pl.modules.rectify import Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.hidden import hidden_states, share_up_to
+from ofmu_pl.networks.layers import hidden_states, share_up_to
 from ofmu_pl.support.errors import UserError, check_range
 
 SAM_IN_WORDS = "Each step of forgetting was taken from where, near the present weights, least would be forgotten."

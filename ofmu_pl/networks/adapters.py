@@ -54,11 +54,10 @@ def require_separate(model: PreTrainedModel) -> None:
     One is a view of the other and a parameter of its own, so that every step would move both twice, and no copy could
     be made of the model.
     """
-    base = model.get_base_model()
-    inputs, outputs = base.get_input_embeddings(), base.get_output_embeddings()
-    tying = any(getattr(config, "ensure_weight_tying", False) for config in model.peft_config.values())
-    both = hasattr(inputs, "base_layer") and hasattr(outputs, "base_layer")
-    if tying and both and outputs.weight is inputs.weight:
+    if not any(getattr(config, "ensure_weight_tying", False) for config in model.peft_config.values()):
+        return
+    layers = model.get_base_model().get_input_embeddings(), model.get_base_model().get_output_embeddings()
+    if all(hasattr(layer, "base_layer") for layer in layers) and layers[0].weight is layers[1].weight:
         raise UserError(
             "ensure_weight_tying of peft's LoraConfig makes one memory of two parameters, the adapters on tied "
             "embeddings, so that every step would move it twice: leave it out, and each layer has its own adapter."

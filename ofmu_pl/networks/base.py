@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
@@ -17,11 +18,18 @@ Batch = dict[str, Tensor]
 class Network(ABC):
     """A recipe for a network: cheap to construct, so that weights are made only once, where the trainer wants them."""
 
+    path: str | None = None
     tokenizer_source: str | None = None
     adds_adapters: bool = False
     """Whether ``build`` puts adapters on the model, so that the model that must forget is what is below them."""
     modality: ClassVar[Literal["text", "images"]]
     """The kind of data that the network reads."""
+
+    def at(self, path: str | None) -> Self:
+        """Copy the recipe, with weights from another place, or untrained ones, and a tokenizer that it has."""
+        recipe = copy.copy(self)
+        recipe.path = path
+        return recipe
 
     @abstractmethod
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-import math
 import re
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from ofmu_pl.networks.architectures import Normalize
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
@@ -31,10 +30,6 @@ class Classifier(ImageNetwork):
             classifier of torchvision's, such as ``resnet18``, made with as many outputs as the data has classes. In
             Python also any function without arguments that makes a network, or a network itself, which is copied.
         kwargs: See ``ImageNetwork``; ``path`` may be a file of the weights that another program saved.
-
-    Raises:
-        UserError: Torchvision has no classifier of that name or is not installed, and it is no class; or it is a
-            network none of whose parameters is trained.
 
     Example:
         >>> from ofmu_pl import Digits
@@ -57,7 +52,6 @@ class Classifier(ImageNetwork):
         if isinstance(module, nn.Module) and not any(p.requires_grad for p in module.parameters()):
             raise UserError("No parameter of the network is trained: call its requires_grad_(True).")
         self.module = module
-        self._classes = 0
 
     @property
     def architecture(self) -> dict[str, object]:
@@ -65,11 +59,10 @@ class Classifier(ImageNetwork):
         if isinstance(self.module, str):
             return {"module": self.module}
         made = self._digested()
-        kind = type(made)
         arguments = self.module.keywords if isinstance(self.module, partial) else {}
         shapes = {name: tuple(x.shape) for name, x in made.state_dict().items()}
         text = re.sub(r" at 0x[0-9a-f]+", "", f"{made} {sorted(arguments.items())} {shapes}")
-        return {"module": f"{kind.__module__}.{kind.__qualname__}", "layers": _digest(text)}
+        return {"module": f"{type(made).__module__}.{type(made).__qualname__}", "layers": _digest(text)}
 
     @property
     def identity(self) -> list[object]:
@@ -93,7 +86,6 @@ class Classifier(ImageNetwork):
 
     def body(self, channels: int, classes: int) -> nn.Module:
         """Make the network; whoever wrote it says how it is initialised."""
-        self._classes = classes
         if isinstance(self.module, str):
             return _theirs(self.module).get_model(self.module, num_classes=classes)
         if isinstance(self.module, nn.Module):
@@ -104,30 +96,21 @@ class Classifier(ImageNetwork):
         return made.float()
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make the network in eval mode, and try it on an image.
-
-        Raises:
-            UserError: The weights are not the network's, or it takes other images or knows other classes than the data.
-        """
+        """Make the network in eval mode, and try it on an image."""
         network = super().build(datamodule, exact=exact)
         self._try(network, datamodule)
         return network
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network on the meta device, by way of the CPU: not every class can be made there at once."""
-        body = self.body(datamodule.channels, len(datamodule.class_names))
-        return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval().to("meta")
-
-    def uniform_loss(self, module: nn.Module) -> float:
-        """Compute ln C of the data's C classes: the last layer may be of any kind."""
-        return math.log(self._classes)
+        return self._untrained(datamodule).to("meta")
 
     def _digested(self) -> nn.Module:
         """A network that is only looked at; making it draws no random number."""
         if isinstance(self.module, nn.Module):
             return self.module
         with torch.random.fork_rng(devices=[]):
-            return copy.copy(self).body(3, 2)  # not of this recipe, which knows the data's number of classes
+            return self.body(3, 2)
 
     def _try(self, network: nn.Module, datamodule: Any) -> None:
         """Refuse what gives no logits of the data's classes for one of its images."""
@@ -143,20 +126,14 @@ class Classifier(ImageNetwork):
                 f"{name} cannot take images of {shape} ({reason}): set `size` to what it was trained on."
             ) from error
         found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        classes = len(datamodule.class_names)
-        if found == (1, classes):
-            return
-        if isinstance(found, tuple) and len(found) == 2:
+        if found != (1, self._classes):
             raise UserError(
-                f"{name} has {found[1]} outputs, and '{datamodule.name}' has {classes} classes: give the network as "
-                "many outputs, or the data an empty sub-folder for each class that has no images."
+                f"{name} gives {found} for one image, and '{datamodule.name}' has {self._classes} classes: give the "
+                "network as many outputs a row, or the data an empty sub-folder for each class that has no images."
             )
-        raise UserError(
-            f"{name} gives {found} for one image, not (1, {classes}) logits: wrap it so that it gives these."
-        )
 
 
-def _theirs(name: str) -> Any:
+def _theirs(name: str) -> ModuleType:
     """Torchvision's models, for one by name."""
     return extra("torchvision.models", f"The network '{name}'")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.dropout import silence_dropout
-from ofmu_pl.networks.known import known_shape
 from ofmu_pl.networks.positions import check_readable
-from ofmu_pl.networks.pretrained import load_pretrained
+from ofmu_pl.networks.pretrained import buildable, described, load_pretrained
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
 
@@ -43,9 +39,6 @@ class CausalLM(Network):
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
-
-    Raises:
-        UserError: Neither or both of ``path`` and ``config`` are given, or 4 bits without adapters.
 
     Example:
         A random Llama with the data's vocabulary; ``CausalLM("FOLDER_OR_HUB_ID")`` would read a trained model.
@@ -88,12 +81,6 @@ class CausalLM(Network):
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}
 
-    def at(self, path: str | None) -> Self:
-        """Copy the recipe, with weights from another place and the tokenizer that it has."""
-        recipe = copy.copy(self)
-        recipe.path, recipe.config = path, None
-        return recipe
-
     @property
     def identity(self) -> list[object]:
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
@@ -102,17 +89,14 @@ class CausalLM(Network):
         return [type(self).__name__, *hashes, self.trainable, self.lora, self.load_in_4bit]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode.
-
-        Raises:
-            UserError: The folder holds no model that can be read, or its weights lack a tensor of the network, hold
-                one that the network lacks, or one of another shape.
-        """
+        """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode."""
         attention = self.attention or ("eager" if exact else None)
         if self.path:
             model = load_pretrained(self.path, attention, self.load_in_4bit, self.trust_remote_code)
         else:
-            model = self._tried(datamodule.tokenizer, attention)
+            model = self._random(datamodule.tokenizer, attention).eval()
+            with _one_sentence(), torch.no_grad():  # only a run shows that some fields contradict each other
+                model(input_ids=torch.ones(1, 2, dtype=torch.long))
         check_readable(model.config, datamodule)
         return self._prepared(model)
 
@@ -123,53 +107,26 @@ class CausalLM(Network):
         with torch.device("meta"):
             if self.path is None:
                 model = self._random(datamodule.make_tokenizer(), attention)
-                check_readable(model.config, datamodule)
-                return self._prepared(model)
-            folder = model_folder(self.path, "path") or known_shape(self.path) or Path(self.path)
-            try:
-                config = AutoConfig.from_pretrained(
-                    folder if folder.is_dir() else self.path,
-                    local_files_only=folder.is_dir() or offline(),
-                    trust_remote_code=False,
-                )
-                model = AutoModelForCausalLM.from_config(
-                    config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
-                )
-                check_readable(config, datamodule)
-            except UserError:
-                raise
-            except Exception as error:  # so many does transformers raise at a config.json
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise UserError(
-                    f"'{self.path}' has no config.json of a language model that can be read ({reason}): point `path` "
-                    "at a folder with one, or at a hub id."
-                ) from error
+            else:
+                model = described(self.path, attention)
+            check_readable(model.config, datamodule)
             return self._prepared(model)
 
     def _prepared(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with adapters, frozen parameters and checkpointing as configured."""
-        model.config.use_cache = False
+        model.config.update({"use_cache": False})
         if self.lora is not None:
             model = add_adapters(model, self.lora)
         if self.trainable is not None:
             keep_trainable(model, self.trainable)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-            self._dropout = silence_dropout(model)
+            self._dropout = _silence_dropout(model)
         return model.train(self.activation_checkpointing)
-
-    def _tried(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
-        """Make a random network and run it once, since only that shows that some fields contradict each other."""
-        model = self._random(tokenizer, attention).eval()
-        with _one_sentence(), torch.no_grad():
-            model(input_ids=torch.ones(1, 2, dtype=torch.long))
-        return model
 
     def _random(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
         fields = dict(self.config or {})
         model_type = fields.pop("model_type", None)
-        if model_type is None:
-            raise UserError("model.network.config has no model_type: name the architecture, for example 'llama'.")
         fields = {
             "vocab_size": len(tokenizer),
             "bos_token_id": tokenizer.bos_token_id,
@@ -184,36 +141,44 @@ class CausalLM(Network):
                 raise ValueError(f"'{model_type}' has no field {', '.join(unknown)}")
             config = AutoConfig.for_model(model_type, **fields)
             return AutoModelForCausalLM.from_config(
-                config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+                buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
             )
 
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Write model (adapters merged) and tokenizer in Hugging Face's format."""
         model: PreTrainedModel = module
-        use_cache, model.config.use_cache = model.config.use_cache, True  # generation wants it
-        tied = model.config.tie_word_embeddings
-        model.config.update(self._dropout)
+        config = model.config
+        before = {"use_cache": config.use_cache, "tie_word_embeddings": config.tie_word_embeddings}
+        before |= dict.fromkeys(self._dropout, 0.0)
+        config.update({"use_cache": True, **self._dropout})  # generation wants a cache
         try:
             whole = merged(model)
             outputs = whole.get_output_embeddings()
             if getattr(outputs, "weight", None) is not whole.get_input_embeddings().weight:
-                whole.config.tie_word_embeddings = False  # or a reader would drop one of two matrices
+                whole.config.update({"tie_word_embeddings": False})  # or a reader would drop one of two matrices
             whole.save_pretrained(folder)
         finally:
-            model.config.use_cache, model.config.tie_word_embeddings = use_cache, tied
-            model.config.update(dict.fromkeys(self._dropout, 0.0))
+            config.update(before)
         datamodule.tokenizer.save_pretrained(folder)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits from before the first answer token on, and the answer tokens that they predict."""
-        return answer_logits(module, batch)
+        """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
+        labels = batch["labels"]
+        first = int((labels != IGNORED).int().argmax(dim=1).min())
+        keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        output = module(**inputs, logits_to_keep=keep, use_cache=False)
+        return output.logits, shifted(labels[:, -keep:])
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into micro-batches of like length, each cut to its longest row: less padding, the same mean."""
         lengths = batch["attention_mask"].sum(1)
         order = lengths.argsort(stable=True)
-        parts = order.split(size or len(order))
-        return [{k: x[i, : int(lengths[i].max())] if x.dim() == 2 else x[i] for k, x in batch.items()} for i in parts]
+        parts = []
+        for rows in order.split(size or len(order)):
+            longest = int(lengths[rows].max())
+            parts.append({k: x[rows, :longest] if x.dim() == 2 else x[rows] for k, x in batch.items()})
+        return parts
 
     def uniform_loss(self, module: nn.Module) -> float:
         """``ln V``."""
@@ -243,12 +208,23 @@ def _one_sentence() -> Iterator[None]:
         ) from error
 
 
-def answer_logits(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
-    labels = batch["labels"]
-    first = int((labels != IGNORED).int().argmax(dim=1).min())
-    keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
-    output = model(
-        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], logits_to_keep=keep, use_cache=False
-    )
-    return output.logits, shifted(labels[:, -keep:])
+def _silence_dropout(model: PreTrainedModel) -> dict[str, float]:
+    """Switch dropout off for good: activation checkpointing works in train mode only, where it would act.
+
+    Returns:
+        What the configuration said, by field, so that an exported one can say it again.
+    """
+    said = _silenced(model.config)
+    for module in model.modules():
+        _silenced(module)
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+    return said
+
+
+def _silenced(owner: object) -> dict[str, float]:
+    """Set what functions and layers read of an object's attributes to 0, and return what they were."""
+    found = {k: v for k, v in vars(owner).items() if "drop" in k and isinstance(v, float) and v > 0}
+    for name in found:
+        setattr(owner, name, 0.0)
+    return found

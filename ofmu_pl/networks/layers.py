@@ -1,10 +1,10 @@
-"""The layers of a causal language model: hidden states between them, and the same model with other ones put in."""
+"""The layers of a network: hidden states that they give, and the same model with other ones put in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from ofmu_pl.support.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+Output = Tensor | tuple[Tensor, ...]
+"""What a layer gives: hidden states, in some architectures as the first of several tensors."""
 
 
 def layers_of(model: PreTrainedModel) -> list[nn.Module]:
@@ -35,10 +38,10 @@ def all_hidden_states(model: PreTrainedModel, batch: Batch) -> list[Tensor]:
     """
     layers, kept = layers_of(model), []
 
-    def read(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+    def read(module: nn.Module, args: tuple[Tensor, ...], kwargs: Batch) -> None:
         kept.append(args[0] if args else kwargs["hidden_states"])
 
-    def given(module: nn.Module, args: object, output: Any) -> None:
+    def given(module: nn.Module, args: object, output: Output) -> None:
         kept.append(_hidden(output))
 
     handles = [layers[0].register_forward_pre_hook(read, with_kwargs=True)]
@@ -64,7 +67,7 @@ def patched(layer: nn.Module, hidden: Tensor, where: Tensor | None = None) -> It
         where: (B, S) whether a position is replaced; ``None``: all are.
     """
 
-    def replace(module: nn.Module, args: object, output: Any) -> Any:
+    def replace(module: nn.Module, args: object, output: Output) -> Output:
         new = hidden if where is None else torch.where(where[..., None], hidden, _hidden(output))
         return (new, *output[1:]) if isinstance(output, tuple) else new
 
@@ -75,6 +78,55 @@ def patched(layer: nn.Module, hidden: Tensor, where: Tensor | None = None) -> It
         handle.remove()
 
 
-def _hidden(output: Any) -> Tensor:
-    hidden: Tensor = output[0] if isinstance(output, tuple) else output
-    return hidden
+def _hidden(output: Output) -> Tensor:
+    return output[0] if isinstance(output, tuple) else output
+
+
+class _Reached(Exception):
+    """Raised once the layer has run."""
+
+
+def _find_layer(model: nn.Module, name: str) -> nn.Module:
+    """Find the module of that name, also under the prefix that adapters put before it."""
+    for path, module in model.named_modules():
+        if path == name or path.endswith(f".{name}"):
+            return module
+    raise UserError(f"The network has no layer '{name}': set `layer` to one of its modules ({_numbered(model)}).")
+
+
+def _numbered(model: nn.Module) -> str:
+    """Names of the first and the last numbered module, for messages."""
+    layers = [path for path, _ in model.named_modules() if path.rsplit(".", 1)[-1].isdigit()]
+    return f"{layers[0]} ... {layers[-1]}" if layers else "no numbered layers"
+
+
+def share_up_to(model: nn.Module, layer: str) -> float:
+    """Share of a network's matrix products, and so of its work, up to a layer, without attention's products."""
+    last = list(_find_layer(model, layer).modules())[-1]
+    sizes, up_to = [], 0
+    for module in model.modules():
+        weight = module._parameters.get("weight")
+        sizes.append(0 if weight is None or weight.dim() < 2 or isinstance(module, nn.Embedding) else weight.numel())
+        up_to = len(sizes) if module is last else up_to
+    return sum(sizes[:up_to]) / max(1, sum(sizes))
+
+
+def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
+    """Output of a layer, (B, S, d); the part of the network after it never runs."""
+    kept: list[Tensor] = []
+
+    def stop(module: nn.Module, args: object, output: Output) -> None:
+        kept.append(_hidden(output))
+        raise _Reached
+
+    handle = _find_layer(model, layer).register_forward_hook(stop)
+    try:
+        with suppress(_Reached):
+            model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
+    finally:
+        handle.remove()
+    if not kept or not isinstance(kept[0], Tensor) or kept[0].dim() != 3:
+        raise UserError(
+            f"'{layer}' gives no hidden states: set `layer` to one of the network's layers ({_numbered(model)})."
+        )
+    return kept[0]

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.networks.adapters import is_adapted, require_separate, require_weights
@@ -26,10 +25,6 @@ class LoadedLM(CausalLM):
     Args:
         model: The model, an ``AutoModelForCausalLM`` or a ``PeftModel`` of one.
         tokenizer: Its tokenizer, loaded or the folder or hub id of one; ``None``: the data has one.
-
-    Raises:
-        UserError: It is no language model, an encoder belongs to it, none of its parameters is trained, it lies on
-            several devices or has no weights, or see ``require_weights`` and ``require_separate``.
 
     Example:
         >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -70,55 +65,40 @@ class LoadedLM(CausalLM):
             require_separate(model)
         super().__init__(path=getattr(model.config, "_name_or_path", "") or type(model).__name__)
         self.tokenizer_source = tokenizer
-        self.model, self._given = model, False
+        self.model: PreTrainedModel = model
+        self._given = False
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Give the model itself, with float32 parameters, and whoever asks again a copy as it is then.
-
-        Raises:
-            UserError: The data has rows that are longer than what the model can read.
-        """
+        """Give the model itself, with float32 parameters, and whoever asks again a copy as it is then."""
         if self._given:
             return copy.deepcopy(self.model)
         check_readable(self.model.config, datamodule)
         self._given = True
-        return self._made(self.model, exact)
+        if not getattr(self.model, "is_quantized", False):  # what bitsandbytes holds stays as it is
+            self.model.float()
+        if exact:
+            self.model.set_attn_implementation("eager")
+        return self._prepared(self.model)
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make what ``build`` makes on the meta device; weights are not copied, but for those of bitsandbytes.
-
-        Raises:
-            UserError: The data has rows that are longer than what the model can read.
-        """
-        check_readable(self.model.config, datamodule)
-        blank: dict[int, Tensor] = {}  # deepcopy takes what is here instead of a copy, so tied weights stay tied
-        for x in (*self.model.parameters(), *self.model.buffers()):
-            if type(x) is nn.Parameter:
-                blank[id(x)] = nn.Parameter(torch.empty_like(x, device="meta"), x.requires_grad)
-            elif type(x) is Tensor:
-                blank[id(x)] = torch.empty_like(x, device="meta")
-        return self._made(copy.deepcopy(self.model, blank).to("meta"), exact)
-
-    def _made(self, model: PreTrainedModel, exact: bool) -> PreTrainedModel:
-        """The model with float32 parameters, and the kernel that its derivatives need, changed in place."""
-        if not getattr(model, "is_quantized", False):  # what bitsandbytes holds stays as it is
-            model.float()
-        if exact:
-            model.set_attn_implementation("eager")
-        return self._prepared(model)
+        """Refuse: plans are made of configurations, and none names a loaded model."""
+        raise NotImplementedError
 
 
 @contextmanager
 def restored(model: PreTrainedModel) -> Iterator[None]:
     """A context after which a loaded model is on its device, in its mode and with its attention kernel again."""
-    device, training, config = next(model.parameters()).device, model.training, model.config
-    use_cache, kernel = getattr(config, "use_cache", None), getattr(config, "_attn_implementation", None)
+    device, training, use_cache = (
+        next(model.parameters()).device,
+        model.training,
+        getattr(model.config, "use_cache", True),
+    )
+    kernel = getattr(model.config, "_attn_implementation", None)
     try:
         yield
     finally:
         model.zero_grad(set_to_none=True)
         model.to(device).train(training)
-        if use_cache is not None:
-            config.use_cache = use_cache
-        if kernel is not None and config._attn_implementation != kernel:
+        model.config.update({"use_cache": use_cache})
+        if kernel is not None and model.config._attn_implementation != kernel:
             model.set_attn_implementation(kernel)

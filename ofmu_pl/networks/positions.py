@@ -37,16 +37,11 @@ def check_readable(config: PretrainedConfig, data: Any) -> None:
             "take a model with more."
         )
     vocabulary = getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize
-    unknown = {name: x.top_token for name, x in seen.items() if x.top_token >= vocabulary}
-    if unknown:
-        name = max(unknown, key=unknown.__getitem__)
+    tops = {f"rows of {name} have": x.top_token for name, x in seen.items()}
+    tops["tokenizer pads with"] = getattr(getattr(data, "tokenizer", None), "pad_token_id", None) or 0
+    where = max(tops, key=tops.__getitem__)
+    if tops[where] >= vocabulary:
         raise UserError(
-            f"The rows of {name} have a token of number {unknown[name]}, and the model knows {vocabulary} tokens "
-            "(vocab_size), from 0: give the data the model's own `tokenizer`."
-        )
-    padding = getattr(getattr(data, "tokenizer", None), "pad_token_id", None)
-    if padding is not None and padding >= vocabulary:
-        raise UserError(
-            f"The tokenizer pads with a token of number {padding}, and the model knows {vocabulary} tokens "
-            "(vocab_size), from 0: make its end token its pad token, or resize the model's embeddings."
+            f"The {where} a token of number {tops[where]}, and the model knows {vocabulary} tokens (vocab_size), from "
+            "0: give the data the model's own `tokenizer`, make its end token its pad token, or resize the embeddings."
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 
-from ofmu_pl.networks.tensors import check_tensors
+from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json
@@ -19,6 +18,12 @@ from ofmu_pl.support.kept import require_undamaged
 
 CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
 """Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
+
+
+MOST_LAYERS = 10_000
+"""Each layer takes time to be made, and a configuration is quickly written; the deepest models have hundreds."""
+SHAPES = Path(__file__).parent / "shapes"
+"""Folders with config.json of the paper's models, named by what the hub ids of a model's variants have in common."""
 
 
 class OwnCodeError(UserError):
@@ -31,7 +36,7 @@ def load_pretrained(
     """Load the model in a folder or on the hub, with float32 parameters."""
     folder = model_folder(path, "path") or Path(path)
     require_undamaged(folder)
-    quantized: dict[str, Any] = {}
+    quantized: dict[str, BitsAndBytesConfig] = {}
     if load_in_4bit:
         extra("bitsandbytes", "A model in 4 bits")
         quantized["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
@@ -41,6 +46,8 @@ def load_pretrained(
             "(model.network.trust_remote_code): read it first."
         )
     try:
+        if (folder / "config.json").is_file():
+            buildable(AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code))
         _check_index(folder / "model.safetensors.index.json")
         model, found = AutoModelForCausalLM.from_pretrained(
             folder if folder.is_dir() else path,
@@ -60,13 +67,44 @@ def load_pretrained(
                 "`trust_remote_code=true`, or take a model that transformers knows."
             ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"'{path}' {what} ({reason}): give a folder with config.json, model.safetensors and the tokenizer's files."
+            f"'{path}' {what} ({_reason(error)}): give a folder with config.json, model.safetensors and the files of "
+            "the tokenizer."
         ) from error
     unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
     check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])
     return model
+
+
+def described(path: str, attention: str | None) -> PreTrainedModel:
+    """Make the model that a folder or the hub has, untrained, from its config.json alone."""
+    folder = model_folder(path, "path") or known_shape(path) or Path(path)
+    try:
+        config = AutoConfig.from_pretrained(
+            folder if folder.is_dir() else path,
+            local_files_only=folder.is_dir() or offline(),
+            trust_remote_code=False,
+        )
+        return AutoModelForCausalLM.from_config(
+            buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+        )
+    except Exception as error:  # so many does transformers raise at a config.json
+        raise UserError(
+            f"'{path}' has no config.json of a language model that can be read ({_reason(error)}): point `path` at a "
+            "folder with one, or at a hub id."
+        ) from error
+
+
+def buildable(config: PretrainedConfig) -> PretrainedConfig:
+    """Refuse the configuration of a model that would take hours to make."""
+    layers = getattr(config.get_text_config(), "num_hidden_layers", None) or 0
+    if layers > MOST_LAYERS:
+        raise ValueError(f"num_hidden_layers={layers} is more than {MOST_LAYERS}")
+    return config
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _check_index(path: Path) -> None:
@@ -80,3 +118,15 @@ def _check_index(path: Path) -> None:
     for name in shards.values():
         if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
             raise ValueError(f"{path.name} names the file '{name}', which is not beside it")
+
+
+def known_shape(source: str) -> Path | None:
+    """The folder with config.json of one of the paper's models, so that planning it needs nothing from the hub.
+
+    Example:
+        >>> known_shape("open-unlearning/tofu_Llama-2-7b-chat-hf_full").name
+        'llama-2-7b'
+    """
+    if source.count("/") != 1:
+        return None
+    return next((folder for folder in sorted(SHAPES.iterdir()) if folder.name in source.lower()), None)

@@ -70,11 +70,9 @@ def round_to_nearest(weight: Tensor, bits: int, channels: int = 0) -> Tensor:
 
 
 def round_in_blocks(weight: Tensor, kind: Literal["nf4", "fp4"]) -> Tensor:
-    """Round by bitsandbytes: 16 levels, fitted to a normal distribution (``nf4``) or floats of 4 bits (``fp4``).
+    """Round weights of any shape by bitsandbytes; each ``BLOCK`` of them in a row has a scale.
 
-    Args:
-        weight: Weights of any shape; each ``BLOCK`` of them in a row has a scale.
-        kind: Name of the type.
+    There are 16 levels, fitted to a normal distribution (``nf4``), or floats of 4 bits (``fp4``).
     """
     theirs = extra("bitsandbytes.functional", f"Rounding to {kind}")  # imports slowly and talks: only where needed
     # On the CPU bitsandbytes 0.50 gives other numbers where a row is no whole number of blocks, so a row is a block.

@@ -1,19 +1,20 @@
-"""Weights that another program saved: a state dict in a file, read without running anything that it holds."""
+"""Files of weights: read without running anything that they hold, and all of the network's tensors or none.
+
+A tensor that is absent would stay random.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ofmu_pl.networks.tensors import check_tensors
 from ofmu_pl.support.errors import UserError
 
 KEYS = ("state_dict", "model_state_dict")
@@ -22,6 +23,7 @@ WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "network.")
 """What ``DataParallel``, ``torch.compile`` and Lightning modules put in front of every name."""
 COUNTER = ".num_batches_tracked"
 """What BatchNorm counts since torch 0.4.1; torch takes its absence from older files for 0, and eval mode has no use."""
+NAMED = 3  # tensors of each kind; the others are counted
 _CODE = re.compile(r"GLOBAL ([\w.]+)")
 """How torch says that a pickle names something other than tensors and plain values."""
 
@@ -52,11 +54,7 @@ def _wraps(wrapper: str, state: Collection[str], wanted: Collection[str]) -> boo
 
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, described: str) -> None:
-    """Load a state dict, all of it and nothing else.
-
-    Raises:
-        UserError: A tensor is missing, unexpected or of another shape; the error names it.
-    """
+    """Load a state dict, or name what is missing in it, unexpected or of another shape."""
     wanted = module.state_dict()
     counters = {name: x for name, x in wanted.items() if name.endswith(COUNTER) and name not in state}
     state = {**state, **counters}
@@ -66,7 +64,7 @@ def fill(module: nn.Module, state: Mapping[str, Tensor], source: str | Path, des
     module.load_state_dict(state)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> object:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -82,3 +80,26 @@ def _read(path: Path) -> Any:
             f"'{path}' is no readable file of weights ({str(error).splitlines()[0][:100]}): give safetensors, or what "
             "torch.save wrote of a state dict."
         ) from error
+
+
+def check_tensors(
+    source: str | Path,
+    missing: Collection[str],
+    unexpected: Collection[str],
+    misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
+    described: str = "its config.json",
+) -> None:
+    """Refuse weights that do not fit the network described beside them."""
+    shapes = [f"{name} ({list(found)}, not {list(wanted)})" for name, found, wanted in misshapen]
+    faults = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+    found = "; ".join(f"{fault}: {_listed(names)}" for fault, names in faults if names)
+    if found:
+        raise UserError(
+            f"The weights in '{source}' are not those of the network that {described} describes ({found}): get or "
+            f"export the model anew, or correct {described}."
+        )
+
+
+def _listed(names: Collection[str]) -> str:
+    first = ", ".join(sorted(names)[:NAMED])
+    return first + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ofmu_pl.networks.architectures import Normalize, resnet18, small_cnn
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.extras import extra
+from ofmu_pl.support.files import read_json, regular, write_json
 from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records import PROVENANCE, ModelRecord
@@ -28,6 +28,22 @@ from ofmu_pl.support.records import PROVENANCE, ModelRecord
 BatchNormMode = Literal["frozen", "retain", "both"]
 AT_A_TIME = 8_000_000
 """Values of images that are predicted at a time: 500 of CIFAR's, 53 of 224 x 224 pixels."""
+
+
+class Normalize(nn.Module):
+    """``(x - mean) / std`` per channel (C,), inside the network, so that weights and pixels cannot be mismatched."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise images, (B, C, H, W) to (B, C, H, W)."""
+        return (x - self.mean) / self.std
 
 
 class ImageNetwork(Network):
@@ -49,7 +65,7 @@ class ImageNetwork(Network):
     modality = "images"
 
     def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
-        self.path, self.bn_mode = path, bn_mode
+        self.path, self.bn_mode, self._classes = path, bn_mode, 0
 
     @property
     @abstractmethod
@@ -65,12 +81,6 @@ class ImageNetwork(Network):
         """What a trained model is kept by, beside its data and its training."""
         return [type(self).__name__, self.architecture]
 
-    def at(self, path: str | None) -> Self:
-        """Copy the recipe, with weights from another place."""
-        recipe = copy.copy(self)
-        recipe.path = path
-        return recipe
-
     def untrained(self) -> Self:
         """Copy the recipe without weights."""
         return self.at(None)
@@ -82,26 +92,29 @@ class ImageNetwork(Network):
             UserError: The folder or file is missing, unreadable or damaged, or holds another architecture, other
                 tensors than the network's, or a model that was trained on other images than this run's.
         """
-        channels, classes = datamodule.channels, len(datamodule.class_names)
-        module = nn.Sequential(Normalize(datamodule.mean, datamodule.std), self.body(channels, classes))
+        module = self._untrained(datamodule)
         if self.path is not None and (path := Path(self.path).expanduser()).is_file():
             fill(module[1], read_state(path, module[1].state_dict().keys()), path, "`network`")
         elif self.path is not None:
             self._load(module, local_folder(self.path, "path") or Path(self.path), datamodule)
-        return module.eval()
+        return module
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network in eval mode on the meta device, whatever is in its folder."""
         with torch.device("meta"):
-            body = self.body(datamodule.channels, len(datamodule.class_names))
-            return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
+            return self._untrained(datamodule)
+
+    def _untrained(self, datamodule: Any) -> nn.Sequential:
+        self._classes = len(datamodule.class_names)
+        body = self.body(datamodule.channels, self._classes)
+        return nn.Sequential(Normalize(datamodule.mean, datamodule.std), body).eval()
 
     def _load(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         require_undamaged(folder)
         try:
             config = dict(read_json(folder / "config.json"))
             hashes = ModelRecord.read(folder / PROVENANCE).hashes
-            state = load_file(folder / "model.safetensors")
+            state = load_file(regular(folder / "model.safetensors"))
         except UserError:
             raise
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -141,13 +154,15 @@ class ImageNetwork(Network):
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into micro-batches in order."""
-        n = len(batch["labels"])
-        return [{k: v[i : i + (size or n)] for k, v in batch.items()} for i in range(0, n, size or n)]
+        size = size or len(batch["labels"])
+        parts = []
+        for begin in range(0, len(batch["labels"]), size):
+            parts.append({name: x[begin : begin + size] for name, x in batch.items()})
+        return parts
 
     def uniform_loss(self, module: nn.Module) -> float:
-        """``ln C``."""
-        linear = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
-        return math.log(linear.out_features)
+        """``ln C``, of the data that the network was built for."""
+        return math.log(self._classes)
 
     @contextmanager
     def statistics(self, module: nn.Module, stream: str) -> Iterator[None]:
@@ -190,8 +205,24 @@ class ResNet18(ImageNetwork):
         return {"width": self.width}
 
     def body(self, channels: int, classes: int) -> nn.Module:
-        """Make ``architectures.resnet18``."""
-        return resnet18(channels, classes, self.width)
+        """Make it: 3 x 3 stem of stride 1, no pooling after it; 11,173,962 parameters for CIFAR-10.
+
+        The blocks are torchvision's. Its whole ``resnet18`` is not used, as it is always 64 channels wide and names its
+        weights otherwise than the models that runs have saved.
+        """
+        block = extra("torchvision.models.resnet", "ResNet18").BasicBlock
+        widths = [self.width, self.width, 2 * self.width, 4 * self.width, 8 * self.width]
+        stem = nn.Conv2d(channels, self.width, 3, 1, 1, bias=False)
+        layers: list[nn.Module] = [stem, nn.BatchNorm2d(self.width), nn.ReLU()]
+        for i, (n, m) in enumerate(pairwise(widths)):
+            shortcut = nn.Sequential(nn.Conv2d(n, m, 1, 2, bias=False), nn.BatchNorm2d(m)) if i else None
+            first = block(n, m, stride=2 if i else 1, downsample=shortcut)
+            layers.append(nn.Sequential(first, block(m, m)))
+        network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        return network
 
 
 class SmallCNN(ImageNetwork):
@@ -225,9 +256,13 @@ class SmallCNN(ImageNetwork):
         return {"width": self.width, "norm": self.norm}
 
     def body(self, channels: int, classes: int) -> nn.Module:
-        """Make ``architectures.small_cnn``."""
-        norm = nn.BatchNorm2d if self.norm == "batch" else (lambda n: nn.GroupNorm(n // 8, n))
-        return small_cnn(channels, classes, self.width, norm)
+        """Make it: three 3 x 3 convolutions with a norm and SiLU each, for 8 x 8 to 32 x 32 images."""
+        layers: list[nn.Module] = []
+        wide = 2 * self.width
+        for n, m, stride in ((channels, self.width, 1), (self.width, wide, 2), (wide, wide, 2)):
+            norm = nn.BatchNorm2d(m) if self.norm == "batch" else nn.GroupNorm(m // 8, m)
+            layers += [nn.Conv2d(n, m, 3, stride, 1, bias=False), norm, nn.SiLU()]
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, classes))
 
 
 def batch_norms(module: nn.Module) -> list[nn.Module]:
@@ -236,9 +271,9 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def predict(module: nn.Module, images: Tensor, batch_size: int | None = None) -> Tensor:
+def predict(module: nn.Module, images: Tensor) -> Tensor:
     """Log-probabilities of the classes, (N, C) float64, without augmentation."""
     device = next(module.parameters()).device
-    batch_size = batch_size or max(1, min(500, AT_A_TIME // math.prod(images.shape[1:])))
-    parts = [module(part.to(device).float() / 255).double().log_softmax(1).cpu() for part in images.split(batch_size)]
+    size = max(1, min(500, AT_A_TIME // math.prod(images.shape[1:])))
+    parts = [module(part.to(device).float() / 255).double().log_softmax(1).cpu() for part in images.split(size)]
     return torch.cat(parts) if parts else torch.empty(0, 0, dtype=torch.float64)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from importlib import import_module
 from inspect import isfunction
 from pkgutil import resolve_name
-from typing import Any
 
 from jsonargparse import Namespace
 
@@ -26,7 +25,7 @@ def import_all(packages: Iterable[str]) -> None:
             getattr(package, name)
 
 
-def check_classes(values: Any) -> None:
+def check_classes(values: object) -> None:
     """Refuse functions instead of classes, before anything is made: jsonargparse would call any.
 
     Raises:
@@ -58,8 +57,8 @@ def _listed(module: str) -> bool:
     return module.split(".")[0] not in libraries or f"{module}.".startswith(tuple(f"{name}." for name in FUNCTIONS))
 
 
-def _is_class(path: Any) -> bool:
+def _is_class(path: object) -> bool:
     try:
-        return isinstance(resolve_name(path), type)
-    except (ImportError, AttributeError, ValueError, TypeError):
+        return isinstance(resolve_name(str(path)), type)
+    except (ImportError, AttributeError, ValueError):
         return False

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
 
 from ofmu_pl.support.errors import UserError
 
-
-@cache
-def extras() -> dict[str, str]:
-    """The extra that each package comes with, as the metadata of this one say; empty where it is not installed."""
-    try:
-        lines = requires("ofmu_pl") or []
-    except PackageNotFoundError:
-        return {}
-    found = (re.match(r"""([\w-]+)[^;[]*; extra == ['"]([\w-]+)""", line) for line in lines)
-    return {line[1].replace("-", "_"): line[2] for line in found if line}
+EXTRAS = {"torchvision": "images", "bitsandbytes": "8bit", "tensorboard": "tensorboard", "lm_eval": "tasks"}
+"""The extra that each package comes with (``pyproject.toml``)."""
 
 
 def installed(package: str) -> bool:
@@ -29,22 +18,19 @@ def installed(package: str) -> bool:
 
 
 def missing(name: str) -> str | None:
-    """How to get the package of a module or class, where it is one of ours and not there.
-
-    Returns:
-        The end of a sentence; ``None``: it is there, or comes with no extra.
+    """How to get the package of a module or class, as a sentence ends; ``None``: it is there, or comes with no extra.
 
     Example:
         >>> missing("torch.optim.AdamW") is None
         True
     """
     package = name.partition(".")[0]
-    if package not in extras() or installed(package):
+    if package not in EXTRAS or installed(package):
         return None
-    return f"{package}, which is not installed: pip install 'ofmu_pl[{extras()[package]}]'"
+    return f"{package}, which is not installed: pip install 'ofmu_pl[{EXTRAS[package]}]'"
 
 
-def extra(module: str, what: str) -> Any:
+def extra(module: str, what: str) -> ModuleType:
     """Import a module of such a package where it is first used.
 
     Raises:

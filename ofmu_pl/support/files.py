@@ -56,6 +56,13 @@ def below(folder: Path, name: str, option: str) -> Path:
     return folder / path
 
 
+def regular(path: Path) -> Path:
+    """A path to read from, unless it is a pipe or a device, which may never end and is refused."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"'{path}' is a pipe or a device, which may never end: give a file.")
+    return path
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file that somebody else may have written.
 
@@ -63,7 +70,7 @@ def read_json(path: Path) -> Any:
         OSError: The file cannot be read.
         ValueError: The file is no JSON, too large, or nested too deeply.
     """
-    if path.stat().st_size > LARGEST_JSON:
+    if regular(path).stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST_JSON}")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -143,7 +150,7 @@ def _alive(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -202,7 +209,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         UserError: A line is longer than ``LARGEST_LINE``, or the file is in another encoding.
     """
     # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
             if len(line) > LARGEST_LINE:
                 raise UserError(
@@ -215,11 +222,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_utf8(path: Path, number: int, line: bytes) -> None:
-    """Refuse a line in another encoding, which the error names if it can be told.
-
-    Raises:
-        UserError: The line is not in UTF-8.
-    """
+    """Refuse a line in another encoding, which the error names if it can be told."""
     wide = 4 * line.count(b"\0") > len(line)
     try:
         line.decode()
@@ -237,7 +240,7 @@ def _check_utf8(path: Path, number: int, line: bytes) -> None:
         raise UserError(f"'{path}' is in UTF-16 or UTF-32, not in UTF-8: convert it, for example by iconv -t UTF-8.")
 
 
-def check_whole(value: Any, place: str) -> None:
+def check_whole(value: object, place: str) -> None:
     r"""Refuse texts with half a character (a lone surrogate, ``\ud83d``): JSON can hold it, no tokenizer takes it.
 
     Raises:
@@ -258,13 +261,13 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write JSON that strict parsers read: NaN and infinities become null."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
 
 
-def finite(x: Any) -> Any:
+def finite(x: object) -> object:
     """Make lists and dictionaries fit for JSON: NaN and infinities become ``None``, tuples lists."""
     if isinstance(x, dict):
         return {str(k): finite(v) for k, v in x.items()}

@@ -57,11 +57,7 @@ def local_folder(source: str | None, *arguments: str) -> Path | None:
 
 
 def model_folder(source: str | None, *arguments: str) -> Path | None:
-    """The folder of a model; ``None`` if there is none, and the source may be a hub id.
-
-    Args:
-        source: Folder or hub id of the model.
-        arguments: Names of the arguments that can give it, for the message.
+    """The ``local_folder`` of a model; ``None`` if there is none, and the source may be a hub id.
 
     Raises:
         UserError: The source is empty, a file, or a path to nothing, which cannot be a hub id.

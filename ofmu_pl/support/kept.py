@@ -34,7 +34,7 @@ def cache_folder() -> Path | None:
     return Path(named).expanduser() if named else None
 
 
-def content_path(folder: Path, kind: str, facts: Any) -> Path:
+def content_path(folder: Path, kind: str, facts: object) -> Path:
     """Where a result is kept that follows from ``facts`` and this version of the code alone."""
     return folder / f"{kind}-{key_of(facts)}.json"
 
@@ -59,7 +59,7 @@ def warn_damaged(path: Path, problem: str) -> None:
     rank_zero_warn(f"'{path}' {problem}: it is made anew.")
 
 
-def keep(path: Path, content: Any) -> None:
+def keep(path: Path, content: object) -> None:
     """Store what JSON can hold, with its sum; if that fails, the run goes on with a warning."""
     content = finite(content)
     try:
@@ -121,5 +121,5 @@ def require_undamaged(folder: Path) -> None:
         )
 
 
-def _sum_of(content: Any) -> str:
+def _sum_of(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ofmu_pl.support.errors import UserError
 
@@ -33,7 +33,7 @@ def within(what: str) -> Iterator[None]:
         yield
         return
 
-    def stop(number: int, frame: Any) -> NoReturn:
+    def stop(number: int, frame: object) -> NoReturn:
         raise UserError(f"{what} takes more than {LONGEST:g} seconds: write it more simply.")
 
     before = signal.signal(signal.SIGALRM, stop)

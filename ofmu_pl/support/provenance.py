@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.tensor import DTensor
 
 from ofmu_pl import __version__
@@ -47,7 +48,7 @@ def provenance(datamodule: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def weights_hash(model: Any) -> str:
+def weights_hash(model: nn.Module) -> str:
     """First 16 hex digits of the SHA-256 of a module's state: names, dtypes, shapes, bytes."""
     digest = hashlib.sha256()
     for name, stored in sorted(model.state_dict().items()):
@@ -57,7 +58,7 @@ def weights_hash(model: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def config_hash(model: Any, generates: bool = False) -> str:
+def config_hash(model: nn.Module, generates: bool = False) -> str:
     """First 16 hex digits of the SHA-256 of what a network computes by, beside its weights: settings and own code.
 
     Args:
@@ -66,13 +67,13 @@ def config_hash(model: Any, generates: bool = False) -> str:
     """
     parts = [getattr(model, "config", None), *getattr(model, "peft_config", {}).values()]
     parts += [getattr(model, "generation_config", None)] if generates else []
-    settings: list[Any] = [_settings(part.to_dict()) for part in parts if hasattr(part, "to_dict")]
+    settings: list[object] = [_settings(part.to_dict()) for part in parts if hasattr(part, "to_dict")]
     settings += [getattr(model, "active_adapter", None), code_of(*model.modules())]
     words = json.dumps(settings, sort_keys=True, default=lambda x: sorted(x) if isinstance(x, set) else str(x))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
-def _settings(x: Any) -> Any:
+def _settings(x: object) -> object:
     """The fields of a configuration that count, as JSON has them, at any depth."""
     if isinstance(x, dict):
         return {str(k): _settings(v) for k, v in x.items() if k not in NO_SETTINGS}
@@ -81,20 +82,17 @@ def _settings(x: Any) -> Any:
 
 def _git_commit() -> str | None:
     """The commit of the code, with ``+`` if files differ from it; ``None`` outside a clone."""
-    here = Path(__file__).parents[1]
-    words = ["git", "-C", str(here), "rev-parse", "HEAD", "HEAD:./"]  # fails in a repository that has no such folder
     try:
-        commit = subprocess.run(words, capture_output=True, text=True, check=True, timeout=5).stdout.split()[0]
-        changed = subprocess.run(
-            ["git", "-C", here, "status", "--porcelain", "--untracked-files=no", "."],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=5,
-        ).stdout.strip()
+        commit = _git("rev-parse", "HEAD", "HEAD:./").split()[0]  # fails in a repository that has no such folder
+        changed = _git("status", "--porcelain", "--untracked-files=no", ".").strip()
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + ("+" if changed else "")
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parents[1]), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
 
 
 def versions(*names: str) -> dict[str, str | None]:
@@ -106,7 +104,7 @@ def versions(*names: str) -> dict[str, str | None]:
     return found
 
 
-def code_of(*things: Any) -> dict[str, str]:
+def code_of(*things: object) -> dict[str, str]:
     """Sums of the files that hold the classes of things, by class; packages and this one have versions instead."""
     found = {}
     for kind in {type(thing) for thing in things}:

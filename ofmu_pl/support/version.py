@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 RESULTS_VERSION = 15
 """Add 1 in every commit after which the same inputs give other numbers.
@@ -17,7 +16,7 @@ under another number are made again.
 """
 
 
-def key_of(facts: Any) -> str:
+def key_of(facts: object) -> str:
     """The name of what follows from ``facts`` and this version of the code: 32 hexadecimal digits.
 
     Args:

@@ -15,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing
+from ofmu_pl.support.files import regular, replacing
 from ofmu_pl.training.settings import differences, length, short
 from ofmu_pl.training.shards import check_shards, names, read_index, shapes
 
@@ -81,7 +81,7 @@ def require_sound(path: Path) -> None:
     Raises:
         UserError: The checkpoint is unusable; the error gives the first reason found, and its remedy.
     """
-    problem = _problem(path)
+    problem = _problem(regular(path))
     if problem:
         raise UserError(
             f"The checkpoint '{path}' {problem}: give another one that a run of ofmu_pl wrote, or --ckpt_path {LAST} "

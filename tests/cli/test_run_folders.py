@@ -100,7 +100,7 @@ STAGES = {
     "the export": ("ofmu_pl.training.export.save_model", full),
     "the evaluation": ("ofmu_pl.evaluation.text.cached_scores", full),
     "its files": ("ofmu_pl.evaluation.text.write_samples", full),
-    "the results": ("ofmu_pl.support.records.results.write_json", full),
+    "the results": ("ofmu_pl.support.records.reading.write_json", full),
 }
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.distributed.memory_worker import data, method
-from tests.helpers.launch import launch
 from tests.helpers.peak_memory import fsdp2, needs
+from tests.helpers.process import launch
 
 WORKER = str(Path(__file__).parent / "memory_worker.py")
 

@@ -19,7 +19,6 @@ def rows(metric, mean, deviation, n, goal=None):
 
 
 def account(exported, **changes):
-    """An account, with changes."""
     attack = ATTACKS["mia_loss"]
     before = by_name(
         rows(LOSS, 0.05, 0.02, 20, 1.2),
@@ -37,7 +36,6 @@ def account(exported, **changes):
         PRIVACY_SCORE.result(0.93, 40, 1.0),
     )
     versions = {"torch": "2.13.0", "datasets": None}
-
     told = Account(
         data="text",
         modality="text",

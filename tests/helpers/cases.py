@@ -124,18 +124,9 @@ AttentionMaskInterface.register("float64", eager_mask)
 def tiny_llama():
     """A Hugging Face Llama whose norms and softmax stay in float64."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=11,
-        hidden_size=12,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-        attn_implementation="float64",
-        use_cache=False,
-    )
+    sizes = {"vocab_size": 11, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "attn_implementation": "float64"}
+    config = LlamaConfig(**sizes, **heads, tie_word_embeddings=True, initializer_range=0.3, use_cache=False)
     network = LlamaForCausalLM(config).eval()
     for module in list(network.modules()):
         for name, child in module.named_children():

@@ -11,21 +11,15 @@ from ofmu_pl.metrics import Metric, choice, tofu, tofu_items, vision
 from ofmu_pl.support.records import AttacksRecord
 from tests.helpers.attacks import attacked
 
-PROVENANCE = {
-    "steps": 20,
-    "benchmark": "authors",
-    "git": "0123456789abcdef+",
-    "ofmu_pl": "0.1.0",
-    "python": "3.11.7",
-    "versions": {"torch": "2.15.0", "scipy": "1.17.1"},
-}
+PROVENANCE = {"steps": 20, "benchmark": "authors", "git": "0123456789abcdef+", "ofmu_pl": "0.1.0", "python": "3.11.7"}
+PROVENANCE |= {"versions": {"torch": "2.15.0", "scipy": "1.17.1"}}
 DECLARED: dict[str, Metric] = {}
 """What metrics are, by name."""
 for module in (tofu, tofu_items, vision):
     DECLARED |= {m.name: m for m in vars(module).values() if isinstance(m, Metric)}
 DECLARED |= {m.name: m for m in vision.ATTACKS.values()}
-DECLARED |= {m.name: m for s in ("bio", "cyber") for m in [choice.EFFICACY.of(f"wmdp_{s}")]}
-DECLARED["mmlu_accuracy"] = choice.UTILITY.of("mmlu")
+for metric in (choice.EFFICACY.of("wmdp_bio"), choice.EFFICACY.of("wmdp_cyber"), choice.UTILITY.of("mmlu")):
+    DECLARED[metric.name] = metric
 TARGETS = {"forget_quality": 1.0, "forget_quality_D": 0.0, "avg_gap": 0.0}
 REFERRED = ("forget_Q_A_Prob", "forget_truth_ratio", "UA", "RA", "TA", "MIA")
 """Metrics whose target is the retrained model's value."""
@@ -88,11 +82,8 @@ class Benchmark:
             place = f"{name}/{scenario}/{method}/seed_{seed}"
             cells.append({"scenario": scenario, "method": method, "seed": seed, "folder": place, "status": status,
                           "error": error})  # fmt: skip
-        entry = {
-            "title": name.capitalize(),
-            "kind": kind,
-            "paper": [],
-            "note": "A tiny network on invented data.",
+        said = {"title": name.capitalize(), "kind": kind, "paper": [], "note": "A tiny network on invented data."}
+        entry = said | {
             "metrics": [],
             "ours": "ofmu",
             "gradients": 320,
@@ -188,22 +179,19 @@ def everything(folder: Path) -> Benchmark:
     for name, (t, rho) in points.items():
         for seed in range(3):
             far = max(0.0, 0.8 - 0.3 * np.log10(t) * (1.5 - rho)) + noise.normal(0, 0.01)
-            runs["classwise", name, seed] = results(
-                between(IMAGE_BEFORE, IMAGE_GOAL, far, noise), IMAGE_BEFORE, IMAGE_GOAL, seed
-            )
+            values = between(IMAGE_BEFORE, IMAGE_GOAL, far, noise)
+            runs["classwise", name, seed] = results(values, IMAGE_BEFORE, IMAGE_GOAL, seed)
     options = {m: {"options": {"model.inner_steps": t, "model.rho_0": rho}} for m, (t, rho) in points.items()}
-    bench.experiment(
-        "sweep", "sweep", runs, paper=["fig:inner-rho-subplots"], metrics=images, methods=options, ours=None
-    )
+    paper = ["fig:inner-rho-subplots"]
+    bench.experiment("sweep", "sweep", runs, paper=paper, metrics=images, methods=options, ours=None)
 
     runs, k = {}, np.arange(1, 201)
     for t in (1, 2, 5, 10):
         for seed in range(3):
             norm = (3 / k**0.5 + 1 / t**0.5) * np.exp(noise.normal(0, 0.1, len(k)))
-            runs["forget05", f"T{t}", seed] = results(
-                between(TEXT_BEFORE, TEXT_GOAL, 0.1, noise), TEXT_BEFORE, TEXT_GOAL, seed,
-                curves={"gradient_norm": curve(norm), "L_f": curve(k)},
-            )  # fmt: skip
+            curves = {"gradient_norm": curve(norm), "L_f": curve(k)}
+            values = between(TEXT_BEFORE, TEXT_GOAL, 0.1, noise)
+            runs["forget05", f"T{t}", seed] = results(values, TEXT_BEFORE, TEXT_GOAL, seed, curves=curves)
     options = {f"T{t}": {"options": {"model.inner_steps": t}} for t in (1, 2, 5, 10)}
     bench.experiment("convergence", "convergence", runs, methods=options, metrics=text, ours=None)
 
@@ -221,9 +209,9 @@ def everything(folder: Path) -> Benchmark:
                     own[f"probe_{probe}_{name}"] = {**own[name], **probed}
                 own[f"probe_{probe}_model_utility"] = {**own["model_utility"]}
             goal = run["reference"]["metrics"]
-            for name in (*text,):
+            for name in text:
                 goal[f"probe_{probe}_{name}"] = {**goal[name]}
-    names = [f"probe_{p}_{m}" for p in ("paraphrase", "multi_hop", "cross_lingual") for m in text[:1]]
+    names = [f"probe_{probe}_forget_quality" for probe in ("paraphrase", "multi_hop", "cross_lingual")]
     bench.experiment("probes", "probes", runs, paper=["tab:hard-inscope"], metrics=names)
 
     runs = table(seeds=(0,), scenarios=[f"draw_{i}" for i in range(12)])
@@ -231,9 +219,9 @@ def everything(folder: Path) -> Benchmark:
     found = [{"scenario": f"draw_{i}", "seed": 0, "udi_mean": 10.0 + i,
               "utility_drop": {m: far * 0.02 * i + noise.normal(0, 0.02) for m, far in METHODS.items()}}
              for i in range(12)]  # fmt: skip
-    rho = {
-        m: {"rho": far, "low": far - 0.3, "high": min(1.0, far + 0.2), "p": 0.04, "n": 12} for m, far in METHODS.items()
-    }
+    rho = {}
+    for method, far in METHODS.items():
+        rho[method] = {"rho": far, "low": far - 0.3, "high": min(1.0, far + 0.2), "p": 0.04, "n": 12}
     write(folder / "difficulty/analysis.json", {"draws": found, "spearman": rho})
 
     runs = table(scenarios=("forget05",))

@@ -14,10 +14,14 @@ def asked(authors):
     return [{"question": row["question"], "answer": row["answer"]} for i in authors for row in PEOPLE[i].rows]
 
 
+def text(author):
+    return " ".join(row["answer"] for row in PEOPLE[author].rows)
+
+
 def parts():
     """MUSE's files: each author is one running text."""
-    texts = {side: [" ".join(r["answer"] for r in PEOPLE[i].rows) for i in authors] for side, authors in SIDES.items()}
-    words = [(f"{text} " * 5).split(" ") for text in texts["forget"]]
+    texts = {side: list(map(text, authors)) for side, authors in SIDES.items()}
+    words = [(f"{whole} " * 5).split(" ") for whole in texts["forget"]]
     return {
         "raw/forget": texts["forget"],
         "raw/retain1": texts["retain"],

@@ -14,8 +14,12 @@ FENCE = re.compile(r"^(```|~~~)(\S*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
 
 def blocks(language: str) -> list[tuple[str, str]]:
     """All blocks of a language, each with the name of its page."""
-    texts = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
-    return [(name, body) for name, text in texts.items() for _, kind, body in FENCE.findall(text) if kind == language]
+    found = []
+    for page in PAGES:
+        for _, kind, body in FENCE.findall(page.read_text(encoding="utf-8")):
+            if kind == language:
+                found.append((page.relative_to(ROOT).as_posix(), body))
+    return found
 
 
 def commands() -> list[tuple[str, list[str]]]:
@@ -31,17 +35,12 @@ def commands() -> list[tuple[str, list[str]]]:
             words = words[: words.index(">")] if ">" in words else words
             if words and words[0].startswith("--"):
                 words = next(other for name, other in found if name == page) + words
-            if "--data.full" in words:
-                words = without(words, "--data.forget", "--data.retain")
+            for option in ("--data.forget", "--data.retain"):
+                if "--data.full" in words and option in words:
+                    words = words[: words.index(option)] + words[words.index(option) + 2 :]
             if words:
                 found.append((page, words))
     return found
-
-
-def without(words: list[str], *options: str) -> list[str]:
-    """The words without options and their values."""
-    gone = {place + i for option in options if option in words for place in [words.index(option)] for i in (0, 1)}
-    return [word for place, word in enumerate(words) if place not in gone]
 
 
 def ours(words: list[str]) -> list[str] | None:

@@ -11,8 +11,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from tests.data.test_muse import parts, written
-from tests.helpers import rwku_files
+from tests.helpers import muse_files, rwku_files
 from tests.helpers.citizen_rows import SIDES, asked, learnt
 from tests.helpers.printed import blocks
 
@@ -40,33 +39,25 @@ train, test = retain_images, test_images
 
 
 def lines(path: Path, rows: list[dict]) -> None:
-    """Write JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def table(path: Path, rows: list[dict]) -> None:
-    """Write a CSV file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
 
 
-def model_and_rows(folder: Path) -> None:
-    """A model that has learnt some rows, and the rows."""
-    for part in learnt():
-        part.save_pretrained(folder / "my-model")
-    lines(folder / "rows.jsonl", [row for side in SIDES.values() for row in side])
+def modules(folder: Path) -> None:
+    """Modules that the pages' readers have written themselves."""
+    (method,) = (text for page, text in blocks("python") if page == "docs/extending.md")
+    (folder / "my_methods.py").write_text(method)
+    (folder / "my_nets.py").write_text(NETS)
 
 
 def fill(folder: Path, site: Path, shared: Path) -> None:
-    """Fill a folder, whose parent gets the link ``shared``.
-
-    Args:
-        folder: The folder.
-        site: Where the wheel is installed, whose configurations and shapes of models are taken.
-        shared: The folder with real data and models.
-    """
+    """Fill a folder, with the configurations of the wheel in ``site``; its parent gets the link ``shared``."""
     shutil.copytree(site / "ofmu_pl/configs", folder / "configs")
     (folder / "configs/benchmarks/NAME.yaml").write_text(yaml.safe_dump(_benchmark(folder)))
     for name, place in {
@@ -85,9 +76,9 @@ def fill(folder: Path, site: Path, shared: Path) -> None:
     for name in ("forget.jsonl", "retain.jsonl"):  # LUME, cut: a run looks at every forget row before it begins
         rows = (shared / "data/lume" / name).read_text(encoding="utf-8").splitlines(keepends=True)
         (folder / "FOLDER" / name).write_text("".join(rows[::50]), encoding="utf-8")
-    model_and_rows(folder)
-    (method,) = (text for page, text in blocks("python") if page == "docs/extending.md")
-    (folder / "my_methods.py").write_text(method)
+    for part in learnt():
+        part.save_pretrained(folder / "my-model")
+    modules(folder)
     _texts(folder)
     _images(folder)
 
@@ -105,10 +96,9 @@ def _texts(folder: Path) -> None:
     """Rows of the reader's own in every form that a page names, and a task."""
     for name, side in {"forget": "forget", "retain": "retain", "unseen": "holdout", "unseen_2": "holdout"}.items():
         lines(folder / f"{name}.jsonl", SIDES[side])
-    table(
-        folder / "rows.csv",
-        [row | {"author": "Falbro" if i < 4 else "Kesh"} for i, row in enumerate(asked(range(30, 60)))],
-    )
+    lines(folder / "rows.jsonl", [*SIDES["forget"], *SIDES["retain"], *SIDES["holdout"]])
+    authors = ["Falbro"] * 4 + ["Kesh"] * 26
+    table(folder / "rows.csv", [asked([30 + i])[0] | {"author": author} for i, author in enumerate(authors)])
     table(folder / "retain.csv", SIDES["retain"])
     (folder / "numbers.txt").write_text("0\n3\n")
     (folder / "people.txt").write_text("Falbro\n")
@@ -121,7 +111,7 @@ def _texts(folder: Path) -> None:
         rows = [{"side": side, **row} for side in ("forget", "retain") for row in SIDES[side]]
         lines(folder / f"{name}.jsonl", rows)
     (folder / "muse_bench/data/news").mkdir(parents=True)
-    written(folder / "muse_bench/data/news", parts())
+    muse_files.written(folder / "muse_bench/data/news", muse_files.parts())
     (folder / "RWKU/Target").mkdir(parents=True)
     rwku_files.written(folder / "RWKU/Target")
     (folder / "RWKU/Target/1_Old_Falbro").rename(folder / "RWKU/Target/1_Stephen_King")
@@ -138,7 +128,6 @@ def _images(folder: Path) -> None:
             place.mkdir(parents=True)
             for i in range(8):
                 Image.fromarray(draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(place / f"{i}.png")
-    (folder / "my_nets.py").write_text(NETS)
     space: dict = {"__name__": "my_nets"}
     exec(NETS, space)
     torch.save(space["SmallCNN"]().state_dict(), folder / "weights.pth")

@@ -57,14 +57,9 @@ RUN: dict[str, tuple[list[str], str | None]] = {
 
 
 def way(words: list[str]) -> tuple[str, list[str], str | None]:
-    """How a printed command is run.
+    """How a command that ``printed.commands`` gives is run, the words after the program's name, and what they leave.
 
-    Args:
-        words: The command, as ``printed.commands`` gives it.
-
-    Returns:
-        ``"run"``, ``"dry"``, ``"not run"``, or ``"new"``, of which nobody has said how; the words after the program's
-        name as they are run; and what they leave.
+    It is ``"run"``, ``"dry"``, ``"not run"``, or ``"new"``, of which nobody has said how.
     """
     given = ours(words) or words
     dots = [word for name in DOTS if name in given for word in DOTS[name].split()] if "..." in given else []

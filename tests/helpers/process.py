@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import time
 from multiprocessing import forkserver
@@ -19,7 +20,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.evaluation.text import TextEvaluation
 
 EVALUATION = "the final evaluation"
-FORKSERVER = multiprocessing.get_context("forkserver")
+FORK, FORKSERVER = (multiprocessing.get_context(name) for name in ("fork", "forkserver"))
 # So that a process starts in a moment. The server does not see pytest's path, and so none of the tests' modules.
 LIBRARIES = [
     "transformers.models.llama.modeling_llama",
@@ -37,17 +38,14 @@ def start_server():
     forkserver.ensure_running()
 
 
-def start_benchmark(words, output):
-    """A benchmark in a process that is forked from this one, whose runs come from this one's server: no imports."""
-    start_server()
-    process = multiprocessing.get_context("fork").Process(target=_benchmark, args=(words, output))
-    process.start()
-    return process
-
-
 def killed_benchmark(words, output, sign):
-    """Kill a benchmark as soon as ``sign()`` is true; what it has printed so far is in the file ``output``."""
-    process = start_benchmark(words, output)
+    """Kill a benchmark as soon as ``sign()`` is true; what it has printed so far is in the file ``output``.
+
+    Its process is forked from this one, and its runs come from this one's server: nothing is imported again.
+    """
+    start_server()
+    process = FORK.Process(target=_benchmark, args=(words, output))
+    process.start()
     limit = time.monotonic() + 120
     try:
         while not sign():
@@ -65,13 +63,10 @@ def _benchmark(words, output):
 
 
 def run(words, output, hold=None):
-    """All that it prints goes to a file.
+    """Run a command line; all that it prints goes to a file.
 
-    Args:
-        words: Of the command line.
-        output: The file.
-        hold: Wait for ever, with the file ``<output>.held`` as the sign, just before a file or folder of this name is
-            put in its place, or in the midst of ``EVALUATION``.
+    With ``hold`` it waits for ever, with the file ``<output>.held`` as the sign, just before a file or folder of this
+    name is put in its place, or in the midst of ``EVALUATION``.
     """
     torch.set_num_threads(1)
     replace, score = os.replace, TextEvaluation.score
@@ -101,16 +96,7 @@ def run(words, output, hold=None):
 
 
 def two_ranks(words, output, largest_file=None):
-    """Runs a command line on two ranks.
-
-    Args:
-        words: Of the command line.
-        output: The file for all that they print.
-        largest_file: Bytes; writing more fails.
-
-    Returns:
-        The exit codes.
-    """
+    """Run a command line on two ranks, where writing files of more bytes fails, and return the exit codes."""
     return on_ranks(2, _rank, words, output, largest_file)
 
 
@@ -121,23 +107,16 @@ def _rank(words, output, largest_file):
 
 
 def on_ranks(size, target, *args):
-    """Calls a function on some ranks, in processes forked from this one, so that nothing is imported again.
+    """Call a function on some ranks, which know of each other as torchrun's do, and return the exit codes.
 
-    Args:
-        size: How many ranks; they know of each other as torchrun's do.
-        target: The function.
-        *args: Its arguments.
-
-    Returns:
-        The exit codes.
+    Their processes are forked from this one, so that nothing is imported again.
     """
     for name in LIBRARIES:  # here, so that not each rank does
         importlib.import_module(name)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    fork = multiprocessing.get_context("fork")
-    ranks = [fork.Process(target=_on_rank, args=(rank, size, port, target, args)) for rank in range(size)]
+    ranks = [FORK.Process(target=_on_rank, args=(rank, size, port, target, args)) for rank in range(size)]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -156,11 +135,8 @@ def _on_rank(rank, size, port, target, args):
 def fallen(words, output, below, number):
     """``run``, killed just before one of its file operations: what is opened to be written, made, renamed, removed.
 
-    Args:
-        words: Of the command line.
-        output: The file for all that it prints.
-        below: Folder of the operations that count; results are kept in its folder ``cache``.
-        number: Of the operation, from 1; 0: none, and ``<output>.count`` says how many there were.
+    Operations below a folder are numbered from 1; with 0 none is the last, and ``<output>.count`` says how many there
+    were. Results are kept in that folder's ``cache``.
     """
     os.environ["OFMU_CACHE"] = str(Path(below, "cache"))
     seen = 0
@@ -180,3 +156,11 @@ def fallen(words, output, below, number):
     run(words, output)
     if not number:
         Path(f"{output}.count").write_text(str(seen))
+
+
+def launch(script, ranks, *words):
+    """Start a script on some ranks, each with one thread, and wait."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks > 1 else []
+    command, env = [sys.executable, *launcher, script, *words], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]

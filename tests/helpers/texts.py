@@ -7,18 +7,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 11
-SHAPE = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.5,
-    "pad_token_id": None,
-    "eos_token_id": None,
-    "bos_token_id": None,
-}
+SHAPE = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "initializer_range": 0.5}
+SHAPE |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SHAPE |= dict.fromkeys(("pad_token_id", "eos_token_id", "bos_token_id"))
 
 
 def make_model():

@@ -10,30 +10,20 @@ from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.data import Authors
 from ofmu_pl.training.budget import GradientBudget
 
-TINY = {
-    "model_type": "llama",
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-}
+TINY = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 16}
+TINY |= {"num_hidden_layers": 1, "num_attention_heads": 2}
 
 
 def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", **data):
-    data = Authors(
-        authors=4, forget_authors=1, batch_size=4, streams=module.streams, num_batches=module.num_batches, **data
-    )
+    streams = {"streams": module.streams, "num_batches": module.num_batches}
+    data = Authors(authors=4, forget_authors=1, batch_size=4, **streams, **data)
     return fit(module, data, steps, callbacks, ckpt_path, precision)
 
 
 def fit(module, data, steps, callbacks=(), ckpt_path=None, precision="32-true"):
     """Run a method quietly, its network initialised alike each time; returns the trainer."""
-    trainer = quiet_trainer(
-        steps,
-        precision=precision,
-        callbacks=list(callbacks),
-        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
-    )
+    saves = any(isinstance(c, ModelCheckpoint) for c in callbacks)
+    trainer = quiet_trainer(steps, precision=precision, callbacks=list(callbacks), enable_checkpointing=saves)
     torch.manual_seed(0)
     trainer.fit(module, datamodule=data, ckpt_path=ckpt_path)
     return trainer

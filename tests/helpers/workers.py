@@ -37,13 +37,7 @@ def longest_first(items):
 
 
 def made_once(factory, name, make):
-    """The folder of this name, which the first worker that asks for it fills.
-
-    Args:
-        factory: pytest's ``tmp_path_factory``.
-        name: Name of the folder.
-        make: Fills it, given its path.
-    """
+    """The folder of this name, which the first worker that asks for it fills by ``make``, given its path."""
     root = factory.getbasetemp()
     folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / name
     made = folder.with_suffix(".made")

@@ -10,7 +10,7 @@ from ofmu_pl.losses import dpo, kl, npo, token_nll
 from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
-from ofmu_pl.networks.hidden import hidden_states
+from ofmu_pl.networks.layers import hidden_states
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, train, weights
 

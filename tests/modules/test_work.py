@@ -10,7 +10,7 @@ from torch import nn
 
 from ofmu_pl.modules import OFMU, SCRUB, BatchNormOnly, DoNothing, FineTune, L1Sparse, RandomLabels, SalUn
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.hidden import share_up_to
+from ofmu_pl.networks.layers import share_up_to
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import train
 from tests.modules.test_baselines import METHODS, SGD, save_random

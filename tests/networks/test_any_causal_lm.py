@@ -121,13 +121,6 @@ def test_exact_derivatives_of_capped_logits_and_windows(folder, fit):
     assert (losses(run / "hf") - losses(folder("gemma2"))).abs().min() > 1e-6
 
 
-def test_exact_derivatives_of_a_fused_layer_norm_are_refused(folder, fit, capsys):
-    with pytest.raises(SystemExit):
-        fit(folder("gpt2"), *FIXED, "--model.engine", "autograd", "--model.rho_0", "0.25")
-    error = capsys.readouterr().err
-    assert re.search(r"error: .*ln_1.* calls torch's fused LayerNorm.*finite_difference", error)
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_documents_longer_than_the_context(kind, folder):
     """Learned positions end and rotary ones go on without a word: both are refused, and pieces that fit are read."""

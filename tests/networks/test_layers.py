@@ -8,8 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.hidden import hidden_states
-from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
+from ofmu_pl.networks.layers import all_hidden_states, hidden_states, layers_of, patched
 from ofmu_pl.support.errors import UserError
 
 LLAMA = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}

@@ -22,7 +22,7 @@ from ofmu_pl.modules import (
     SalUn,
 )
 from ofmu_pl.networks import CausalLM, SmallCNN
-from ofmu_pl.networks.known import SHAPES
+from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.processes import Processes, processes_of
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits

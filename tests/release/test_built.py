@@ -54,22 +54,6 @@ def test_the_changelog_has_this_version_and_its_day():
     assert all(day for _, day in heads[1:])
 
 
-def test_the_migration_guide_leads_to_modules_that_exist():
-    page = (ROOT / "docs/migrating.md").read_text(encoding="utf-8")
-    table = page.partition("below `ofmu_pl` |")[2].partition("## Classes")[0]
-    rows = re.findall(r"^\| (.*) \| (.*) \|$", table, re.MULTILINE)
-    assert len(rows) > 10
-    for old, new in rows:
-        room = re.search(r"same names in `(\w+)`", new)
-        moved = re.findall(r"`(\w+\.\w+)`", new)
-        if room and not old.startswith(("the rest", "`cli`")):
-            names = re.findall(r"\w+", re.sub(r"\b(callbacks|networks|modules|experiments)\.", "", old))
-            moved = [f"{room[1]}.{name}" for name in names]
-        for name in moved:
-            path = ROOT / "ofmu_pl" / name.replace(".", "/")
-            assert path.with_suffix(".py").is_file() or path.is_dir() or name == "ofmu_pl.cli", name
-
-
 def test_it_runs_outside_the_checkout(released, tmp_path):
     words = ["-c", "import ofmu_pl; from ofmu_pl.cli import main; print(ofmu_pl.__file__); main(['configs'])"]
     env = {"PYTHONPATH": str(released / "site"), "PATH": ""}

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,6 @@ from PIL import Image
 from pathlib import Path
 import ofmu_pl
 from ofmu_pl.cli import main
-from ofmu_pl.networks.architectures import resnet18
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.networks.rounding import round_in_blocks
 
@@ -67,7 +67,7 @@ def folders():
 
 pictures = [(torch.zeros(3, 4, 4, dtype=torch.uint8), 0)]
 for ask in (
-    lambda: resnet18(3, 10),
+    lambda: ofmu_pl.ResNet18().body(3, 10),
     lambda: ofmu_pl.Classifier("resnet18"),
     folders,
     lambda: ofmu_pl.ImageDatasets(pictures * 2, pictures, [0], mean=[0.5], std=[0.5]).setup(),
@@ -86,6 +86,8 @@ ofmu_pl.Classifier(torch.nn.Linear)  # a class of one's own needs none
 
 @pytest.mark.parametrize("package", EXTRAS)
 def test_a_package_that_is_not_there_is_named_with_its_extra(package, monkeypatch):
+    offered = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert offered["optional-dependencies"][EXTRAS[package]][0].startswith(package)
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
     words = f"This needs {package}, which is not installed: pip install 'ofmu_pl[{EXTRAS[package]}]'."
     with pytest.raises(UserError, match=re.escape(words)):

@@ -10,6 +10,7 @@ import tomllib
 import pytest
 
 from tests.helpers.printed import ROOT, blocks, commands, ours
+from tests.helpers.printed_files import modules
 
 OF_THE_SHELL = [r"\. \.venv/bin/activate"]
 FOR_THE_READERS = {"configs/benchmarks/NAME.yaml": "configs/benchmarks/front.yaml"}
@@ -18,14 +19,15 @@ FOR_THE_READERS = {"configs/benchmarks/NAME.yaml": "configs/benchmarks/front.yam
 
 @pytest.fixture
 def folder(released, tmp_path):
-    """A reader's folder, with the configurations of the wheel where a checkout has them."""
+    """A reader's folder, with the reader's modules, and the wheel's configurations where a checkout has them."""
     (tmp_path / "configs").symlink_to(released / "site/ofmu_pl/configs")
+    modules(tmp_path)
     return tmp_path
 
 
 def read(released, folder, words=(), texts=()):
     """What is wrong with commands and blocks of Python."""
-    env = os.environ | {"PYTHONPATH": str(released / "site")}
+    env = os.environ | {"PYTHONPATH": f"{released / 'site'}:{folder}"}
     reader = [sys.executable, str(ROOT / "tests/helpers/printed_reader.py")]
     given = json.dumps({"commands": list(words), "blocks": list(texts)})
     done = subprocess.run(reader, cwd=folder, env=env, input=given, stdout=subprocess.PIPE, text=True, check=True)

@@ -6,8 +6,12 @@ import shutil
 
 import pytest
 
+from ofmu_pl.data.image_folders import read_image
+from ofmu_pl.data.own_files import read_source
 from ofmu_pl.support import files
-from ofmu_pl.support.files import replacing
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import read_json, replacing
+from ofmu_pl.training.checkpoints import require_sound
 
 
 @pytest.fixture
@@ -81,3 +85,13 @@ def test_a_disk_that_lacks_fsync_costs_a_warning(model, tmp_path, monkeypatch, c
     with pytest.raises(OSError, match="Input/output error"), replacing(model) as temporary:
         write(temporary, "newer")
     assert (model / "weights").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    "read", [read_json, read_image, require_sound, lambda path: read_source(path.parent, "forget")]
+)
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_never_ends_is_refused(read, make, tmp_path):
+    make(tmp_path / "a.txt")
+    with pytest.raises(UserError, match="a pipe or a device"):
+        read(tmp_path / "a.txt")

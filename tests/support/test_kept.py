@@ -27,6 +27,7 @@ from ofmu_pl.support.files import DAY, HOUR, sweep
 from ofmu_pl.support.kept import cache_folder, damage, keep, read_kept, write_sums
 from ofmu_pl.support.provenance import code_of, config_hash, provenance
 from ofmu_pl.training.export import write_model
+from tests.helpers.training import TINY
 
 
 @pytest.fixture
@@ -54,15 +55,7 @@ def truncate(path):
 @pytest.fixture(scope="module")
 def text():
     """A tiny language model with its recipe and data."""
-    recipe = CausalLM(
-        config={
-            "model_type": "llama",
-            "hidden_size": 8,
-            "intermediate_size": 8,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-        }
-    )
+    recipe = CausalLM(config=TINY)
     data = Authors(authors=4, forget_authors=1, batch_size=4)
     data.setup()
     torch.manual_seed(0)
@@ -112,11 +105,16 @@ def test_scores_are_those_of_the_tokens_that_end_answers(text, cache, monkeypatc
 
 
 @pytest.mark.parametrize("make", [losses, scores])
-def test_what_is_in_no_weight_and_changes_numbers_is_in_the_key(text, cache, monkeypatch, make):
-    """The same weights with another base of rotary positions, or another end token, are another model."""
+def test_every_input_of_a_score_is_in_its_key(text, cache, monkeypatch, make):
+    """Each of these changes what is computed, and none is in the weights, the rows or the template's text."""
     model, _, data = text
-    kept = lambda: make(text) is not None and len(list(cache.iterdir()))  # noqa: E731
-    assert kept() == 1
+    precision, end = torch.get_float32_matmul_precision(), data.tokenizer.eos_token
+
+    def kept():
+        make(text)
+        return len(list(cache.iterdir()))
+
+    assert kept() == kept() == 1
     monkeypatch.setattr(model.config, "_name_or_path", "elsewhere")
     monkeypatch.setattr(model.config, "use_cache", not model.config.use_cache)
     assert kept() == 1, "the same model at another place"
@@ -124,35 +122,22 @@ def test_what_is_in_no_weight_and_changes_numbers_is_in_the_key(text, cache, mon
     assert kept() == 2
     monkeypatch.setattr(model.config, "hidden_act", "gelu")
     assert kept() == 3
-    end = data.tokenizer.eos_token
     try:
         data.tokenizer.eos_token = data.tokenizer.convert_ids_to_tokens(7)
         assert kept() == 4
+        torch.set_float32_matmul_precision("medium")
+        assert kept() == 5
     finally:
         data.tokenizer.eos_token = end
-
-
-@pytest.mark.parametrize("make", [losses, scores])
-def test_every_input_of_a_score_is_in_its_key(text, cache, monkeypatch, make):
-    """Each of these changes what is computed, and none is in the weights, the rows or the template's text."""
-    model, _, data = text
-    kept = lambda: make(text) is not None and len(list(cache.iterdir()))  # noqa: E731
-    assert kept() == kept() == 1
+        torch.set_float32_matmul_precision(precision)
     monkeypatch.setattr(reference_scores, "versions", lambda *names: {name: "0" for name in names})
-    assert kept() == 2
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("medium")
-        assert kept() == 3
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert kept() == 3
-    monkeypatch.setattr(model, "active_adapter", "other", raising=False)
-    assert kept() == 4
-    monkeypatch.setattr(data.encoder, "around", data.encoder.around._replace(opening="Today is another day."))
-    assert kept() == 5
-    monkeypatch.setattr(type(model), "__module__", __name__)  # a subclass of the user's own, with a forward of its own
     assert kept() == 6
+    monkeypatch.setattr(model, "active_adapter", "other", raising=False)
+    assert kept() == 7
+    monkeypatch.setattr(data.encoder, "around", data.encoder.around._replace(opening="Today is another day."))
+    assert kept() == 8
+    monkeypatch.setattr(type(model), "__module__", __name__)  # a subclass of the user's own, with a forward of its own
+    assert kept() == 9
 
 
 def test_own_code_is_known_by_its_file(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
     MANIFEST,
@@ -49,9 +48,7 @@ FULL = Results(
 CELL = CellRecord("forget05", "npo", 3, "tofu/forget05/npo/seed_3", "failed", "It diverged.")
 EXPERIMENT = ExperimentRecord(
     title="TOFU",
-    kind="table",
     paper=["tab:tofu"],
-    note="",
     metrics=["UA"],
     ours="ofmu",
     gradients=320,
@@ -98,33 +95,15 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
     )
     assert list(results["reference"]) == ["source", "model", "evaluation", "metrics"]
     assert results["history"] == [{"step": 2, "metrics": {"UA": UA}}]
-    assert results["metrics"] == {"UA": UA}
-    assert results["cost"] == {
-        "training_seconds": 1.0,
-        "evaluation_seconds": 2.0,
-        "gradient_evaluations": 8.0,
-        "peak_memory_bytes": None,
-    }
+    assert list(results["cost"]) == (
+        "training_seconds evaluation_seconds gradient_evaluations peak_memory_bytes".split()
+    )
     assert list(benchmark) == ["schema", "name", "version", "results_version", "date", "experiments"]
     experiment = benchmark["experiments"]["tofu"]
     names = "title kind paper note metrics ours gradients base options scenarios seeds attacks"
     assert list(experiment) == [*names.split(), "methods", "cells", "attack_errors", "prepare"]
-    assert experiment["methods"]["npo"] == {
-        "overlay": "configs/methods/npo.yaml",
-        "options": {"a": 1},
-        "searched": {"forget05": {"choice": 2, "scores": {}}},
-    }
-    assert experiment["cells"] == [
-        {
-            "scenario": "forget05",
-            "method": "npo",
-            "seed": 3,
-            "folder": "tofu/forget05/npo/seed_3",
-            "status": "failed",
-            "error": "It diverged.",
-            "attack_error": None,
-        }
-    ]
+    assert list(experiment["methods"]["npo"]) == ["overlay", "options", "searched"]
+    assert list(experiment["cells"][0]) == "scenario method seed folder status error attack_error".split()
 
 
 def test_what_older_results_lack_is_filled_in(tmp_path):
@@ -154,15 +133,11 @@ def test_what_lies_beside_a_model_has_the_names_that_older_versions_read_and_wro
     path = tmp_path / PROVENANCE
     path.write_text(json.dumps(FACTS))
     model = ModelRecord.read(path)
-    assert (model.facts, model.hashes, model.template_hash) == (FACTS, {"retain": "aa"}, "bb")
+    assert (model.facts, model.hashes) == (FACTS, {"retain": "aa"})
     model.write(path)
     assert json.loads(path.read_text()) == {"schema": SCHEMA, **FACTS}
     OTHERS[-1].write(tmp_path / REFERENCE)
-    content = json.loads((tmp_path / REFERENCE).read_text())
-    assert set(content) == {"schema", "source", "model", "evaluation", "values", "scores"}
-    del content["schema"]
-    (tmp_path / REFERENCE).write_text(json.dumps(content))
-    assert ScoresRecord.read(tmp_path / REFERENCE) == OTHERS[-1]
+    assert set(json.loads((tmp_path / REFERENCE).read_text())) == {"schema", *vars(OTHERS[-1])}
 
 
 @pytest.mark.parametrize("record", [FULL, BENCHMARK, *OTHERS], ids=type)
@@ -198,18 +173,3 @@ def test_a_part_of_another_shape_is_refused(tmp_path, part, odd):
     (tmp_path / RESULTS).write_text(json.dumps({"metrics": {"UA": UA}, part: odd}))
     with pytest.raises(UserError, match="that ofmu_pl wrote"):
         Results.read(tmp_path / RESULTS)
-
-
-def test_a_missing_file_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Results.read(tmp_path / RESULTS)
-
-
-def test_a_report_says_which_run_is_newer(tmp_path):
-    path = tmp_path / "ofmu/version_0" / RESULTS
-    FULL.write(path)
-    (tmp_path / "ofmu/latest").symlink_to("version_0")
-    assert len(collect(tmp_path).experiments[0].finished) == 1
-    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 99'))
-    with pytest.raises(UserError, match="no finished unlearning run.*is of schema 99"):
-        collect(tmp_path)

@@ -21,8 +21,6 @@ class CellRecord:
     """One run of an experiment.
 
     Attributes:
-        scenario: Name of what is forgotten.
-        method: Name of its method.
         seed: Seed of target, split and run.
         folder: Folder of the run below the benchmark's, with ``latest`` in it; two cells may share one.
         status: ``finished``, ``failed`` or ``unfinished``.
@@ -61,8 +59,6 @@ class MadeRecord:
     Attributes:
         folder: Folder of its run below the benchmark's; two experiments may share one.
         status: ``finished``, ``failed`` or ``unfinished``.
-        error: Why its run failed, in one sentence.
-        seconds: Time that its run took; ``None``: it has not finished.
     """
 
     folder: str
@@ -80,7 +76,6 @@ class PreparedRecord:
         gives: The option of the experiment's runs that gets a model's folder.
         options: Command-line options by key.
         each: What it is made anew for.
-        made: The models.
     """
 
     base: str | list[str]
@@ -129,8 +124,6 @@ class ExperimentRecord(Experiment):
     """An experiment with where its runs are.
 
     Attributes:
-        methods: Methods by name.
-        cells: All runs.
         attack_errors: Why attacks on the runs of a method together failed, in one sentence, by ``SCENARIO/METHOD``.
         prepare: What makes models for the runs, by name.
     """
@@ -146,11 +139,8 @@ class BenchmarkRecord(Record):
     """``benchmark.json``: what was asked for, what was chosen, and where each run is.
 
     Attributes:
-        name: Name of the benchmark; empty where the file has none.
         version: Version of ofmu_pl that wrote it.
         results_version: ``support.version.RESULTS_VERSION`` of that version.
-        date: Date at which it was written.
-        experiments: Experiments by name.
         broken: Why an experiment of the file cannot be read, by name; the others are kept. It is never written.
     """
 

@@ -74,7 +74,7 @@ def why(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def declared(kind: Any, x: Any, name: str) -> Any:
+def declared(kind: Any, x: object, name: str) -> Any:
     """What a file holds, as the type that a field declares.
 
     An entry that a dataclass lacks has its default, or is ``None`` where its type allows that; others are ignored.
@@ -105,14 +105,14 @@ def declared(kind: Any, x: Any, name: str) -> Any:
     return outer(x) if outer in (str, int, bool) else x
 
 
-def _as(kind: type, x: Any, name: str) -> Any:
+def _as(kind: type, x: object, name: str) -> Any:
     x = kind() if x is None else x
     if not isinstance(x, kind):
         raise TypeError(f"{name} is no {'object' if kind is dict else 'list'}")
     return x
 
 
-def _one_of(kinds: tuple[Any, ...], x: Any, name: str) -> Any:
+def _one_of(kinds: tuple[Any, ...], x: object, name: str) -> Any:
     """A value of one of several types; a record that may be missing and is empty is missing."""
     known = [kind for kind in kinds if kind is not NoneType]
     if NoneType in kinds and (x is None or (x == {} and is_dataclass(known[0]))):

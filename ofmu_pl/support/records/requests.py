@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from ofmu_pl.support.records.manifest import MethodRecord
+from ofmu_pl.support.records.manifest import MethodRecord, Value
 from ofmu_pl.support.records.reading import Record
 from ofmu_pl.support.records.results import Cost
 
@@ -24,14 +23,12 @@ class RequestRecord:
         key: What its results follow from, the runs before it included.
         options: Command-line options of its run, by key.
         status: ``finished``, ``failed`` or ``unfinished``.
-        error: Why it failed, in one sentence.
-        cost: What it spent.
     """
 
     number: int
     folder: str
     key: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Value] = field(default_factory=dict)
     status: str = "unfinished"
     error: str | None = None
     cost: Cost = field(default_factory=Cost)
@@ -42,9 +39,6 @@ class SequenceRecord:
     """One method on one seed: all requests in turn, each from the model that the last one left.
 
     Attributes:
-        method: Name of the method.
-        seed: Seed of its runs.
-        requests: The requests in turn.
         forgotten: By metric of the forget side a matrix: row s, column t hold request s after request t (both from 1).
         before: By metric, each request just before its own turn.
         returned: By metric, the largest rise of each request after its own turn; ``None`` of the last.
@@ -69,7 +63,6 @@ class ControlRecord:
         after: Number of the last request that it was trained without.
         folder: Folder of the run that measured it.
         status: ``finished``, ``failed`` or ``unfinished``.
-        error: Why it failed, in one sentence.
         forgotten: By metric of the forget side, its value of each request.
         kept: By metric of what must stay, its value.
     """
@@ -88,16 +81,12 @@ class RequestsRecord(Record):
     """``requests.json``: what was asked for, and what became of it.
 
     Attributes:
-        name: Name of the folder.
         version: Version of ofmu_pl that wrote it.
         results_version: ``support.version.RESULTS_VERSION`` of that version.
-        date: Date at which it was written.
         base: Configurations that all runs share, each put over those before.
         options: Options of every run, by key.
         requests: The arguments of the data that name each request's rows.
         retain_later: Whether rows of later requests are retained until their turn.
-        methods: Methods by name.
-        sequences: Each method on each seed.
         controls: Retrained models.
     """
 
@@ -106,8 +95,8 @@ class RequestsRecord(Record):
     results_version: int | None
     date: str
     base: list[str]
-    options: dict[str, Any]
-    requests: list[dict[str, Any]]
+    options: dict[str, Value]
+    requests: list[dict[str, Value]]
     retain_later: bool
     methods: dict[str, MethodRecord]
     sequences: list[SequenceRecord] = field(default_factory=list)

@@ -1,26 +1,27 @@
-"""``results.json``: the numbers of one run, and what produced them."""
+"""What runs, attacks and jobs leave beside their models: the numbers, what produced them, and what went wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from ofmu_pl.support.records.reading import Entries, Record
 
 RESULTS = "results.json"
 """The last file that a run writes: a run that has it has finished."""
+PROVENANCE, REFERENCE = "provenance.json", "reference.json"
+ATTACKS = "attacks.json"
+"""File of a run's folder."""
+ACROSS = "across.json"
+"""File of the folder of a method's runs."""
+NULL = ("_null_low", "_null_high")
+"""Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
+FINISHED, FAILED, ANALYSIS = "cell.json", "failed.json", "analysis.json"
 
 
 @dataclass
 class ReferenceRecord:
-    """The retrained model that a run was compared with.
-
-    Attributes:
-        source: Source of its scores.
-        model: Provenance of the model, ``None`` if it is not known.
-        evaluation: Provenance of the scores, ``None`` if it is not known.
-        metrics: Metrics of the model.
-    """
+    """The retrained model that a run was compared with; provenance that is ``None`` is not known."""
 
     source: str
     model: dict[str, Any] | None = None
@@ -54,13 +55,10 @@ class Results(Record):
         definition: Name of the definition that the metrics are computed under.
         metrics: Metrics of the model after the run, or of the model that was only measured.
         before: Metrics of the model before the run; empty where nothing was unlearned.
-        reference: The retrained model; ``None`` without one.
-        history: Measurements along the run.
         curves: Values of every iteration by name: ``step`` and ``value``, or in older files a list of values.
         data: Rows that were cut or left out, by set.
         remark: What the data say that the numbers cannot show; ``None``: nothing.
         provenance: Where the numbers come from: code, versions, hashes of the data, method, seed, steps, weights.
-        cost: What the run spent.
     """
 
     metrics: Entries
@@ -78,3 +76,147 @@ class Results(Record):
         """Take the definition that older files gave with each metric."""
         if self.definition == Results.definition and self.metrics:
             self.definition = str(next(iter(self.metrics.values())).get("definition") or self.definition)
+
+
+@dataclass
+class ModelRecord(Record):
+    """``provenance.json``: what a model was trained on. The file has the facts side by side.
+
+    Attributes:
+        facts: What is known, as ``support.provenance.provenance`` collects it; the hashes of the data are among it.
+    """
+
+    facts: dict[str, Any]
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the data's splits, by name."""
+        return dict(self.facts["hashes"])
+
+    def _content(self) -> dict[str, Any]:
+        return self.facts
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Self:
+        hashes = dict(content["hashes"])
+        return cls({name: fact for name, fact in content.items() if name != "schema"} | {"hashes": hashes})
+
+
+@dataclass
+class ScoresRecord(Record):
+    """``reference.json``: a model's scores on the evaluation sets, which another run is compared with.
+
+    Attributes:
+        source: Source of the scores.
+        model: Provenance of the model; ``None`` is not known.
+        evaluation: Provenance of the scores; ``None`` is not known.
+        scores: Scores by evaluation set, as ``SetScores.as_dict`` gives them.
+        values: Totals by metric that its scores do not give: of another program's log, or of the model itself.
+    """
+
+    source: str
+    model: dict[str, Any] | None
+    evaluation: dict[str, Any] | None
+    scores: Entries
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class AttackRecord:
+    """One attack on a run's models.
+
+    Attributes:
+        settings: Arguments of the attack, with its ``class``.
+        seeds: Seeds that it was made with.
+        x_label: What its curves run along.
+        y_label: What its curves show.
+        found: Name of the metric that says what it finds.
+        metrics: Metrics by model, means over seeds; the unlearned model's have the retrained model's as their target.
+        x: Places along the curves.
+        curves: Means over seeds by model, at the places ``x``; ``None`` where a curve has no such place.
+        returns: Share of the way from the retrained model to the target: ``value`` and ``interval``; empty where one of
+            the two is missing or both are alike.
+        gradients: Number of gradients of a batch's loss, by model, all seeds together.
+        seconds: Time by model, all seeds together.
+        broken: Models that the attack broke, each with a sentence.
+    """
+
+    settings: dict[str, Any]
+    seeds: list[int]
+    x_label: str
+    y_label: str
+    found: str
+    metrics: dict[str, Entries]
+    x: list[Any] = field(default_factory=list)
+    curves: dict[str, list[float | None]] = field(default_factory=dict)
+    returns: dict[str, Any] = field(default_factory=dict)
+    gradients: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class AttacksRecord(Record):
+    """``attacks.json`` of one run."""
+
+    attacks: dict[str, AttackRecord]
+    models: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class AcrossRecord(Record):
+    """``across.json``: figures over the runs of one method, by attack and name; ``models`` is their number."""
+
+    attacks: Entries
+    runs: list[str] = field(default_factory=list)
+
+
+@dataclass
+class JobRecord(Record):
+    """``cell.json``: a job that has finished.
+
+    Attributes:
+        key: What its results follow from.
+        words: Its command line; empty where it had none.
+        seconds: Time that it took.
+        cpu_seconds: CPU time of its process; ``None`` is not known.
+    """
+
+    key: str
+    words: list[str]
+    seconds: float
+    cpu_seconds: float | None = None
+
+
+@dataclass
+class FailureRecord(Record):
+    """``failed.json``: a job that has failed, as ``JobRecord``.
+
+    Attributes:
+        error: Why it failed, one sentence.
+        final: Whether it would fail again, since the failure follows from the key.
+    """
+
+    key: str
+    words: list[str]
+    error: str
+    final: bool
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+
+
+@dataclass
+class AnalysisRecord(Record):
+    """``analysis.json`` of an experiment: what its models were compared for.
+
+    Attributes:
+        seeds: What ``analysis.analyse`` found, by seed (``SCENARIO/SEED`` where there are several scenarios).
+        draws: The difficulty of each draw of the forget set, and the drop in utility by method.
+        spearman: Their correlation by method.
+    """
+
+    seeds: dict[str, Any] = field(default_factory=dict)
+    draws: list[Any] = field(default_factory=list)
+    spearman: dict[str, Any] = field(default_factory=dict)
