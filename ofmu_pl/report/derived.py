@@ -41,12 +41,10 @@ def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, 
 def alignment(experiment: Findings) -> dict[str, dict[str, dict[str, float]]]:
     """Cosines with the retrained model's embeddings: by third (``easiest``, ``hardest``), model and seed."""
     found: dict[str, dict[str, dict[str, float]]] = {"easiest": {}, "hardest": {}}
-    for seed, analysis in _items(experiment.analysis.seeds):
+    for seed, analysis in experiment.analysis.seeds.items():
         for third, by_model in found.items():
-            for model, entry in _items(_at(analysis, third, "cosine")):
-                value = number(_at(entry, "value"))
-                if value is not None:
-                    by_model.setdefault(model, {})[seed] = value
+            for model, value in _numbers(_at(analysis, third, "cosine")).items():
+                by_model.setdefault(model, {})[seed] = value
     return found
 
 
@@ -55,16 +53,10 @@ def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]
     points: dict[str, list[tuple[float, float]]] = {}
     for draw in experiment.analysis.draws:
         x = number(_at(draw, "udi_mean"))
-        for method, drop in _items(_at(draw, "utility_drop")):
-            y = number(drop)
-            if x is not None and y is not None:
-                points.setdefault(method, []).append((x, y))
-    found = {}
-    for method, entry in _items(experiment.analysis.spearman):
-        values = {k: x for k, v in _items(entry) if (x := number(v)) is not None}
-        if "rho" in values:
-            found[method] = values
-    return points, found
+        for method, drop in _numbers(_at(draw, "utility_drop")).items() if x is not None else ():
+            points.setdefault(method, []).append((x, drop))
+    found = {method: _numbers(entry) for method, entry in experiment.analysis.spearman.items()}
+    return points, {method: values for method, values in found.items() if "rho" in values}
 
 
 def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, float | None]]:
@@ -96,12 +88,16 @@ def published_as(experiment: Findings, scenarios: list[str], method: str, metric
     return spread(found.values())
 
 
-def _items(x: Any) -> list[tuple[str, Any]]:
-    """Items of a dictionary, and none of anything else, since others wrote the file."""
-    return [(str(k), v) for k, v in x.items()] if isinstance(x, dict) else []
-
-
 def _at(x: Any, *keys: str) -> Any:
+    """What a part of a file has there; ``None`` where it is of another shape, since others wrote it."""
     for key in keys:
         x = x.get(key) if isinstance(x, dict) else None
     return x
+
+
+def _numbers(x: Any) -> dict[str, float]:
+    """Finite numbers by name, or the ``value`` of entries; none of what is no dictionary."""
+    found = (
+        {k: number(v.get("value") if isinstance(v, dict) else v) for k, v in x.items()} if isinstance(x, dict) else {}
+    )
+    return {str(k): value for k, value in found.items() if value is not None}

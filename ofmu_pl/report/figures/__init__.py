@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from ofmu_pl.report.attacks import attacks_of
-from ofmu_pl.report.figures import comparison, requests, studies
+from ofmu_pl.report.figures import requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
+from ofmu_pl.report.figures.trade_off import trade_offs
 from ofmu_pl.report.runs import Findings, words
 
 
@@ -26,10 +27,9 @@ class Picture:
 
 
 COMPARED = {
-    "course": ("The way of each run", comparison.course, "Each point is an interim measurement."),
     "trade-off": (
         "Trade-off",
-        comparison.trade_offs,
+        trade_offs,
         "What is forgotten against what is kept; a line joins the methods that no other beats in both.",
     ),
     "telemetry": (
@@ -65,14 +65,9 @@ FIGURES = {
 
 def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """All figures of an experiment."""
-    figures = FIGURES.get(experiment.kind, {})
     with styled():
-        for name, (title, draw, caption) in figures.items():
+        for name, (title, draw, caption) in FIGURES.get(experiment.kind, {}).items():
             yield from _picture(f"{experiment.name}-{name}", title, draw(experiment, look), caption)
-        panels = comparison.metrics(experiment, look) if figures is COMPARED else {}
-        caption = "The line is the retrained model, where a value should be; the dotted one the model before."
-        for name, figure in panels.items():
-            yield from _picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", figure, caption)
 
 
 def _picture(name: str, title: str, figure: Figure | None, caption: str) -> Iterator[Picture]:
@@ -81,7 +76,7 @@ def _picture(name: str, title: str, figure: Figure | None, caption: str) -> Iter
 
 
 def attack_pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
-    """A figure for each attack."""
+    """A figure for each attack that has curves."""
     with styled():
         for attack in attacks_of(experiment, list(experiment.scenarios)):
             figure, title = attack_figure(experiment, attack, look), f"Attack {words(attack)}"

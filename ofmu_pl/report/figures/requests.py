@@ -67,8 +67,8 @@ def drift(experiment: Findings, look: Look) -> Figure | None:
             style = {"color": look.colour(RETRAINED), "marker": look.marker(RETRAINED), "linestyle": "none"}
             axis.plot(at, [np.mean(points[t]) for t in at], label=RETRAINED, **style)
         axis.set(xlabel="requests answered", ylabel=words(name))
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    return finished(figure, axes, "What must stay: means over seeds", look)
+        axis.locator_params(axis="x", integer=True)
+    return finished(figure, "What must stay: means over seeds", look)
 
 
 def _matrix(record: RequestsRecord, method: str, metric: str) -> np.ndarray | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain, cycle
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,13 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ofmu_pl.report.derived import difficulty, grid
-from ofmu_pl.report.figures.comparison import label, lines
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for, plain_numbers
 from ofmu_pl.report.runs import RETRAINED, Finding, Findings, number
 from ofmu_pl.report.statistics import spread, spread_in
 
 TAIL = 0.1
 """Share of a run whose mean is its final value: single iterations are noisy."""
+Place = tuple[str, int, int]
+"""Scenario or method, seed, place."""
 LONGEST = 100_000
 """Iterations of a curve that are read; runs write a thousand."""
 
@@ -33,7 +33,7 @@ def sweep_panels(experiment: Findings) -> list[str]:
     return [m for m in found if m] if all(found) else experiment.columns()[:3]
 
 
-def shades(n: int) -> Any:
+def shades(n: int) -> np.ndarray:
     """Colours of n steps of one thing."""
     return mpl.colormaps["viridis"](np.linspace(0.05, 0.8, n))
 
@@ -59,10 +59,12 @@ def sweep(experiment: Findings, look: Look) -> Figure | None:
                 name = "ρ as configured" if rho is None else f"ρ = {rho:g}"
                 axis.errorbar(at, means, yerr=deviations, fmt="-", marker=marker, color=colour, capsize=3, label=name)
         if metric != "avg_gap":
-            lines(axis.axhline, experiment, list(experiment.scenarios), metric, RETRAINED)
-        axis.set(xlabel="inner steps T", ylabel=label(experiment, metric))
+            goal = spread_in(experiment, list(experiment.scenarios), RETRAINED, metric)
+            if goal.n:
+                axis.axhline(goal.mean, color="black", linewidth=1.3, label="retrained model (mean)")
+        axis.set(xlabel="inner steps T", ylabel=experiment.label(metric))
         axis.set_xticks(steps)
-    return finished(figure, axes, "Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation")
+    return finished(figure, "Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation")
 
 
 def curve(run: Finding, name: str) -> np.ndarray:
@@ -81,9 +83,9 @@ def curve(run: Finding, name: str) -> np.ndarray:
     return found
 
 
-def norms(experiment: Findings) -> dict[float, dict[tuple[str, int, int], np.ndarray]]:
-    """Courses of |grad F|, NaN for no value, by T and what runs of several T share: scenario or method, seed, place."""
-    found: dict[float, dict[tuple[str, int, int], np.ndarray]] = {}
+def norms(experiment: Findings) -> dict[float, dict[Place, np.ndarray]]:
+    """Courses of |grad F|, NaN for no value, by T and what runs of several T share."""
+    found: dict[float, dict[Place, np.ndarray]] = {}
     points = grid(experiment)
     for run in experiment.finished:
         t = points.get((run.scenario, run.method), (None, None))[0]
@@ -133,7 +135,7 @@ def convergence(experiment: Findings, look: Look) -> Figure | None:
         plain_numbers(axis.yaxis)
     plain_numbers(left.xaxis)
     title = "Convergence along the run (means over seeds, bands from least to largest) and at the end"
-    return finished(figure, [left, right], title)
+    return finished(figure, title)
 
 
 def udi(experiment: Findings, look: Look) -> Figure | None:
@@ -154,4 +156,4 @@ def udi(experiment: Findings, look: Look) -> Figure | None:
     figure.supylabel("drop in utility (before - after)", fontsize=10)
     for axis in axes.flat:
         axis.tick_params(labelbottom=True)  # also above a place that is empty
-    return finished(figure, axes, "Unlearning difficulty and utility: a point a draw [95 % bootstrap interval]")
+    return finished(figure, "Unlearning difficulty and utility: a point a draw [95 % bootstrap interval]")
