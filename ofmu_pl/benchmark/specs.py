@@ -14,6 +14,8 @@ from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import MANIFEST, Experiment, Kind, Value
 from ofmu_pl.support.variables import expanded
 
+Options = dict[str, Value]
+"""Command-line options by key."""
 Each = Literal["scenario", "seed"]
 PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
 """Folders beside the experiments'."""
@@ -99,11 +101,6 @@ class Planned(Experiment):
     settings_of: str | None = None
     prepare: dict[str, Prepare] = field(default_factory=dict)
     ours: str = "ofmu"
-
-    @property
-    def size(self) -> int:
-        """Number of the runs that are reported."""
-        return len(self.scenarios) * len(self.methods) * len(self.seeds)
 
     def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
         """Experiment and scenario where the settings of one of its scenarios are searched, by its name."""
