@@ -239,11 +239,7 @@ def job_of(cell: Cell, folder: Path, fit: Fit, *more: str) -> Job:
 
 
 def require_none(failures: list[str]) -> None:
-    """End a command of many runs, some of which failed.
-
-    Raises:
-        UserError: There are failures, each of which is printed.
-    """
+    """End a command of many runs by an error where some failed; each is printed."""
     sys.stdout.writelines(f"Failed: {sentence}\n" for sentence in failures)
     if failures:
         raise UserError(
@@ -253,11 +249,7 @@ def require_none(failures: list[str]) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path, what: str = "benchmark") -> Iterator[None]:
-    """Hold a folder: two at work on one would run everything twice; the system frees the lock of one that was killed.
-
-    Raises:
-        UserError: Another process holds it.
-    """
+    """Hold a folder: two at work on it would run everything twice. The system frees the lock of one that was killed."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / ".lock"))

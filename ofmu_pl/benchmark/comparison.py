@@ -1,8 +1,7 @@
 """What is compared after the runs: difficulty against the drop in utility, embeddings against the retrained model's.
 
-``tab:udi-corr`` correlates a sample's difficulty with "the induced utility drop ... across samples", but a run has one
-utility, not one a sample. Our reading: a point is a draw of the forget set, its difficulty the mean over the drawn
-samples, its drop the model utility that a method's run on this draw loses.
+The paper's ``tab:udi-corr`` gives a utility to each sample, but a run has one: a point here is a draw of the forget
+set, its difficulty the mean over the drawn samples.
 """
 
 from __future__ import annotations
@@ -38,11 +37,7 @@ Draw = dict[str, Any]
 
 
 class Comparisons:
-    """One comparison a scenario and seed, of all its methods' models.
-
-    Raises:
-        UserError: An experiment of such a kind does not name the models, or its runs leave none.
-    """
+    """One comparison a scenario and seed, of all its methods' models, which an experiment of such a kind must name."""
 
     def __init__(self, folder: Path, experiments: dict[str, Planned]) -> None:
         self.folder, self.experiments = folder, experiments

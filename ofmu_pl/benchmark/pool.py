@@ -27,9 +27,6 @@ from ofmu_pl.support.records import FAILED, FINISHED, FailureRecord, JobRecord
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
-LIBRARIES = ("torch.utils.tensorboard",)
-"""What every run imports late, to log, so that the server does it once."""
-
 
 @dataclass(frozen=True)
 class Job:
@@ -71,11 +68,16 @@ class Job:
         return self._mine(FailureRecord, FAILED)
 
     def _mine(self, kind: type[Left], name: str) -> Left | None:
-        try:
-            found = kind.read(self.place / name)
-        except (OSError, UserError):
-            return None
-        return found if found.key == self.key else None
+        found = left(kind, self.place / name)
+        return found if found is not None and found.key == self.key else None
+
+
+def left(kind: type[Left], path: Path) -> Left | None:
+    """The record that a job left; ``None``: none that can be read."""
+    try:
+        return kind.read(path)
+    except (OSError, UserError):
+        return None
 
 
 Ended = Callable[[Job, str | None, bool], None]
@@ -84,8 +86,8 @@ Ended = Callable[[Job, str | None, bool], None]
 class Pool:
     """Up to ``workers`` processes at a time, each with one CPU thread, and a GPU of its own where there are several.
 
-    Processes are forked from a server that has imported ``preload`` and ``LIBRARIES`` once, so that starting one takes
-    no time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
+    Processes are forked from a server that has imported ``preload`` and TensorBoard once, so that starting one takes no
+    time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
     """
 
     def __init__(self, workers: int, live: Live, preload: str) -> None:
@@ -93,7 +95,7 @@ class Pool:
             raise UserError(f"workers is {workers}: set it to 1 or more.")
         self.workers, self.live = workers, live
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([preload, *LIBRARIES])
+        self._context.set_forkserver_preload([preload, "torch.utils.tensorboard"])
 
     def run(self, jobs: list[Job], ended: Ended) -> None:
         """Do all jobs that have not finished before, nor failed for good.

@@ -116,11 +116,7 @@ def files(base: str | list[str]) -> tuple[str, ...]:
 
 
 def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> None:
-    """Refuse names of folders that lead out of their folder, or that are taken.
-
-    Raises:
-        UserError: One does, or is.
-    """
+    """Refuse names of folders that lead out of their folder, or that are taken."""
     for name in names:
         below(folder, name, "The name")
         if "/" in name or name in taken:
@@ -128,11 +124,7 @@ def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> Non
 
 
 def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], whose: str) -> None:
-    """Refuse configurations that are not there.
-
-    Raises:
-        UserError: One is missing.
-    """
+    """Refuse configurations that are not there."""
     overlays = [method.overlay for method in methods if method.overlay]
     for base in [*bases, *overlays]:
         for path in files(base):

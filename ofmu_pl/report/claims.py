@@ -12,8 +12,7 @@ import numpy as np
 from scipy.stats import norm, ttest_1samp
 
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
-from ofmu_pl.report.derived import alignment, difficulty, grid
-from ofmu_pl.report.figures.studies import Place, norms, sweep_panels
+from ofmu_pl.report.derived import Place, alignment, difficulty, grid, norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Findings, words
 from ofmu_pl.report.statistics import compare, differences, least_p, merit, paired

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ofmu_pl.report.runs import Findings, Replicate, number
+import numpy as np
+
+from ofmu_pl.report.runs import Finding, Findings, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
 UNIT_OF_COST = "grad_ascent"
@@ -14,6 +16,10 @@ COSTS = {
     "peak_memory_over_GA": "peak memory",
     "gradients_over_GA_step": "gradients an iteration",
 }
+Place = tuple[str, int, int]
+"""Scenario or method, seed, place."""
+LONGEST = 100_000
+"""Iterations of a curve that are read; runs write a thousand."""
 
 
 def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
@@ -71,6 +77,48 @@ def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, floa
     return found
 
 
+def sweep_panels(experiment: Findings) -> list[str]:
+    """Forgetting, utility, forget quality: the three that the paper's figure has, or what stands for them on images."""
+    wanted = (
+        ("UA", "forget_Q_A_Prob"),
+        ("model_utility", "TA"),
+        ("forget_quality_D", "forget_quality", "avg_gap"),
+    )
+    found = [next(filter(experiment.entry, names), None) for names in wanted]
+    return [m for m in found if m] if all(found) else experiment.columns()[:3]
+
+
+def curve(run: Finding, name: str) -> np.ndarray:
+    """A run's values by iteration, NaN where it has measured none; empty if it has none at all.
+
+    The file has ``{"step": [...], "value": [...]}``, steps counted from 1.
+    """
+    points = run.results.curves.get(name) if run.results else None
+    steps, values = (points.get(key) if isinstance(points, dict) else None for key in ("step", "value"))
+    if not isinstance(steps, list) or not isinstance(values, list):
+        return np.array([])
+    known = {k: number(x) for k, x in zip(steps, values, strict=False) if isinstance(k, int) and 0 < k <= LONGEST}
+    found = np.full(max(known, default=0), np.nan)
+    for k, x in known.items():
+        found[k - 1] = np.nan if x is None else x
+    return found
+
+
+def norms(experiment: Findings) -> dict[float, dict[Place, np.ndarray]]:
+    """Courses of |grad F|, NaN for no value, by T and what runs of several T share."""
+    found: dict[float, dict[Place, np.ndarray]] = {}
+    points = grid(experiment)
+    for run in experiment.finished:
+        t = points.get((run.scenario, run.method), (None, None))[0]
+        course = curve(run, "gradient_norm")
+        if t is not None and len(course):
+            courses = found.setdefault(t, {})
+            by_method = "model.inner_steps" in experiment.methods[run.method].options
+            shared = (run.scenario if by_method else run.method, run.seed)
+            courses[*shared, sum(key[:2] == shared for key in courses)] = course
+    return dict(sorted(found.items()))
+
+
 def published_as(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
     """The spread over replicates of a metric, score, cost or analysis under its name in ``published.csv``."""
     thirds = {"cosine_easy": "easiest", "cosine_hard": "hardest"}
@@ -97,7 +145,6 @@ def _at(x: Any, *keys: str) -> Any:
 
 def _numbers(x: Any) -> dict[str, float]:
     """Finite numbers by name, or the ``value`` of entries; none of what is no dictionary."""
-    found = (
-        {k: number(v.get("value") if isinstance(v, dict) else v) for k, v in x.items()} if isinstance(x, dict) else {}
-    )
-    return {str(k): value for k, value in found.items() if value is not None}
+    items = x.items() if isinstance(x, dict) else ()
+    found = {str(k): number(v.get("value") if isinstance(v, dict) else v) for k, v in items}
+    return {k: value for k, value in found.items() if value is not None}

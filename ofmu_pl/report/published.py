@@ -34,14 +34,9 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Published:
-    """One number of the paper, as printed, under the paper's names; ``std`` and ``anchor`` may be empty.
+    """One number of a table or figure of the paper, as printed, under the paper's names.
 
-    Attributes:
-        paper: Label of its table or figure.
-        setting: Model or data, scenario, probe.
-        credibility: One word or two.
-        why: The reason.
-        anchor: What others measured for the same cell.
+    ``anchor`` is what others measured for the same cell; it and ``std`` may be empty.
     """
 
     paper: str

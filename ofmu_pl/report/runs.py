@@ -28,12 +28,7 @@ Replicate = tuple[str, int]
 
 @dataclass
 class Finding(CellRecord):
-    """One cell of an experiment, with what it left; what cannot be read is missing.
-
-    Attributes:
-        words: Its command line, where it is known.
-        signed: Whether it left the audit page beside its results.
-    """
+    """One cell of an experiment, with its command line and what it left (``signed``: an audit page), if it is known."""
 
     results: Results | None = None
     words: list[str] = field(default_factory=list)

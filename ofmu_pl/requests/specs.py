@@ -14,7 +14,6 @@ from ofmu_pl.support.records import Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
-"""Folder of the controls, beside the methods'."""
 START = "model.network.path"
 """The option that names the model that a run starts from."""
 

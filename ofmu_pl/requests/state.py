@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.grid import Cell
+from ofmu_pl.benchmark.pool import left
 from ofmu_pl.benchmark.specs import Options, files
 from ofmu_pl.report.runs import number as finite
 from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
@@ -56,8 +57,8 @@ class State:
         for sequence in self.sequences:
             for number, cell in enumerate(sequence.cells, start=1):
                 place, old = self.folder / cell.folder, known.get(cell.folder)
-                left = {_key(JobRecord, place / FINISHED), _key(FailureRecord, place / FAILED), old and old.key}
-                if not place.is_dir() or left <= {None, cell.key}:
+                found = (left(JobRecord, place / FINISHED), left(FailureRecord, place / FAILED), old)
+                if not place.is_dir() or {record.key for record in found if record is not None} <= {cell.key}:
                     continue
                 what = _changed(old.options, cell.options) if old else "the list had another request there"
                 done = old is None or old.status == "finished"
@@ -135,14 +136,6 @@ class State:
         forgotten = {x: of_requests(x, metrics, number, n) for x in matrix_metrics([metrics])}
         kept = {x: value(metrics, x) for x in kept_metrics(metrics)}
         return ControlRecord(seed, number, cell.folder, *self._became(cell), forgotten, kept)
-
-
-def _key(kind: type[JobRecord] | type[FailureRecord], path: Path) -> str | None:
-    """The key in what a job left; ``None``: it left nothing that can be read."""
-    try:
-        return kind.read(path).key
-    except (OSError, UserError):
-        return None
 
 
 def _changed(then: Options, now: Options) -> str:

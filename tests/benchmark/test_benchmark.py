@@ -279,17 +279,6 @@ def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, told):
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["log.txt"], "no record of a failure"
 
 
-def test_two_at_once_are_refused(tmp_path, capsys):
-    config = tmp_path / "small.yaml"
-    config.write_text(BENCHMARK)
-    (tmp_path / "small").mkdir()
-    with (tmp_path / "small/.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(SystemExit):
-            main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
-    assert "Another benchmark" in capsys.readouterr().err
-
-
 def test_the_report_shows_what_ran_and_what_failed(logs):
     report = logs / "small/report"
     rows = {r["method"]: r for r in csv.DictReader((report / "tables/table-classwise-results.csv").open())}
@@ -304,12 +293,16 @@ def test_the_report_shows_what_ran_and_what_failed(logs):
         ("seeds: [0, 1]", "sedes: [0, 1]", 2, "sedes"),
         ("seeds: [0, 1]", "seeds: [0, 0]", 1, "seeds"),
         ("workers: 2", "workers: 0", 1, "workers"),
+        ("", "", 1, "Another benchmark"),
     ],
 )
-def test_bad_input_is_refused(tmp_path, capsys, old, new, code, token):
+def test_bad_input_and_two_at_once_are_refused(tmp_path, capsys, old, new, code, token):
     config = tmp_path / "bad.yaml"
     config.write_text(BENCHMARK.replace(old, new))
-    with pytest.raises(SystemExit) as stop:
-        main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
+    (tmp_path / "small").mkdir()
+    with (tmp_path / "small/.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if old == new else fcntl.LOCK_UN)
+        with pytest.raises(SystemExit) as stop:
+            main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
     assert stop.value.code == code
     assert token in capsys.readouterr().err

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from ofmu_pl.report.collect import collect
+from ofmu_pl.report.derived import curve
 from ofmu_pl.report.figures import FIGURES, pictures, studies
-from ofmu_pl.report.figures.studies import curve
 from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.figures.trade_off import trade_offs
 from ofmu_pl.report.runs import Finding
 from ofmu_pl.support.records import KINDS, Results
 from tests.helpers import folders
@@ -31,17 +30,18 @@ def every(experiments):
     """Figures of all kinds by name."""
     with styled():
         found = {
-            f"{name} trade_offs": trade_offs(experiments[name], LOOK) for name in ("authors", "digits", "ablation")
+            f"{name} trade_offs": studies.trade_offs(experiments[name], LOOK)
+            for name in ("authors", "digits", "ablation")
         }
         found["telemetry"] = telemetry(experiments["ablation"], LOOK)
         for e in experiments.values():
-            if e.kind in ("sweep", "convergence", "udi"):
+            if e.kind in ("sweep", "udi"):
                 found[e.kind] = FIGURES[e.kind][e.kind][1](e, LOOK)
     return found
 
 
 def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
-    assert len(every) == 3 + 3 + 1
+    assert len(every) == 3 + 2 + 1
     for name, figure in every.items():
         figure.draw_without_rendering()
         titles = [figure.get_suptitle(), *(a.get_title(loc="left") for a in figure.axes)]
@@ -77,18 +77,6 @@ def test_the_sweep_has_three_panels_and_a_line_for_each_rho(experiments):
     assert [a.get_ylabel() for a in figure.axes] == ["UA (%)", "TA (%)", "avg gap (%)"]
     labels = {t.get_text() for t in figure.legends[0].get_texts()}
     assert labels == {"ρ = 0.1", "ρ = 0.5", "ρ = 1", "retrained model (mean)"}
-
-
-def test_convergence_draws_the_means(experiments):
-    e = experiments["convergence"]
-    found = studies.norms(e)
-    assert list(found) == [1.0, 2.0, 5.0, 10.0]
-    with styled():
-        figure = studies.convergence(e, LOOK)
-    left, right = figure.axes
-    assert left.get_xscale() == left.get_yscale() == right.get_xscale() == right.get_yscale() == "log"
-    assert np.allclose(left.lines[0].get_ydata(), np.mean(list(found[1.0].values()), axis=0))
-    assert right.lines[0].get_ydata()[-1] == pytest.approx(np.mean([studies.final(c) for c in found[10.0].values()]))
 
 
 def test_experiments_without_finished_runs_have_no_figures(bench):
@@ -133,17 +121,16 @@ def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():
 
 
 def telemetry_of(bench, **curves):
-    """The panels of one run, by their axes' names; ``None``: there is no figure."""
+    """The panels of one run, by their axes' names."""
     values = {"model_utility": 0.5}
     bench.experiment("e", "ablation", {("a", "ofmu", 0): folders.results(values, values, values, curves=curves)})
     (experiment,) = collect(bench.folder).experiments
     with styled():
         figure = telemetry(experiment, LOOK)
-        contents = {picture.name: picture.content for picture in pictures(experiment, LOOK)}
-    assert ("e-telemetry" in contents) == (figure is not None)
-    assert {int.from_bytes(png[16:20]) for png in contents.values()} == {1440}, "pixels, of narrow figures, too"
-    assert figure is None or "mean" not in figure.get_suptitle(), "it is one run"
-    return figure and {axis.get_ylabel(): axis for axis in figure.axes}
+        (picture,) = pictures(experiment, LOOK)
+    assert int.from_bytes(picture.content[16:20]) == 1440, "pixels, of narrow figures, too"
+    assert "mean" not in figure.get_suptitle(), "it is one run"
+    return {axis.get_ylabel(): axis for axis in figure.axes}
 
 
 def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
@@ -181,6 +168,6 @@ def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
     bench.experiment("wmdp", "table", runs, metrics=list(goal))
     (experiment,) = collect(bench.folder).experiments
     with styled():
-        figure = trade_offs(experiment, LOOK)
+        figure = studies.trade_offs(experiment, LOOK)
     assert [a.get_xlabel() for a in figure.axes] == ["wmdp bio efficacy (0 to 1)", "wmdp cyber efficacy (0 to 1)"]
     assert all({c.get_label() for c in a.containers} == {"ofmu", "before", "retrained"} for a in figure.axes)

@@ -10,6 +10,7 @@ import re
 import subprocess
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.evaluation.audit import page as audit
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report import report
+from ofmu_pl.support import pages
 from ofmu_pl.support.errors import UserError
 from tests.helpers.accounts import account
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
@@ -214,3 +216,11 @@ def test_links_within_the_page_lead_somewhere(elements):
     links = {attrs["href"][1:] for tag, attrs in elements if tag == "a" and attrs["href"].startswith("#")}
     assert links & {"content", "untested"}
     assert links <= set(places)
+
+
+def test_paper_is_light_whole_and_without_what_is_for_the_screen():
+    style = (Path(pages.__file__).parent / "page.css").read_text(encoding="utf-8")
+    printed = style.partition("@media print")[2]
+    assert "nav, .skip { display: none; }" in printed
+    assert "details-content" in printed
+    assert "@media screen and (prefers-color-scheme: dark)" in style

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from ofmu_pl.report.attacks import attacks_of
 from ofmu_pl.report.figures import requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.figures.trade_off import trade_offs
 from ofmu_pl.report.runs import Findings, words
 
 
@@ -29,7 +26,7 @@ class Picture:
 COMPARED = {
     "trade-off": (
         "Trade-off",
-        trade_offs,
+        studies.trade_offs,
         "What is forgotten against what is kept; a line joins the methods that no other beats in both.",
     ),
     "telemetry": (
@@ -44,7 +41,6 @@ RHO = "Each line is one first penalty parameter ρ (model.rho_0)."
 FIGURES = {
     **dict.fromkeys(("table", "ablation", "probes", "draws"), COMPARED),
     "sweep": {"sweep": ("Inner steps and penalty", studies.sweep, RHO)},
-    "convergence": {"convergence": ("Convergence", studies.convergence, "A straight line is a power law.")},
     "udi": {"udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more.")},
     "requests": {
         "matrix": (
@@ -67,18 +63,16 @@ def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """All figures of an experiment."""
     with styled():
         for name, (title, draw, caption) in FIGURES.get(experiment.kind, {}).items():
-            yield from _picture(f"{experiment.name}-{name}", title, draw(experiment, look), caption)
-
-
-def _picture(name: str, title: str, figure: Figure | None, caption: str) -> Iterator[Picture]:
-    if figure is not None:
-        yield Picture(name, title, caption, png(figure))
+            figure = draw(experiment, look)
+            if figure is not None:
+                yield Picture(f"{experiment.name}-{name}", title, caption, png(figure))
 
 
 def attack_pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """A figure for each attack that has curves."""
     with styled():
         for attack in attacks_of(experiment, list(experiment.scenarios)):
-            figure, title = attack_figure(experiment, attack, look), f"Attack {words(attack)}"
+            figure = attack_figure(experiment, attack, look)
             caption = "Black is the retrained model, where a model that forgot should be; grey is the target."
-            yield from _picture(f"{experiment.name}-{attack}-attack", title, figure, caption)
+            if figure is not None:
+                yield Picture(f"{experiment.name}-{attack}-attack", f"Attack {words(attack)}", caption, png(figure))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from ofmu_pl.report.figures.studies import curve
+from ofmu_pl.report.derived import curve
 from ofmu_pl.report.figures.style import NARROW, Look, Style, finished, panels, plain_numbers
 from ofmu_pl.report.runs import Finding, Findings
 
@@ -27,7 +27,6 @@ LOGARITHMIC, AROUND_ZERO = ("|gradient|", "penalty"), ("Sim", "curvature of Φ")
 ABSENT_AT_ZERO = ("grad_L_f", "grad_L_r", "grad_Phi", "penalty_share", "rho", "curvature")
 """Curves that are 0 where there is no such thing: a penalty, or a gradient that did not vanish."""
 STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
-"""Of the curves of one axis; the colour says the method."""
 
 
 def courses(run: Finding) -> dict[str, np.ndarray]:
