@@ -84,8 +84,8 @@ class Comparisons:
             cell = cells.get((name, scenario, method, seed))
             if cell is not None:
                 results = Results.read(self.folder / cell.folder / "latest" / RESULTS)
-                sides = [side.get("model_utility", {}).get("value") for side in (results.before, results.metrics)]
-                drops[method] = None if None in sides else sides[0] - sides[1]
+                before, after = (x.get("model_utility", {}).get("value") for x in (results.before, results.metrics))
+                drops[method] = None if before is None or after is None else before - after
         return {"scenario": scenario, "seed": seed, "udi_mean": udi, "utility_drop": drops}
 
     def _job(self, name: str, scenario: str, seed: int, methods: dict[str, Cell]) -> Job:

@@ -59,7 +59,9 @@ def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]
     points: dict[str, list[tuple[float, float]]] = {}
     for draw in experiment.analysis.draws:
         x = number(_at(draw, "udi_mean"))
-        for method, drop in _numbers(_at(draw, "utility_drop")).items() if x is not None else ():
+        if x is None:
+            continue
+        for method, drop in _numbers(_at(draw, "utility_drop")).items():
             points.setdefault(method, []).append((x, drop))
     found = {method: _numbers(entry) for method, entry in experiment.analysis.spearman.items()}
     return points, {method: values for method, values in found.items() if "rho" in values}
