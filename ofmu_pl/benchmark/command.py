@@ -10,19 +10,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Cell, Grid, model_folder
 from ofmu_pl.benchmark.manifest import Manifest, Place
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.search import chosen
-from ofmu_pl.benchmark.specs import PREPARED, Planned, check
+from ofmu_pl.benchmark.specs import ATTACKS, PREPARED, Options, Planned, check, files
+from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import below, locked
+from ofmu_pl.support.files import below, file_hash, locked
 from ofmu_pl.support.kept import damage, warn_damaged
+from ofmu_pl.support.records import ATTACKS as FOUND
 from ofmu_pl.support.records import FINISHED, MANIFEST, RESULTS
+from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.version import key_of
 
 Fit = Callable[[list[str]], None]
 """Does a run of ``fit`` (or another command) in this process, by the words of its command line."""
@@ -59,7 +62,8 @@ def benchmark(
     """
     folder = below(logs, name, "name")
     check(experiments, folder)
-    with alone(folder), Live(workers) as live:
+    live = Live(workers)
+    with alone(folder), live.bar:
         manifest = Manifest(name, folder, experiments)
         Stages(folder, manifest, Grid(experiments), Pool(workers, live, fit.__module__), live, fit).everything()
     failures = [f"{place}: {sentence}" for place, sentence in manifest.failures().items()]
@@ -80,80 +84,104 @@ class Stages:
     def everything(self) -> None:
         """Run all stages."""
         grid, experiments = self.grid, self.grid.experiments
-        first = grid.first()
-        candidates: dict[Search, list[tuple[dict[str, Any], Cell]]] = {}
+        first: dict[str, Cell] = {}
+        for name, what, cell in grid.first():
+            first[cell.key] = cell
+            if what in experiments[name].prepare:
+                self.manifest.prepare(name, what, cell.key, cell.folder)
+        candidates: dict[Search, list[tuple[Options, Cell]]] = {}
         searched: dict[str, Cell] = {}
-        for name, e in experiments.items():
+        for name in experiments:
             for method, scenario in grid.searches(name):
                 found = candidates[name, method, scenario] = grid.candidates(name, method, scenario)
                 searched |= {cell.key: cell for _, cell in found}
-            self.live.expect(f"{name}/run", e.size)  # those that are shared are known after the search alone
-            for prepared, cell in grid.prepared(name):
-                self.manifest.prepare(name, prepared, cell.key, cell.folder)
-        for cell in [*first, *searched.values()]:
-            self.live.expect(cell.group)
-        comparisons, attacks = Comparisons(self.folder, experiments), Attacks(self.folder, experiments, self.fit)
+        self.live.expect(len(first) + len(searched) + grid.size)  # less those that turn out to be shared
+        comparisons = Comparisons(self.folder, experiments)
         self.manifest.write()
 
-        self._cells([cell for cell in first if not cell.needs])
-        self._cells([cell for cell in first if cell.needs])
+        self._cells([cell for cell in first.values() if not cell.needs])
+        self._cells([cell for cell in first.values() if cell.needs])
         self._cells(list(searched.values()))
         reported = self._reported({search: self._choose(search, found) for search, found in candidates.items()})
-        in_order = {place: reported[place] for place in by_seed(list(reported))}
-        self._cells(list({cell.key: cell for cell in in_order.values()}.values()))
+        self._cells(list({cell.key: cell for cell in reported.values()}.values()))
         for name in experiments:
-            ready = {place: cell for place, cell in in_order.items() if place[0] == name and self._fine(cell)}
-            self.attack(attacks, name, ready)
+            ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
+            self.attack(name, ready)
             self._more_jobs(list(comparisons.jobs(name, ready).values()))
             comparisons.write(name, ready)
 
-    def attack(self, attacks: Attacks, name: str, ready: dict[Place, Cell]) -> None:
-        """Attack each finished run of an experiment, and then those of each method together."""
-        jobs = attacks.jobs(name, ready)
+    def attack(self, name: str, ready: dict[Place, Cell]) -> None:
+        """Attack each finished run of an experiment, and those of each method together, where there are enough."""
+        if not files(self.grid.experiments[name].attacks):
+            return
+        jobs = {
+            place: self._attack_job(name, f"{'/'.join(place[1:3])}/seed_{place[3]}", [c]) for place, c in ready.items()
+        }
         self._more_jobs(list(jobs.values()))
+        methods: dict[str, list[Cell]] = {}
         for place, job in jobs.items():
             self.manifest.attacked(place, self.ended[job.key])
-        attacked = {place: ready[place] for place, job in jobs.items() if job.record is not None}
-        together = attacks.over_runs(name, attacked)
+            if job.record is not None:
+                methods.setdefault("/".join(place[1:3]), []).append(ready[place])
+        together = {m: self._attack_job(name, m, runs) for m, runs in methods.items() if len(runs) >= FEWEST}
         self._more_jobs(list(together.values()))
         for method, job in together.items():
             self.manifest.attacked_together(name, method, self.ended[job.key])
         self.manifest.write()
 
-    def _choose(self, search: Search, candidates: list[tuple[dict[str, Any], Cell]]) -> dict[str, Any] | None:
+    def _attack_job(self, name: str, place: str, runs: list[Cell]) -> Job:
+        """The command ``attack`` on runs of an experiment."""
+        words, hashes = ["attack"], []
+        for path in files(self.grid.experiments[name].attacks):
+            words += ["--config", expanded(path)]
+            hashes.append(file_hash(Path(expanded(path))))
+        folders = [self.folder.absolute() / cell.folder / "latest" for cell in runs]
+        words += ["--runs", *map(str, folders)]
+        key = key_of([[cell.key for cell in runs], hashes])[:16]
+        call = partial(self.fit, words)
+        return Job(self.folder / ATTACKS / name / place, key, call, words, str(folders[-1] / FOUND))
+
+    def _choose(self, search: Search, candidates: list[tuple[Options, Cell]]) -> Options | str:
+        """The options that a search chose, or why it chose none."""
         experiment, method, scenario = search
         runs = [(o, self.folder / c.folder / "latest" if self._fine(c) else None) for o, c in candidates]
         options, self.manifest.searched(experiment, method)[scenario] = chosen(runs)
-        return options
+        (_, first), *_ = candidates
+        why = f"it failed at every candidate of its search, at the first since: {self.ended[first.key]}"
+        return why if options is None else options
 
-    def _reported(self, settings: dict[Search, dict[str, Any] | None]) -> dict[Place, Cell]:
-        """The runs that are reported, by their place; those without a setting have failed."""
+    def _setting(self, name: str, method: str, scenario: str, settings: dict[Search, Options | str]) -> Options | str:
+        """What a method has in a scenario, where another may have been searched; the manifest says so, too."""
+        e = self.grid.experiments[name]
+        if not e.methods[method].candidates:
+            return {}
+        experiment, theirs = e.searched_in(name, scenario)
+        record = self.manifest.searched(experiment, method)[theirs]
+        if (experiment, theirs) != (name, scenario):
+            record = {**record, "of": f"{experiment}/{theirs}"}
+        self.manifest.searched(name, method)[scenario] = record
+        return settings[experiment, method, theirs]
+
+    def _reported(self, settings: dict[Search, Options | str]) -> dict[Place, Cell]:
+        """The runs that are reported, by their place; those without a setting have failed.
+
+        They go seed by seed in each scenario, so that an interrupted benchmark has whole replicates.
+        """
         found: dict[Place, Cell] = {}
         for name, e in self.grid.experiments.items():
-            self.live.expect(f"{name}/run", -e.size)
-            for scenario, (method, m) in product(e.scenarios, e.methods.items()):
-                experiment, theirs = e.searched_in(name, scenario)
-                search = (experiment, method, theirs)
-                choice: dict[str, Any] | None = {}
-                if m.candidates:
-                    choice, record = settings[search], self.manifest.searched(experiment, method)[theirs]
-                    if (experiment, theirs) != (name, scenario):
-                        record = {**record, "of": f"{experiment}/{theirs}"}
-                    self.manifest.searched(name, method)[scenario] = record
-                for seed in e.seeds:
+            for scenario in e.scenarios:
+                choices = {m: self._setting(name, m, scenario, settings) for m in e.methods}
+                for seed, (method, choice) in product(e.seeds, choices.items()):
                     place = (name, scenario, method, seed)
-                    if choice is None:
-                        (_, first), *_ = self.grid.candidates(*search)
-                        why = f"it failed at every candidate of its search, at the first since: {self.ended[first.key]}"
-                        self.manifest.end(place, why)
+                    if isinstance(choice, str):
+                        self.manifest.end(place, choice)
                         continue
                     cell = found[place] = self.grid.run(name, method, scenario, seed, choice)
                     self.manifest.place(place, cell.folder)
                     self._places.setdefault(cell.key, []).append(place)
                     if cell.key in self.ended:
                         self.manifest.end(place, self.ended[cell.key])
-        for cell in {cell.key: cell for cell in found.values() if cell.key not in self.ended}.values():
-            self.live.expect(cell.group)
+        self.live.expect(len({cell.key for cell in found.values() if cell.key not in self.ended}) - self.grid.size)
         self.manifest.write()
         return found
 
@@ -170,7 +198,7 @@ class Stages:
             broken = [need.folder for need in cell.needs.values() if not self._fine(need)]
             job = job_of(cell, self.folder, self.fit)
             if broken:
-                self.live.done(cell.group, None)
+                self.live.done(None)
                 self._end(job, f"the run that it needs has failed ({broken[0]})", fresh=True)
             else:
                 jobs.append(job)
@@ -186,8 +214,7 @@ class Stages:
                 (self.folder / cell.folder / FINISHED).unlink(missing_ok=True)
 
     def _more_jobs(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            self.live.expect(job.group)
+        self.live.expect(len(jobs))
         self._jobs(jobs)
 
     def _jobs(self, jobs: list[Job]) -> None:
@@ -208,21 +235,11 @@ class Stages:
 def job_of(cell: Cell, folder: Path, fit: Fit, *more: str) -> Job:
     """The job of a run in a benchmark's folder, with more words on its command line."""
     words = [*cell.words(folder), *more]
-    return Job(folder / cell.folder, cell.group, cell.key, partial(fit, words), words, f"latest/{RESULTS}")
-
-
-def by_seed(places: list[Place]) -> list[Place]:
-    """Order the runs of each scenario by seed, as asked for, so that an interrupted benchmark has whole replicates."""
-    groups, seeds = list(dict.fromkeys(p[:2] for p in places)), list(dict.fromkeys(p[3] for p in places))
-    return sorted(places, key=lambda p: (groups.index(p[:2]), seeds.index(p[3])))
+    return Job(folder / cell.folder, cell.key, partial(fit, words), words, f"latest/{RESULTS}")
 
 
 def require_none(failures: list[str]) -> None:
-    """End a command of many runs, some of which failed.
-
-    Raises:
-        UserError: There are failures, each of which is printed.
-    """
+    """End a command of many runs by an error where some failed; each is printed."""
     sys.stdout.writelines(f"Failed: {sentence}\n" for sentence in failures)
     if failures:
         raise UserError(
@@ -232,11 +249,7 @@ def require_none(failures: list[str]) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path, what: str = "benchmark") -> Iterator[None]:
-    """Hold a folder: two at work on one would run everything twice; the system frees the lock of one that was killed.
-
-    Raises:
-        UserError: Another process holds it.
-    """
+    """Hold a folder: two at work on it would run everything twice. The system frees the lock of one that was killed."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / ".lock"))

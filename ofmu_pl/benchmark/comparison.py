@@ -1,8 +1,7 @@
 """What is compared after the runs: difficulty against the drop in utility, embeddings against the retrained model's.
 
-``tab:udi-corr`` correlates a sample's difficulty with "the induced utility drop ... across samples", but a run has one
-utility, not one a sample. Our reading: a point is a draw of the forget set, its difficulty the mean over the drawn
-samples, its drop the model utility that a method's run on this draw loses.
+The paper's ``tab:udi-corr`` gives a utility to each sample, but a run has one: a point here is a draw of the forget
+set, its difficulty the mean over the drawn samples.
 """
 
 from __future__ import annotations
@@ -33,14 +32,12 @@ COMPARED: tuple[Kind, ...] = ("udi", "alignment", "ablation")
 """Kinds of experiments whose models are compared."""
 FEWEST = 3
 """Fewest points of a correlation."""
+Draw = dict[str, Any]
+"""Scenario, seed, mean difficulty (``udi_mean``), and ``utility_drop`` by method."""
 
 
 class Comparisons:
-    """One comparison a scenario and seed, of all its methods' models.
-
-    Raises:
-        UserError: An experiment of such a kind does not name the models, or its runs leave none.
-    """
+    """One comparison a scenario and seed, of all its methods' models, which an experiment of such a kind must name."""
 
     def __init__(self, folder: Path, experiments: dict[str, Planned]) -> None:
         self.folder, self.experiments = folder, experiments
@@ -74,19 +71,21 @@ class Comparisons:
         e = self.experiments[name]
         if e.kind == "udi":
             draws = [self._draw(name, *group, result["all"]["udi"], cells) for group, result in found.items()]
-            content = AnalysisRecord(**difficulty_and_drop(draws))
+            content = difficulty_and_drop(draws)
         else:
             one = len(e.scenarios) == 1
             content = AnalysisRecord({str(k) if one else f"{s}/{k}": result for (s, k), result in found.items()})
         content.write(self.folder / name / ANALYSIS)
 
-    def _draw(self, name: str, scenario: str, seed: int, udi: float, cells: dict[Place, Cell]) -> dict[str, Any]:
+    def _draw(self, name: str, scenario: str, seed: int, udi: float, cells: dict[Place, Cell]) -> Draw:
         """A point of the correlation of each method that has finished on this draw."""
         drops = {}
         for method in self.experiments[name].methods:
             cell = cells.get((name, scenario, method, seed))
             if cell is not None:
-                drops[method] = utility_drop(self.folder / cell.folder / "latest")
+                results = Results.read(self.folder / cell.folder / "latest" / RESULTS)
+                before, after = (x.get("model_utility", {}).get("value") for x in (results.before, results.metrics))
+                drops[method] = None if before is None or after is None else before - after
         return {"scenario": scenario, "seed": seed, "udi_mean": udi, "utility_drop": drops}
 
     def _job(self, name: str, scenario: str, seed: int, methods: dict[str, Cell]) -> Job:
@@ -97,10 +96,10 @@ class Comparisons:
         config = str(self.folder / one.folder / "latest/config.yaml")
         key = key_of({m: cell.key for m, cell in methods.items()})[:16]
         call = partial(compare_models, target, retrained, unlearned, config, str(place))
-        return Job(place, FOLDER, key, call, result=ANALYSIS)
+        return Job(place, key, call, result=ANALYSIS)
 
     def _model(self, cell: Cell, option: str) -> str:
-        value: Any = cell.options[option]
+        value = cell.options[option]
         handle = str(value).removeprefix(HANDLE)
         return str(model_folder(self.folder, cell.needs[handle])) if handle in cell.needs else str(expanded(value))
 
@@ -115,19 +114,8 @@ def compare_models(target: str, retrained: str, unlearned: dict[str, str], confi
     write_json(Path(place) / ANALYSIS, found)
 
 
-def utility_drop(run: Path) -> float | None:
-    """Model utility before a run less that after it; ``None`` where one does not exist."""
-    results = Results.read(run / RESULTS)
-    before, after = (side.get("model_utility", {}).get("value") for side in (results.before, results.metrics))
-    return None if before is None or after is None else float(before - after)
-
-
-def difficulty_and_drop(draws: list[dict[str, Any]]) -> dict[str, Any]:
-    """``draws``, and over them Spearman's correlation by method (``spearman``), of at least three draws.
-
-    Args:
-        draws: One entry a draw, with ``udi_mean`` and ``utility_drop`` by method.
-    """
+def difficulty_and_drop(draws: list[Draw]) -> AnalysisRecord:
+    """Draws, and over three or more of them Spearman's correlation by method."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for draw in draws:
         for method, drop in draw["utility_drop"].items():
@@ -138,4 +126,4 @@ def difficulty_and_drop(draws: list[dict[str, Any]]) -> dict[str, Any]:
         if len(own) >= FEWEST:
             c = spearman(*np.array(own).T)
             found[method] = {"rho": c.value, "low": c.interval[0], "high": c.interval[1], "p": c.p_value, "n": c.n}
-    return {"draws": draws, "spearman": found}
+    return AnalysisRecord(draws=draws, spearman=found)

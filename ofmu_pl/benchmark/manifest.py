@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.specs import Planned, files
@@ -32,18 +32,18 @@ class Manifest:
     """The state of a benchmark; of one that is started again, what was known of the runs that are asked for as before.
 
     Attributes:
-        experiments: What is written of each, by name.
+        experiments: What is written of each, by name, but for its runs and the models that were made for it.
     """
 
     def __init__(self, name: str, folder: Path, experiments: dict[str, Planned]) -> None:
-        self.path, self.experiments = folder / MANIFEST, {name: _record(name, e) for name, e in experiments.items()}
-        self._file = BenchmarkRecord(
-            name=name, version=__version__, results_version=RESULTS_VERSION, experiments=self.experiments
-        )
-        self._made: dict[str, list[MadeRecord]] = {}  # by key
+        self.name, self.path = name, folder / MANIFEST
+        self.experiments = {name: _record(e) for name, e in experiments.items()}
+        self._made: dict[tuple[str, str], dict[str, MadeRecord]] = {}  # by experiment and name, then by key
         self._cells: dict[Place, CellRecord] = {}
-        for experiment, e in self.experiments.items():
-            self._cells |= {(experiment, cell.scenario, cell.method, cell.seed): cell for cell in e.cells}
+        for experiment, e in experiments.items():
+            for scenario, method, seed in product(e.scenarios, e.methods, e.seeds):
+                folder_of = f"{experiment}/{scenario}/{method}/seed_{seed}"
+                self._cells[experiment, scenario, method, seed] = CellRecord(scenario, method, seed, folder_of)
         if self.path.is_file():
             with suppress(UserError):  # a file that cannot be read is written anew
                 self._remember(BenchmarkRecord.read(self.path))
@@ -55,10 +55,10 @@ class Manifest:
         for name in self.experiments.keys() & before.experiments.keys():
             now, then = self.experiments[name], before.experiments[name]
             for cell in then.cells:
-                mine = self._cells.get((name, cell.scenario, cell.method, cell.seed))
-                if mine is None or cell.status != "finished" or _asked(now, cell) != _asked(then, cell):
+                place = (name, cell.scenario, cell.method, cell.seed)
+                if place not in self._cells or cell.status != "finished" or _asked(now, cell) != _asked(then, cell):
                     continue
-                mine.folder, mine.status = cell.folder, cell.status
+                self._cells[place] = replace(cell, attack_error=None)
                 searched = then.methods[cell.method].searched
                 if cell.scenario in searched:
                     now.methods[cell.method].searched[cell.scenario] = searched[cell.scenario]
@@ -69,27 +69,27 @@ class Manifest:
 
     def place(self, place: Place, folder: str) -> None:
         """Say where a run is: two places may share one."""
-        self._cells[place].folder = folder
+        self._cells[place] = replace(self._cells[place], folder=folder)
 
     def end(self, place: Place, error: str | None) -> None:
         """A run has finished or failed."""
-        cell = self._cells[place]
-        cell.status, cell.error = "finished" if error is None else "failed", error
+        status = "finished" if error is None else "failed"
+        self._cells[place] = replace(self._cells[place], status=status, error=error)
 
     def prepare(self, experiment: str, name: str, key: str, folder: str) -> None:
         """Say where a model is made that runs of an experiment need."""
-        record = MadeRecord(folder)
-        self.experiments[experiment].prepare[name].made.append(record)
-        self._made.setdefault(key, []).append(record)
+        self._made.setdefault((experiment, name), {})[key] = MadeRecord(folder)
 
     def made(self, key: str, error: str | None, seconds: float | None) -> None:
         """A run has finished or failed, which may have made a model that others need."""
-        for record in self._made.get(key, []):
-            record.status, record.error, record.seconds = "failed" if error else "finished", error, seconds
+        for records in self._made.values():
+            if key in records:
+                status = "failed" if error else "finished"
+                records[key] = replace(records[key], status=status, error=error, seconds=seconds)
 
     def attacked(self, place: Place, error: str | None) -> None:
         """Say what became of the attacks on a run."""
-        self._cells[place].attack_error = error
+        self._cells[place] = replace(self._cells[place], attack_error=error)
 
     def attacked_together(self, experiment: str, method: str, error: str | None) -> None:
         """Say what became of the attacks on the runs of a method (``SCENARIO/METHOD``) together."""
@@ -107,26 +107,32 @@ class Manifest:
 
     def write(self) -> None:
         """Replace the file that was written before."""
-        self._file.date = datetime.now(UTC).isoformat(timespec="seconds")
-        self._file.write(self.path)
+        experiments = {}
+        for name, e in self.experiments.items():
+            cells = [cell for place, cell in self._cells.items() if place[0] == name]
+            prepare = {p: replace(x, made=list(self._made.get((name, p), {}).values())) for p, x in e.prepare.items()}
+            experiments[name] = replace(e, cells=cells, prepare=prepare)
+        BenchmarkRecord(
+            name=self.name,
+            version=__version__,
+            results_version=RESULTS_VERSION,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            experiments=experiments,
+        ).write(self.path)
 
 
-def _record(name: str, e: Planned) -> ExperimentRecord:
-    """An experiment none of whose runs has ended."""
+def _record(e: Planned) -> ExperimentRecord:
+    """An experiment as it was asked for."""
     shared = {f.name: getattr(e, f.name) for f in fields(Experiment)} | {"attacks": list(files(e.attacks))}
-    record = ExperimentRecord(
-        **shared, methods={m: MethodRecord(x.overlay, x.options) for m, x in e.methods.items()}, cells=[]
+    return ExperimentRecord(
+        **shared,
+        methods={name: MethodRecord(m.overlay, m.options) for name, m in e.methods.items()},
+        prepare={name: PreparedRecord(p.base, p.gives, p.options, list(p.each)) for name, p in e.prepare.items()},
+        cells=[],
     )
-    for scenario in e.scenarios:
-        for method in e.methods:
-            folder = f"{name}/{scenario}/{method}"
-            record.cells += [CellRecord(scenario, method, seed, f"{folder}/seed_{seed}") for seed in e.seeds]
-    for prepared, p in e.prepare.items():
-        record.prepare[prepared] = PreparedRecord(p.base, p.gives, p.options, list(p.each))
-    return record
 
 
-def _asked(e: ExperimentRecord, cell: CellRecord) -> tuple[Any, ...]:
+def _asked(e: ExperimentRecord, cell: CellRecord) -> tuple[object, ...]:
     """What an experiment asks of a run."""
     method = e.methods.get(cell.method)
     own = None if method is None else (method.overlay, method.options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import re
@@ -10,12 +9,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing import connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
@@ -26,22 +27,17 @@ from ofmu_pl.support.records import FAILED, FINISHED, FailureRecord, JobRecord
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
-LIBRARIES = ("torch.utils.tensorboard",)
-"""What every run imports late, to log, so that the server does it once."""
-
 
 @dataclass(frozen=True)
 class Job:
     """A job that is done once.
 
     Attributes:
-        group: Jobs that take about as long.
         call: Does it, in a process of its own; can be pickled.
         result: A file, below its folder or by its whole path, without which it has not finished; ``None``: none.
     """
 
     place: Path
-    group: str
     key: str
     call: Callable[[], None]
     words: list[str] = field(default_factory=list)
@@ -60,6 +56,8 @@ class Job:
     @property
     def rewritten(self) -> list[str]:
         """Files that its words name and that were written after it had finished; configurations are in its key."""
+        if self.record is None:
+            return []
         ended = (self.place / FINISHED).stat().st_mtime
         named = [word for option, word in pairwise(self.words) if option != "--config"]
         return [word for word in named if os.path.isfile(word) and os.path.getmtime(word) > ended]
@@ -70,11 +68,16 @@ class Job:
         return self._mine(FailureRecord, FAILED)
 
     def _mine(self, kind: type[Left], name: str) -> Left | None:
-        try:
-            found = kind.read(self.place / name)
-        except (OSError, UserError):
-            return None
-        return found if found.key == self.key else None
+        found = left(kind, self.place / name)
+        return found if found is not None and found.key == self.key else None
+
+
+def left(kind: type[Left], path: Path) -> Left | None:
+    """The record that a job left; ``None``: none that can be read."""
+    try:
+        return kind.read(path)
+    except (OSError, UserError):
+        return None
 
 
 Ended = Callable[[Job, str | None, bool], None]
@@ -83,8 +86,8 @@ Ended = Callable[[Job, str | None, bool], None]
 class Pool:
     """Up to ``workers`` processes at a time, each with one CPU thread, and a GPU of its own where there are several.
 
-    Processes are forked from a server that has imported ``preload`` and ``LIBRARIES`` once, so that starting one takes
-    no time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
+    Processes are forked from a server that has imported ``preload`` and TensorBoard once, so that starting one takes no
+    time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
     """
 
     def __init__(self, workers: int, live: Live, preload: str) -> None:
@@ -92,7 +95,7 @@ class Pool:
             raise UserError(f"workers is {workers}: set it to 1 or more.")
         self.workers, self.live = workers, live
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([preload, *LIBRARIES])
+        self._context.set_forkserver_preload([preload, "torch.utils.tensorboard"])
 
     def run(self, jobs: list[Job], ended: Ended) -> None:
         """Do all jobs that have not finished before, nor failed for good.
@@ -101,20 +104,18 @@ class Pool:
         """
         waiting = []
         for job in jobs:
-            record, failure = job.record, job.failure
-            if record is not None:
-                for path in job.rewritten:
-                    rank_zero_warn(
-                        f"'{path}' was written after '{job.place}' had finished with it, which is not run again: if "
-                        "its contents have changed, give what is run another name."
-                    )
-                self._end(job, record.seconds, None, False, ended)
-            elif failure is not None and failure.final:
-                self._end(job, None, failure.error, False, ended)
-            else:
+            failure = job.failure
+            if job.record is None and not (failure and failure.final):
                 waiting.append(job)
+                continue
+            for path in job.rewritten:
+                rank_zero_warn(
+                    f"'{path}' was written after '{job.place}' had finished with it, which is not run again: if its "
+                    "contents have changed, give what is run another name."
+                )
+            self._end(job, ended)
         free = list(range(self.workers))[::-1]
-        running: dict[int, tuple[Any, Job, int]] = {}
+        running: dict[int, tuple[ForkServerProcess, Job, int]] = {}
         try:
             while waiting or running:
                 while waiting and free:
@@ -132,20 +133,21 @@ class Pool:
                     process, job, slot = running.pop(sentinel)  # type: ignore[arg-type]
                     process.join()
                     free.append(slot)
-                    record, failure = job.record, job.failure
-                    if record is not None:
-                        self._end(job, record.seconds, None, True, ended)
-                    else:
-                        killed = f"its process ended with exit code {process.exitcode} (negative: the signal's number)"
-                        self._end(job, None, failure.error if failure else killed, True, ended)
+                    self._end(job, ended, process.exitcode)
         finally:
             for process, _, _ in running.values():
                 process.kill()
                 process.join()
 
-    def _end(self, job: Job, seconds: float | None, sentence: str | None, fresh: bool, ended: Ended) -> None:
-        self.live.done(job.group, seconds)
-        ended(job, sentence, fresh)
+    def _end(self, job: Job, ended: Ended, exit_code: int | None = None) -> None:
+        """Tell what a job left; with the exit code of its process, which ran just now."""
+        record, failure = job.record, job.failure
+        sentence = None
+        if record is None:
+            killed = f"its process ended with exit code {exit_code} (negative: the signal's number)"
+            sentence = failure.error if failure else killed
+        self.live.done(record.seconds if record else None)
+        ended(job, sentence, exit_code is not None)
 
 
 def _device(slot: int) -> str | None:
@@ -167,17 +169,20 @@ def _work(job: Job, device: str | None) -> None:
         (job.place / name).unlink(missing_ok=True)
     started, busy = time.perf_counter(), time.process_time()
     problem: BaseException | None = None
-    with _output_to(job.place / "log.txt"):
-        try:
-            job.call()
-            if not job.made:
-                raise UserError(f"It ended without an error and has left no {job.result}: start the benchmark again.")
-        except (SystemExit, Exception) as error:
-            problem = error if not isinstance(error, SystemExit) or error.code else None
-            if not isinstance(error, SystemExit):
-                import traceback
-
-                traceback.print_exc()
+    with (job.place / "log.txt").open("w") as log:
+        for target in (1, 2):  # what libraries print, too
+            os.dup2(log.fileno(), target)
+    try:
+        job.call()
+        if not job.made:
+            raise UserError(f"It ended without an error and has left no {job.result}: start the benchmark again.")
+    except SystemExit as error:
+        problem = error if error.code else None
+    except Exception as error:
+        problem = error
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
     # CPU time is what it takes on a core of its own.
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
     if problem is None:
@@ -206,22 +211,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-@contextlib.contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Send what the process prints to a file, libraries' output included."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
-    with path.open("w") as file:
-        for target in (1, 2):
-            os.dup2(file.fileno(), target)
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for source, target in zip(kept, (1, 2), strict=True):
-                os.dup2(source, target)
-                os.close(source)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
+from ofmu_pl.benchmark.specs import Options
 from ofmu_pl.metrics import harmonic_mean
 from ofmu_pl.support.files import read_json
-from ofmu_pl.support.records import RESULTS, Results
-
-Options = dict[str, Any]
+from ofmu_pl.support.records import RESULTS, Results, Value
 
 
-def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | None, dict[str, Any]]:
+def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | None, Options]:
     """The best candidate, the first of equals, and the record of the search.
 
     Of each there are options and the folder ``version_N`` of its run, ``None`` if it failed. The record has ``choice``,
@@ -32,7 +30,7 @@ def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | Non
     return best, {"choice": None if best is None else _value(best), "scores": scores}
 
 
-def _value(options: Options) -> Any:
+def _value(options: Options) -> Value:
     """What a candidate is known by: the value of its only option, or all."""
     return next(iter(options.values())) if len(options) == 1 else options
 
@@ -41,26 +39,22 @@ def validation_score(run: Path) -> float:
     """How well a run forgot and kept, as far as its validation data tell.
 
     Of text the harmonic mean of ``1 - p(forget)`` and ``p(retain)``, mean probabilities a token of rows' answers; a
-    side that is NaN (``null`` in JSON) makes it the worst, 0. Of images minus ``validation_gap``.
+    side that is NaN (``null`` in JSON) makes it the worst, 0.
+
+    Of images how far the run is from what retraining would do: ``-mean(|FA - goal|, |RA - RA_before|, |VA -
+    VA_before|)``. A class that was never seen is never guessed (goal 0), an image that was never seen is as hard as a
+    validation image (goal VA_before).
 
     Args:
         run: Its folder ``version_N``: of text with ``validation.json``, of images with ``results.json``.
     """
-    if not (run / "validation.json").is_file():
-        return -validation_gap(Results.read(run / RESULTS))
-    means = read_json(run / "validation.json")
-    if means["forget"] is None or means["retain"] is None:
-        return 0.0
-    return harmonic_mean([1 - means["forget"], means["retain"]])
-
-
-def validation_gap(results: Results) -> float:
-    """How far a run on images is from what retraining would do, as far as that is known without it; lower is better.
-
-    ``mean(|FA - goal|, |RA - RA_before|, |VA - VA_before|)``: a class that was never seen is never guessed (goal 0), an
-    image that was never seen is as hard as a validation image (goal VA_before).
-    """
-    after, before = ({k: m["value"] for k, m in side.items()} for side in (results.metrics, results.before))
+    if (run / "validation.json").is_file():
+        means = read_json(run / "validation.json")
+        known = means["forget"] is not None and means["retain"] is not None
+        return harmonic_mean([1 - means["forget"], means["retain"]]) if known else 0.0
+    results = Results.read(run / RESULTS)
+    after = {name: entry["value"] for name, entry in results.metrics.items()}
+    before = {name: entry["value"] for name, entry in results.before.items()}
     goal = 0.0 if "TA_forgotten" in after else before["VA"]
     parts = [abs(after["forget_accuracy"] - goal), abs(after["RA"] - before["RA"]), abs(after["VA"] - before["VA"])]
-    return float(sum(parts) / len(parts))
+    return -float(sum(parts) / len(parts))

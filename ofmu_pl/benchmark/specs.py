@@ -14,6 +14,8 @@ from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import MANIFEST, Experiment, Kind, Value
 from ofmu_pl.support.variables import expanded
 
+Options = dict[str, Value]
+"""Command-line options by key."""
 Each = Literal["scenario", "seed"]
 PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
 """Folders beside the experiments'."""
@@ -100,11 +102,6 @@ class Planned(Experiment):
     prepare: dict[str, Prepare] = field(default_factory=dict)
     ours: str = "ofmu"
 
-    @property
-    def size(self) -> int:
-        """Number of the runs that are reported."""
-        return len(self.scenarios) * len(self.methods) * len(self.seeds)
-
     def searched_in(self, name: str, scenario: str) -> tuple[str, str]:
         """Experiment and scenario where the settings of one of its scenarios are searched, by its name."""
         if self.settings_of is None:
@@ -119,11 +116,7 @@ def files(base: str | list[str]) -> tuple[str, ...]:
 
 
 def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> None:
-    """Refuse names of folders that lead out of their folder, or that are taken.
-
-    Raises:
-        UserError: One does, or is.
-    """
+    """Refuse names of folders that lead out of their folder, or that are taken."""
     for name in names:
         below(folder, name, "The name")
         if "/" in name or name in taken:
@@ -131,11 +124,7 @@ def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> Non
 
 
 def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], whose: str) -> None:
-    """Refuse configurations that are not there.
-
-    Raises:
-        UserError: One is missing.
-    """
+    """Refuse configurations that are not there."""
     overlays = [method.overlay for method in methods if method.overlay]
     for base in [*bases, *overlays]:
         for path in files(base):

@@ -1,22 +1,26 @@
-"""What attacks brought back, by attack, method and replicate, and the table of it."""
+"""What attacks brought back, by attack, method and replicate, and what needs many runs of a method, as tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, product
 from statistics import median
 from typing import Any
 
 from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number, words
 from ofmu_pl.report.statistics import Spread, spread_of
-from ofmu_pl.report.tables import Entry, Table, measured, plain
-from ofmu_pl.support.records import AttackRecord
+from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
+from ofmu_pl.support.records import NULL, AttackRecord
 
 UNLEARNED, TARGET = "unlearned", "target"
 """Beside ``RETRAINED`` the models of a record."""
 WORST = "‡"
 HEAD = "returns → (%)"
+MODELS, SCORE = "models", "score"
+HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting score ↑", SCORE: "score ↑"}
+"""Heads of figures over runs that are not their names alone."""
 
 
 def attacks_of(experiment: Findings, scenarios: list[str]) -> list[str]:
@@ -36,26 +40,23 @@ def returned(experiment: Findings, scenarios: list[str], method: str, attack: st
     return spread_of((r.returns for r in made(experiment, scenarios, method, attack).values()), unit=100)
 
 
-def worst(experiment: Findings, scenarios: list[str], method: str) -> tuple[str, Spread] | None:
-    """The attack that brings most back, and how much; ``None`` where no share is known."""
-    return _worst({a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)})
+def shares(experiment: Findings, scenarios: list[str], method: str) -> dict[str, Spread]:
+    """What returns of a method's runs, by attack."""
+    return {a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)}
 
 
-def _worst(shares: dict[str, Spread]) -> tuple[str, Spread] | None:
-    known = {a: s for a, s in shares.items() if s.n}
-    return max(known.items(), key=lambda item: item[1].mean) if known else None
+def worst(found: dict[str, Spread]) -> str | None:
+    """The attack that brings most back; ``None`` where no share is known."""
+    return max((a for a, s in found.items() if s.n), key=lambda a: found[a].mean, default=None)
 
 
 def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     """What returns, by method and attack; no rows: no run was attacked."""
     attacks = attacks_of(experiment, scenarios)
-    shares: dict[str, dict[str, Spread]] = {}
+    rows = {m: shares(experiment, scenarios, m) for m in experiment.ran(scenarios)} if attacks else {}
     nearest = dict.fromkeys(attacks, math.inf)
-    for method in experiment.methods:
-        if attacks and experiment.of(scenarios, method):
-            shares[method] = {a: returned(experiment, scenarios, method, a) for a in attacks}
-            for attack, share in shares[method].items():
-                nearest[attack] = min(nearest[attack], abs(share.mean) if share.n else math.inf)
+    for attack, share in chain.from_iterable(found.items() for found in rows.values()):
+        nearest[attack] = min(nearest[attack], abs(share.mean) if share.n else math.inf)
     over = "draws" if len(scenarios) > 1 else "seeds"
     spreads = f", mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
     table = Table(
@@ -63,16 +64,13 @@ def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
         f"{experiment.title}, {name}: what returns{spreads}",
         ["method", *(f"{words(a)} → (%)" for a in attacks)],
     )
-    for method, found in shares.items():
-        most = _worst(found)
+    for method, found in rows.items():
         line = [Entry(method)]
         for attack, share in found.items():
-            e = measured(share)
-            e.best = len(shares) > 1 and abs(share.mean) == nearest[attack]
-            e.mark = WORST if most is not None and len(attacks) > 1 and most[0] == attack else ""
-            line.append(e)
+            best = len(rows) > 1 and abs(share.mean) == nearest[attack]
+            line.append(measured(share, best, WORST if len(attacks) > 1 and worst(found) == attack else ""))
         table.add(line, method == experiment.ours)
-    table.notes = _notes(experiment, scenarios, shares)
+    table.note(*_notes(experiment, scenarios, rows))
     return table
 
 
@@ -113,14 +111,16 @@ def _median(spent: Iterable[Mapping[str, Any]]) -> float | None:
     return median(known) if known else None
 
 
-def _notes(experiment: Findings, scenarios: list[str], shares: dict[str, dict[str, Spread]]) -> list[str]:
+def _notes(experiment: Findings, scenarios: list[str], rows: dict[str, dict[str, Spread]]) -> list[str]:
     """What one must know to read the table; which models broke, and which were not at hand."""
     notes = [
         "returns: how far what the attack finds is on the way from the retrained model (0 % by construction) to the "
         "target, which forgot nothing (100 % by construction). → nearest to 0 is best: below it the attack finds less "
         "than where the rows were never seen, which is a trace of its own."
     ]
-    counts = {s.n for s in chain.from_iterable(found.values() for found in shares.values())}
+    counts: set[int] = set()
+    for found in rows.values():
+        counts |= {share.n for share in found.values()}
     if 1 in counts:
         notes.append("Where there is one run, the interval is over rows.")
     if 0 in counts:
@@ -146,3 +146,50 @@ def _broken(experiment: Findings, scenarios: list[str]) -> list[str]:
         f"{attack} broke {who} (seed{'s' * (len(s) > 1)} {', '.join(map(str, sorted(s)))}): {why}"
         for (attack, who, why), s in seeds.items()
     ]
+
+
+def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+    """Figures over the runs of each method, a line a scenario, method and attack; no rows: there are too few runs."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for scenario, method in product(scenarios, experiment.methods):
+        record = experiment.across.get(f"{scenario}/{method}")
+        for attack, values in record.attacks.items() if record else ():
+            found[scenario, method, attack] = values
+    names = dict.fromkeys(chain.from_iterable(found.values()))
+    figures = [n for n in names if n != MODELS and not n.endswith((*NULL, "worst_example_auc"))]
+    heads = ["scenario", "method", "attack", HEADS[MODELS], *(HEADS.get(n, words(n)) for n in figures)]
+    title = f"{experiment.title}, {name}: single rows, over the runs of a method"
+    table = Table(f"{experiment.name}-{name}-across", title, heads)
+    table.note(
+        "Each row's confidences under the N unlearned models are compared with those under their retrained models. "
+        "With few models chance alone is far from epsilon 0 and score 1.",
+        "Figures of different N are not comparable: an epsilon is 50 where a decision makes no mistake on N models and "
+        "else about ln N at most. The NeurIPS 2023 competition, whose points the forgetting score has, had 512.",
+    )
+    bracketed = False
+    for (scenario, method, attack), values in found.items():
+        models = number(values.get(MODELS))
+        line = [Entry(scenario), Entry(method), Entry(words(attack))]
+        line.append(Entry("–") if models is None else Entry(f"{models:.0f}", numbers={"": models}))
+        line += [_beside_chance(values, n) for n in figures]
+        bracketed |= any(e.small for e in line)
+        table.add(line, method == experiment.ours)
+    if bracketed:
+        table.note(
+            "In brackets: where 95 % of a figure lie when nobody tells forgotten from held-out rows, as models are "
+            "dealt to the two sides at random."
+        )
+    if SCORE in figures:
+        table.note(
+            "score: the forgetting score times retain and test accuracy as ratios to the retrained models', as in the "
+            "competition."
+        )
+    return table
+
+
+def _beside_chance(values: Mapping[str, Any], name: str) -> Entry:
+    """A figure, and in brackets where it lies by chance alone."""
+    entry, ends = plain(number(values.get(name))), {end: number(values.get(name + end)) for end in NULL}
+    known = {end: x for end, x in ends.items() if x is not None}
+    small = f"({' to '.join(map(figure, known.values()))})" if known else ""
+    return replace(entry, small=small, numbers=entry.numbers | known)

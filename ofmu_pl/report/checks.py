@@ -8,36 +8,34 @@ from collections import Counter
 from ofmu_pl.report.runs import Finding, Findings, Replicate
 
 
-def drop_doubles(experiment: Findings, problems: list[str]) -> None:
-    """One run a method, scenario and seed; the same weights twice are one run, too, whatever their seeds say."""
+def belonging(name: str, runs: list[Finding], problems: list[str]) -> list[Finding]:
+    """The runs of an experiment that belong together: one a method, scenario and seed, of the commonest definition.
+
+    The same weights twice are one run, too, whatever their seeds say. Other definitions' numbers mean something else.
+    """
     kept: dict[tuple[str, str, int], Finding] = {}
     weights: dict[tuple[str, str, str], Finding] = {}
-    for run in experiment.runs:
+    for run in runs:
         mark = run.fact("weights")
         first = kept.get((run.scenario, run.method, run.seed))
         twin = weights.get((run.scenario, run.method, str(mark))) if mark and run.cost("gradient_evaluations") else None
-        if first is None and twin is None:
+        if first is not None:
+            why = f"repeats seed {run.seed} of {run.method} in {run.scenario}, which {first.folder} has"
+        elif twin is not None:
+            why = f"has the very weights of {twin.folder} (seed {twin.seed})"
+        else:
             kept[run.scenario, run.method, run.seed] = run
             weights[run.scenario, run.method, str(mark)] = run
             continue
-        why = f"has the very weights of {twin.folder} (seed {twin.seed})" if twin else ""
-        why = f"repeats seed {run.seed} of {run.method} in {run.scenario}, which {first.folder} has" if first else why
-        problems.append(f"{experiment.name}: {run.folder} {why}: only the first counts.")
-    experiment.runs = list(kept.values())
-
-
-def leave_out_other_definitions(experiment: Findings, problems: list[str]) -> None:
-    """Keep the runs of the commonest definition; the others' numbers mean something else."""
-    counts = Counter(r.definition for r in experiment.finished)
-    if len(counts) < 2:
-        return
-    (main, n), *rest = counts.most_common()
-    others = ", ".join(f"{name} ({k})" for name, k in rest)
-    problems.append(
-        f"{experiment.name}: results of several definitions are mixed, {main} ({n} runs) and {others}: the latter are "
-        "left out."
-    )
-    experiment.runs = [r for r in experiment.runs if r.results is None or r.definition == main]
+        problems.append(f"{name}: {run.folder} {why}: only the first counts.")
+    (main, n), *rest = Counter(r.definition for r in kept.values() if r.results).most_common() or [("", 0)]
+    if rest:
+        others = ", ".join(f"{definition} ({k})" for definition, k in rest)
+        problems.append(
+            f"{name}: results of several definitions are mixed, {main} ({n} runs) and {others}: the latter are left "
+            "out."
+        )
+    return [r for r in kept.values() if r.results is None or r.definition == main]
 
 
 def _not_finished(experiment: Findings) -> list[str]:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, ttest_1samp
 
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
-from ofmu_pl.report.derived import alignment, difficulty, grid
-from ofmu_pl.report.figures.studies import norms, sweep_panels
+from ofmu_pl.report.derived import Place, alignment, difficulty, grid, norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Findings, words
-from ofmu_pl.report.statistics import compare, differences, least_p, merit
+from ofmu_pl.report.statistics import compare, differences, least_p, merit, paired
 from ofmu_pl.report.tables import between, figure
-from ofmu_pl.report.verdicts import Found, Verdict, described, direction, directions, judged
 
 HARD = "hard-third cosine"
+Verdict = Literal["reproduced", "contradicted", "not decidable"]
+Found = tuple[str, Verdict, str]
+"""The paper's words, what came out, and the numbers that decide."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,11 @@ def _convergence(experiment: Findings) -> Iterator[Found]:
     if not found:
         yield text, "not decidable", "No run has the curve gradient_norm and model.inner_steps among its options."
         return
-    starts: dict[float, dict[Any, float]] = {}
-    ends: dict[float, dict[Any, float]] = {}
+    starts: dict[float, dict[Place, float]] = {}
+    ends: dict[float, dict[Place, float]] = {}
     for t, courses in found.items():
-        starts[t] = {k: _log_mean(c[: _tenth(c)]) for k, c in courses.items()}
-        ends[t] = {k: _log_mean(c[-_tenth(c) :]) for k, c in courses.items()}
+        starts[t] = {k: _level(c[: max(1, len(c) // 10)]) for k, c in courses.items()}
+        ends[t] = {k: _level(c[-max(1, len(c) // 10) :]) for k, c in courses.items()}
     falls = {t: differences(starts[t], ends[t]) for t in found}
     why = "; ".join(described(f"T = {t:g}:", d) for t, d in falls.items())
     why = f"log10 of |grad F| in the first tenth less that in the last, {why}"
@@ -241,9 +242,46 @@ def _nearness(experiment: Findings) -> Iterator[Found]:
     yield text, _verdict(direction(d) > 0, behind), f"{why}."
 
 
-def _log_mean(values: np.ndarray) -> float:
+def _level(values: np.ndarray) -> float:
     return float(np.log10(np.nanmean(values)))
 
 
-def _tenth(values: np.ndarray) -> int:
-    return max(1, len(values) // 10)
+def directions(families: Sequence[Sequence[float]]) -> list[int]:
+    """1 or -1 where a mean over seeds differs from 0 by the t-test, after Holm's correction for all of them; else 0."""
+    corrected = holm([_p(d) for d in families])
+    return [int(np.sign(np.mean(d))) if p < LEVEL else 0 for d, p in zip(families, corrected, strict=True)]
+
+
+def direction(differences: Sequence[float]) -> int:
+    """The same of one mean."""
+    return directions([differences])[0]
+
+
+def judged(families: Sequence[Sequence[float]]) -> Verdict:
+    """What differences say of a statement that each of them should be above 0; either error has at most 5 %.
+
+    Contradicted: one is below 0, after the correction for all. Reproduced: each is above 0 by its own test, which needs
+    no correction, since all have to be (an intersection-union test).
+    """
+    if min(directions(families), default=0) < 0:
+        return "contradicted"
+    return "reproduced" if families and all(direction(d) > 0 for d in families) else "not decidable"
+
+
+def _p(d: Sequence[float]) -> float:
+    """Two-sided p of the t-test; of differences that do not vary, the least of the sign-flip test."""
+    if len(d) < 2 or not any(d):
+        return 1.0
+    constant = np.ptp(d) <= 1e-12 * np.abs(d).max()
+    return least_p(len(d)) if constant else float(ttest_1samp(d, 0.0).pvalue)
+
+
+def described(what: str, differences: Sequence[float]) -> str:
+    """The mean difference with its interval, after words on what it is."""
+    if not differences:
+        return f"{what.rstrip(',:')}: no seed has both"
+    mean = figure(float(np.mean(differences)))
+    if len(differences) < 2:
+        return f"{what} {mean} on one seed, which gives no interval"
+    _, _, low, high = paired(differences)
+    return f"{what} {mean} [{figure(low)}, {figure(high)}] over {len(differences)} seeds"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from itertools import chain
 
-from ofmu_pl.report.across import across_table
-from ofmu_pl.report.attacks import attack_table, cost_table, found_table
+from ofmu_pl.report.attacks import across_table, attack_table, cost_table, found_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
@@ -61,14 +59,11 @@ def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparis
     for found in {c[0].metric: c for c in comparisons.values() if c}.values():
         for c in found:
             verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
-            difference = Entry(figure(c.difference), numbers={"": c.difference, "low": c.low, "high": c.high})
-            if c.n < 2:
-                verdict = "one seed: no test"
-            else:
-                difference.small = between(c.low, c.high)
+            small = between(c.low, c.high) if c.n > 1 else ""
+            difference = Entry(figure(c.difference), small, {"": c.difference, "low": c.low, "high": c.high})
             row = [Entry(words(c.metric)), Entry(c.other), Entry(str(c.n)), difference]
             row += [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, least_p(c.n))]
-            table.add([*row, Entry(verdict, best=c.verdict != 0)])
+            table.add([*row, Entry(verdict if c.n > 1 else "one seed: no test", best=c.verdict != 0)])
     return table
 
 
@@ -107,32 +102,27 @@ def _grid(experiment: Findings) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
-    table = Table(f"{experiment.name}-grid", experiment.title + over, heads)
+    note = "T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0; model.gamma makes it grow)."
+    table = Table(f"{experiment.name}-grid", experiment.title + over, heads, notes=[note])
     ran = {(r.scenario, r.method) for r in experiment.runs}
     for (scenario, method), point in grid(experiment).items():
         if (scenario, method) in ran:
             line = [Entry(scenario), Entry(method), *(Entry("" if x is None else f"{x:g}") for x in point)]
             line += [measured(spread_in(experiment, [scenario], method, m)) for m in columns]
             table.add([*line, Entry(runs_of(experiment, [scenario], method))])
-    table.notes = [
-        "T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0; model.gamma makes it grow)."
-    ]
     return table
 
 
 def _costs(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     title = f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}"
-    table = Table(f"{experiment.name}-{name}-costs", title, ["method", *COSTS.values()])
-    table.notes = ["An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."]
+    note = "An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."
+    table = Table(f"{experiment.name}-{name}-costs", title, ["method", *COSTS.values()], notes=[note])
     for method in experiment.methods:
         values = costs(experiment, scenarios, method)
         if any(values.values()):
-            table.add([Entry(method), *_spreads(values[k].values() for k in COSTS)], method == experiment.ours)
+            found = [measured(spread(values[k].values())) for k in COSTS]
+            table.add([Entry(method), *found], method == experiment.ours)
     return table
-
-
-def _spreads(found: Iterable[Iterable[float]]) -> list[Entry]:
-    return [measured(spread(values)) for values in found]
 
 
 def _difficulty(experiment: Findings) -> Table:
@@ -148,11 +138,9 @@ def _difficulty(experiment: Findings) -> Table:
 def _alignment(experiment: Findings) -> Table:
     thirds = alignment(experiment)
     title = f"{experiment.title}: cosine with the retrained model's embeddings"
-    table = Table(f"{experiment.name}-alignment", title, ["model", "easiest third ↑", "hardest third ↑"])
-    table.notes = [
-        "Thirds of the forget samples by UDI; 'target' is the model before, unrelated models are far from 0, too."
-    ]
+    note = "Thirds of the forget samples by UDI; 'target' is the model before, unrelated models are far from 0, too."
+    table = Table(f"{experiment.name}-alignment", title, ["model", "easiest third ↑", "hardest third ↑"], notes=[note])
     for model in dict.fromkeys([*thirds["easiest"], *thirds["hardest"]]):
-        cosines = _spreads(found.get(model, {}).values() for found in thirds.values())
+        cosines = [measured(spread(found.get(model, {}).values())) for found in thirds.values()]
         table.add([Entry(model), *cosines], model == experiment.ours)
     return table

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ofmu_pl.report.runs import Findings, Replicate, number
+import numpy as np
+
+from ofmu_pl.report.runs import Finding, Findings, Replicate, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
 UNIT_OF_COST = "grad_ascent"
@@ -14,6 +16,10 @@ COSTS = {
     "peak_memory_over_GA": "peak memory",
     "gradients_over_GA_step": "gradients an iteration",
 }
+Place = tuple[str, int, int]
+"""Scenario or method, seed, place."""
+LONGEST = 100_000
+"""Iterations of a curve that are read; runs write a thousand."""
 
 
 def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
@@ -41,12 +47,10 @@ def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, 
 def alignment(experiment: Findings) -> dict[str, dict[str, dict[str, float]]]:
     """Cosines with the retrained model's embeddings: by third (``easiest``, ``hardest``), model and seed."""
     found: dict[str, dict[str, dict[str, float]]] = {"easiest": {}, "hardest": {}}
-    for seed, analysis in _items(experiment.analysis.seeds):
+    for seed, analysis in experiment.analysis.seeds.items():
         for third, by_model in found.items():
-            for model, entry in _items(_at(analysis, third, "cosine")):
-                value = number(_at(entry, "value"))
-                if value is not None:
-                    by_model.setdefault(model, {})[seed] = value
+            for model, value in _numbers(_at(analysis, third, "cosine")).items():
+                by_model.setdefault(model, {})[seed] = value
     return found
 
 
@@ -55,16 +59,12 @@ def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]
     points: dict[str, list[tuple[float, float]]] = {}
     for draw in experiment.analysis.draws:
         x = number(_at(draw, "udi_mean"))
-        for method, drop in _items(_at(draw, "utility_drop")):
-            y = number(drop)
-            if x is not None and y is not None:
-                points.setdefault(method, []).append((x, y))
-    found = {}
-    for method, entry in _items(experiment.analysis.spearman):
-        values = {k: x for k, v in _items(entry) if (x := number(v)) is not None}
-        if "rho" in values:
-            found[method] = values
-    return points, found
+        if x is None:
+            continue
+        for method, drop in _numbers(_at(draw, "utility_drop")).items():
+            points.setdefault(method, []).append((x, drop))
+    found = {method: _numbers(entry) for method, entry in experiment.analysis.spearman.items()}
+    return points, {method: values for method, values in found.items() if "rho" in values}
 
 
 def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, float | None]]:
@@ -77,6 +77,48 @@ def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, floa
             if t is not None or rho is not None:
                 found[scenario, method] = (t, rho)
     return found
+
+
+def sweep_panels(experiment: Findings) -> list[str]:
+    """Forgetting, utility, forget quality: the three that the paper's figure has, or what stands for them on images."""
+    wanted = (
+        ("UA", "forget_Q_A_Prob"),
+        ("model_utility", "TA"),
+        ("forget_quality_D", "forget_quality", "avg_gap"),
+    )
+    found = [next(filter(experiment.entry, names), None) for names in wanted]
+    return [m for m in found if m] if all(found) else experiment.columns()[:3]
+
+
+def curve(run: Finding, name: str) -> np.ndarray:
+    """A run's values by iteration, NaN where it has measured none; empty if it has none at all.
+
+    The file has ``{"step": [...], "value": [...]}``, steps counted from 1.
+    """
+    points = run.results.curves.get(name) if run.results else None
+    steps, values = (points.get(key) if isinstance(points, dict) else None for key in ("step", "value"))
+    if not isinstance(steps, list) or not isinstance(values, list):
+        return np.array([])
+    known = {k: number(x) for k, x in zip(steps, values, strict=False) if isinstance(k, int) and 0 < k <= LONGEST}
+    found = np.full(max(known, default=0), np.nan)
+    for k, x in known.items():
+        found[k - 1] = np.nan if x is None else x
+    return found
+
+
+def norms(experiment: Findings) -> dict[float, dict[Place, np.ndarray]]:
+    """Courses of |grad F|, NaN for no value, by T and what runs of several T share."""
+    found: dict[float, dict[Place, np.ndarray]] = {}
+    points = grid(experiment)
+    for run in experiment.finished:
+        t = points.get((run.scenario, run.method), (None, None))[0]
+        course = curve(run, "gradient_norm")
+        if t is not None and len(course):
+            courses = found.setdefault(t, {})
+            by_method = "model.inner_steps" in experiment.methods[run.method].options
+            shared = (run.scenario if by_method else run.method, run.seed)
+            courses[*shared, sum(key[:2] == shared for key in courses)] = course
+    return dict(sorted(found.items()))
 
 
 def published_as(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
@@ -96,12 +138,15 @@ def published_as(experiment: Findings, scenarios: list[str], method: str, metric
     return spread(found.values())
 
 
-def _items(x: Any) -> list[tuple[str, Any]]:
-    """Items of a dictionary, and none of anything else, since others wrote the file."""
-    return [(str(k), v) for k, v in x.items()] if isinstance(x, dict) else []
-
-
 def _at(x: Any, *keys: str) -> Any:
+    """What a part of a file has there; ``None`` where it is of another shape, since others wrote it."""
     for key in keys:
         x = x.get(key) if isinstance(x, dict) else None
     return x
+
+
+def _numbers(x: Any) -> dict[str, float]:
+    """Finite numbers by name, or the ``value`` of entries; none of what is no dictionary."""
+    items = x.items() if isinstance(x, dict) else ()
+    found = {str(k): number(v.get("value") if isinstance(v, dict) else v) for k, v in items}
+    return {k: value for k, value in found.items() if value is not None}

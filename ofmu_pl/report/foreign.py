@@ -8,9 +8,12 @@ from ofmu_pl.metrics.functional import forget_quality_distance
 from ofmu_pl.report.runs import number
 from ofmu_pl.support.files import read_json
 
+Foreign = dict[str, tuple[str, dict[str, float]]]
+"""Definition and values by metric, by name."""
 
-def foreign_rows(paths: list[Path], problems: list[str]) -> dict[str, tuple[str, dict[str, float]]]:
-    """Definition and values by metric of each, by their folders' names, and those above where folders have one name.
+
+def foreign_rows(paths: list[Path], problems: list[str]) -> Foreign:
+    """Each by its folder's name, and those above where folders have one name.
 
     Args:
         paths: Folders that have ``TOFU_EVAL.json``, ``TOFU_SUMMARY.json`` or both.

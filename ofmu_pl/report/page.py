@@ -56,7 +56,7 @@ def page(found: Collection, sections: list[Section]) -> str:
 def environment() -> Environment:
     """Return jinja2's environment of the templates in this folder."""
     made = templates("ofmu_pl.report")
-    made.filters |= {"anchor": _anchor, "base64": _base64, "command_line": _command_line}
+    made.filters.update(anchor=_anchor, base64=_base64, command_line=_command_line)
     return made
 
 

@@ -34,14 +34,9 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Published:
-    """One number of the paper, as printed, under the paper's names; ``std`` and ``anchor`` may be empty.
+    """One number of a table or figure of the paper, as printed, under the paper's names.
 
-    Attributes:
-        paper: Label of its table or figure.
-        setting: Model or data, scenario, probe.
-        credibility: One word or two.
-        why: The reason.
-        anchor: What others measured for the same cell.
+    ``anchor`` is what others measured for the same cell; it and ``std`` may be empty.
     """
 
     paper: str
@@ -120,36 +115,34 @@ def _table(experiment: Findings, label: str, setting: str, rows: list[Published]
     named = sorted(set().union(*filter(None, groups.values())))
     reasons: dict[str, str] = {}
     who = ", ".join(named) if len(named) < 4 else f"{len(named)} scenarios"
-    table = Table(
-        f"{experiment.name}-published-{label.partition(':')[2]}-{setting}",
-        f"Published, {label}, {setting}" + (f", beside ours ({who})" if named else ""),
-        ["method"],
-    )
+    title = f"Published, {label}, {setting}" + (f", beside ours ({who})" if named else "")
+    title += ": NOT COMPARABLE" if experiment.note else ""
+    heads = ["method"]
     for metric in metrics:
-        table.head += [f"{metric}, paper", f"{metric}, ours"]
+        heads += [f"{metric}, paper", f"{metric}, ours"]
+    name = f"{experiment.name}-published-{label.partition(':')[2]}-{setting}"
+    table = Table(name, title, heads, folded=not named)
     by_place = {(p.method, p.metric): p for p in rows}
     for method in dict.fromkeys(p.method for p in rows):
-        name = our_method(experiment, method, setting)
-        line = [Entry(method if name in (None, method) else f"{method} ({name})")]
+        own = our_method(experiment, method, setting)
+        line = [Entry(method if own in (None, method) else f"{method} ({own})")]
         for metric in metrics:
             p = by_place.get((method, metric))
-            line += [_printed(p, reasons), _ours(experiment, p, groups[metric], name)] if p else [Entry(), Entry()]
-        table.add(line, name is not None and name == experiment.ours)
+            line += [_printed(p, reasons), _ours(experiment, p, groups[metric], own)] if p else [Entry(), Entry()]
+        table.add(line, own is not None and own == experiment.ours)
     if experiment.note:
-        table.title += ": NOT COMPARABLE"
-        table.notes.append(f"Not comparable, another model, data or scale: {experiment.note}")
-    table.folded = not named
+        table.note(f"Not comparable, another model, data or scale: {experiment.note}")
     if unclear:
         which = ", ".join(unclear)
-        table.notes.append(f"Which of our scenarios is the paper's {setting} is not clear for {which}: left out.")
+        table.note(f"Which of our scenarios is the paper's {setting} is not clear for {which}: left out.")
     if "peak_memory_over_forward" in metrics:
-        table.notes.append("Ours are multiples of gradient ascent, not of a forward pass: see the costs.")
+        table.note("Ours are multiples of gradient ascent, not of a forward pass: see the costs.")
     words = {p.credibility for p in rows}
-    table.notes += [note for word, (_, note) in MARKED.items() if word in words]
+    table.note(*(note for word, (_, note) in MARKED.items() if word in words))
     sources = [p.anchor_source for p in rows if p.anchor]
     if sources:
-        table.notes.append(f"Small: what {sources[0]} has for the same cell, the better anchor.")
-    table.notes += [f"{letter}: struck out, {why}" for why, letter in reasons.items()]
+        table.note(f"Small: what {sources[0]} has for the same cell, the better anchor.")
+    table.note(*(f"{letter}: struck out, {why}" for why, letter in reasons.items()))
     return table
 
 

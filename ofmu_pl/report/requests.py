@@ -45,15 +45,16 @@ def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table
     heads = ["method", "requests", f"{words(metric)}, mean of all, in the end ↓", "largest return ↓"]
     for name in kept:
         heads += [f"{words(name)} before", f"{words(name)} in the end"]
-    table = Table(f"{experiment.name}-results", f"{experiment.title}: in the end", [*heads, "gradients", "seconds"])
-    table.notes = [
+    notes = [
         "Largest return: the most that any request's value rose above that right after its own turn.",
         "In the end: after the last request that finished; the deviations are over seeds.",
     ]
+    heads += ["gradients", "seconds"]
+    table = Table(f"{experiment.name}-results", f"{experiment.title}: in the end", heads, notes=notes)
     for method in record.methods:
         own = [s for s in record.sequences if s.method == method]
-        done = [[r.status for r in s.requests].count("finished") for s in own]
-        line = [Entry(method), Entry(", ".join(f"{n} of {total}" for n in dict.fromkeys(done)))]
+        done = dict.fromkeys(sum(r.status == "finished" for r in s.requests) for s in own)
+        line = [Entry(method), Entry(", ".join(f"{n} of {total}" for n in done))]
         line.append(measured(spread([_mean(_column(s.forgotten[metric], -1)) for s in own if metric in s.forgotten])))
         returns = [max(x) for s in own if (x := known(s.returned.get(metric, [])))]
         line.append(measured(spread(returns)))
@@ -77,23 +78,24 @@ def _matrix(experiment: Findings, record: RequestsRecord, s: SequenceRecord, met
     numbers = range(1, len(s.requests) + 1)
     heads = ["", "before it", *(f"after {t}" for t in numbers), "came back"]
     title = f"{experiment.title}: {words(metric)} of each request, {s.method}, seed {s.seed}"
-    table = Table(f"{experiment.name}-{s.method}-{s.seed}", title, [*heads, *(f"retrained, {t}" for t in beside)])
+    notes = [
+        "Before it: just before the request's own turn (of what must stay: before the first request).",
+        "Came back: the most that it rose above its value after its own turn.",
+        *(["Retrained, t: a model trained without the requests 1 to t."] if beside else []),
+        *(f"{r.folder} {r.status}: {r.error}" for r in s.requests if r.error),
+    ]
+    heads += [f"retrained, {t}" for t in beside]
+    table = Table(f"{experiment.name}-{s.method}-{s.seed}", title, heads, notes=notes)
     for row, values in enumerate(s.forgotten[metric]):
         line = [Entry(f"request {row + 1}"), plain(s.before[metric][row]), *map(plain, values)]
         line.append(plain(s.returned[metric][row]))
         line += [plain(c.forgotten[metric][row]) for c in beside.values()]
         table.add(line)
-    table.lines = {len(table.rows) - 1}
+    table.line()
     for name in kept_columns(experiment, record):
         values = s.kept.get(name, [])
         line = [Entry(words(name)), *map(plain, values), Entry("")]
         table.add([*line, *(plain(c.kept.get(name)) for c in beside.values())])
-    table.notes = [
-        "Before it: just before the request's own turn (of what must stay: before the first request).",
-        "Came back: the most that it rose above its value after its own turn.",
-    ]
-    table.notes += ["Retrained, t: a model trained without the requests 1 to t."] if beside else []
-    table.notes += [f"{r.folder} {r.status}: {r.error}" for r in s.requests if r.error]
     return table
 
 

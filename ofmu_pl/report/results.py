@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
-from ofmu_pl.report.attacks import HEAD, worst
+from ofmu_pl.report.attacks import HEAD, shares, worst
 from ofmu_pl.report.runs import BEFORE, RETRAINED, Finding, Findings, number, words
 from ofmu_pl.report.statistics import (
     Comparison,
@@ -63,47 +63,42 @@ def results(experiment: Findings, name: str, scenarios: list[str], comparisons: 
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
     columns, over = experiment.columns(scenarios), "draws" if len(scenarios) > 1 else "seeds"
     ran = {r.method for r in experiment.runs if r.scenario in scenarios}
-    beside = [m for m in (BEFORE, RETRAINED) if experiment.columns_of(scenarios, m)]
+    beside = [m for m in (BEFORE, RETRAINED) if experiment.of(scenarios, m)]
     rows = beside + [m for m in experiment.methods if m in ran]
     choices = {m: _setting(spec.searched.get(name, {})) for m, spec in experiment.methods.items() if m in ran}
     extra = _extra(experiment, scenarios, columns, rows)
     searched = ["searched"] if any(choices.values()) else []
-    table = Table(
-        f"{experiment.name}-{name}-results",
-        f"{experiment.title}, {name}",
-        ["method", "runs", *searched, *(head(experiment, m) for m in columns), *extra, *LAST],
-    )
-    if experiment.replicated:
-        table.title += f": mean ± standard deviation [95 % interval] over {over}"
+    spreads = f": mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
+    heads = ["method", "runs", *searched, *(head(experiment, m) for m in columns), *extra, *LAST]
+    table = Table(f"{experiment.name}-{name}-results", f"{experiment.title}, {name}{spreads}", heads)
     best = {m: _best(experiment, scenarios, m) for m in columns}
     for method in rows:
         line = [Entry(method), Entry(runs_of(experiment, scenarios, method) if method in ran else "")]
         line += [Entry(choices.get(method, "")) for _ in searched]
         for metric in columns:
-            e = measured(spread_of(experiment.entries(scenarios, method, metric).values()))
+            s = spread_of(experiment.entries(scenarios, method, metric).values())
             verdict = next((c.verdict for c in comparisons[metric] if c.other == method), 0)
-            e.best, e.mark = method in best[metric], MARKS[verdict]
-            line.append(e)
+            line.append(measured(s, method in best[metric], MARKS[verdict]))
         line += [entries.get(method, Entry("–")) for entries in extra.values()]
-        for e in line if len(experiment.methods) == 1 else []:
-            e.best = False  # of one method
-        line += _spent(experiment, scenarios, method)
+        table.add(line + _spent(experiment, scenarios, method), method == experiment.ours)
         if method == RETRAINED:
-            table.lines.add(len(table.rows))
-        table.add(line, method == experiment.ours)
-    table.notes = _notes(experiment, scenarios, columns, comparisons, BEFORE in rows)
-    table.notes += [note for column, note in SAID.items() if column in extra]
-    _foreign_rows(experiment, columns, table)
+            table.line()
+    table.note(*_notes(experiment, scenarios, columns, comparisons, BEFORE in rows))
+    table.note(*(note for column, note in SAID.items() if column in extra))
+    if experiment.kind == "table":
+        _foreign_rows(experiment, columns, table)
     return table
 
 
-def _extra(
-    experiment: Findings, scenarios: list[str], columns: list[str], rows: list[str]
-) -> dict[str, dict[str, Entry]]:
+def _extra(experiment: Findings, scenarios: list[str], columns: list[str], rows: list[str]) -> Columns:
     """Columns that are no metric, as far as there is something in them: entries by method."""
     scores = {m: spread(v.values()) for m, v in overall(experiment, scenarios).items()}
     gaps = {m: spread(distance(experiment, scenarios, m, columns).values()) for m in rows}
-    back = {m: most[1] for m in experiment.methods if (most := worst(experiment, scenarios, m))}
+    back: dict[str, Spread] = {}
+    for method in experiment.methods:
+        returned = shares(experiment, scenarios, method)
+        if most := worst(returned):
+            back[method] = returned[most]
     found = {OVERALL: _marked(experiment, scores, lambda x: -x)} if len(scores) > 1 else {}
     if any(g.n for g in gaps.values()):
         found[DISTANCE] = _marked(experiment, gaps, float)
@@ -113,12 +108,10 @@ def _extra(
 
 
 def _marked(experiment: Findings, values: dict[str, Spread], bad: Callable[[float], float]) -> dict[str, Entry]:
-    """Entries, of which the least bad of the methods' are marked."""
-    least = min((bad(s.mean) for m, s in values.items() if m in experiment.methods and s.n), default=math.nan)
-    entries = {m: measured(s) for m, s in values.items()}
-    for method, e in entries.items():
-        e.best = method in experiment.methods and bad(values[method].mean) == least
-    return entries
+    """Entries, of which the least bad of several methods' are marked."""
+    rivals = experiment.methods if len(experiment.methods) > 1 else ()
+    least = min((bad(s.mean) for m, s in values.items() if m in rivals and s.n), default=math.nan)
+    return {m: measured(s, m in rivals and bad(s.mean) == least) for m, s in values.items()}
 
 
 def _spent(experiment: Findings, scenarios: list[str], method: str) -> list[Entry]:
@@ -139,7 +132,9 @@ def _setting(search: dict[str, Any]) -> str:
 
 
 def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
-    """Methods of the highest mean merit; none where all are alike."""
+    """Of several methods those of the highest mean merit; none where all are alike."""
+    if len(experiment.methods) == 1:
+        return set()
     found = {m: merit(experiment, scenarios, m, metric).values() for m in experiment.methods}
     means = {m: spread(values).mean for m, values in found.items() if values}
     top = {m for m, x in means.items() if x == max(means.values())}
@@ -147,15 +142,18 @@ def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
 
 
 def _foreign_rows(experiment: Findings, columns: list[str], table: Table) -> None:
+    """Rows of other programs' models that have a value of some column."""
     own = next((r.definition for r in experiment.finished), "")
     for name, (definition, values) in experiment.foreign.items():
-        table.lines.add(len(table.rows) - 1)
+        if not values.keys() & set(columns):
+            continue
+        table.line()
         line = [Entry(f"{name} [{definition}]"), Entry("foreign"), *([Entry()] if "searched" in table.head else [])]
         line += [plain(values.get(m)) for m in columns]
         table.add(line + [Entry()] * (len(table.head) - len(line)))
         if definition != own:
-            note = f"{name}: open-unlearning's totals under its definition, ours are under '{own}'; nothing is tested."
-            table.notes.append(note)
+            said = f"open-unlearning's totals under its definition, ours are under '{own}'; nothing is tested"
+            table.note(f"{name}: {said}.")
 
 
 def _notes(

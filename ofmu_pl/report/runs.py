@@ -28,12 +28,7 @@ Replicate = tuple[str, int]
 
 @dataclass
 class Finding(CellRecord):
-    """One cell of an experiment, with what it left; what cannot be read is missing.
-
-    Attributes:
-        words: Its command line, where it is known.
-        signed: Whether it left the audit page beside its results.
-    """
+    """One cell of an experiment, with its command line and what it left (``signed``: an audit page), if it is known."""
 
     results: Results | None = None
     words: list[str] = field(default_factory=list)
@@ -114,6 +109,10 @@ class Findings(ExperimentRecord):
                 found.setdefault((run.scenario, run.seed), run)
         return found
 
+    def ran(self, scenarios: list[str]) -> list[str]:
+        """Methods with a finished run."""
+        return [m for m in self.methods if self.of(scenarios, m)]
+
     def entries(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, dict[str, Any]]:
         """A metric of a method (or ``retrained``, ``before``) by replicate, as results have it."""
         side = method if method in (RETRAINED, BEFORE) else "metrics"
@@ -132,6 +131,10 @@ class Findings(ExperimentRecord):
         """A metric's direction, unit and the like."""
         return declaration(metric, self.entry(metric))
 
+    def label(self, metric: str) -> str:
+        """An axis's label: name and unit of a metric."""
+        return f"{words(metric)} ({self.declared(metric).unit})"
+
     def tested(self, metric: str) -> str:
         """What stands for a metric in tests: for a p-value its distance D, which is not crowded at both ends."""
         other = self.declared(metric).tested_as
@@ -144,10 +147,6 @@ class Findings(ExperimentRecord):
             if scenarios is None or run.scenario in scenarios:
                 known |= {name for name, entry in run.side("metrics").items() if entry}
         return [m for m in self.metrics if m in known]
-
-    def columns_of(self, scenarios: list[str], method: str) -> list[str]:
-        """Columns in which a method (or ``retrained``, ``before``) has values."""
-        return [m for m in self.columns(scenarios) if self.values(scenarios, method, m)]
 
 
 def declaration(name: str, entry: Mapping[str, Any]) -> Metric:
@@ -177,12 +176,11 @@ def words(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def default_metrics(results: list[Results]) -> list[str]:
+def default_metrics(runs: list[Finding]) -> list[str]:
     """Columns where nobody has chosen: the suite's main metrics, or all of a suite that is not known."""
     entries: Entries = {}
-    for r in results:
-        for name, entry in r.metrics.items():
-            entries.setdefault(name, entry)
+    for run in runs:
+        entries |= {name: entry for name, entry in run.side("metrics").items() if name not in entries}
     columns = {name: declaration(name, entry).column for name, entry in entries.items()}
     chosen = [name for name, column in columns.items() if column is not None]
     return sorted(chosen, key=lambda name: columns[name] or 0) or list(columns)

@@ -45,12 +45,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
-    """The spread of metrics' values over replicates; of a single one the interval is that over its rows.
-
-    Args:
-        entries: Entries with ``value`` and ``interval``; those without a finite value are left out.
-        unit: What all numbers are multiplied by.
-    """
+    """The spread of entries' finite values times the unit; of a single one the interval is that over its rows."""
     known = [(unit * value, e) for e in entries if (value := number(e.get("value"))) is not None]
     ends = known[0][1].get("interval") if len(known) == 1 else None
     low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)

@@ -56,6 +56,14 @@ class Table:
             self.ours.add(len(self.rows))
         self.rows.append(row)
 
+    def note(self, *sentences: str) -> None:
+        """Say more below the table."""
+        self.notes.extend(sentences)
+
+    def line(self) -> None:
+        """Draw a line below the last row."""
+        self.lines.add(len(self.rows) - 1)
+
     @property
     def numeric(self) -> list[bool]:
         """Columns that hold numbers."""
@@ -83,27 +91,23 @@ def figure(x: float) -> str:
     return f"{x:.0f}" if size >= 1000 else f"{x:.2f}" if size >= 10 else f"{x:.3f}" if size >= 0.001 else f"{x:.0e}"
 
 
-def measured(s: Spread) -> Entry:
+def measured(s: Spread, best: bool = False, mark: str = "") -> Entry:
     """Mean ± deviation, and the interval.
 
     >>> measured(Spread(3, 0.5, 0.1, 0.4, 0.6)).text
     '0.500 ± 0.100'
     """
     if s.n == 0:
-        return Entry("–")
-    if s.n == 1 and math.isnan(s.low):
-        return Entry(figure(s.mean), numbers={"": s.mean, "n": 1})
-    if s.n == 1:
-        return Entry(figure(s.mean), between(s.low, s.high), {"": s.mean, "low": s.low, "high": s.high, "n": 1})
+        return Entry("–", mark=mark)
     text = figure(s.mean)
     if s.std <= 1e-12 * abs(s.mean):  # rounding, no spread
         s = Spread(s.n, s.mean, 0.0, s.mean, s.mean)
-    if 0.001 <= abs(s.mean) < 1000 and not 0 < s.std < 0.0005:
-        deviation = f"{s.std:.{len(text.partition('.')[2])}f}"
-    else:
-        deviation = figure(s.std)
     numbers = {"": s.mean, "std": s.std, "low": s.low, "high": s.high, "n": s.n}
-    return Entry(f"{text} ± {deviation}", between(s.low, s.high), numbers)
+    small = "" if math.isnan(s.low) else between(s.low, s.high)
+    if s.n > 1:
+        exact = 0.001 <= abs(s.mean) < 1000 and not 0 < s.std < 0.0005
+        text += " ± " + (f"{s.std:.{len(text.partition('.')[2])}f}" if exact else figure(s.std))
+    return Entry(text, small, {k: x for k, x in numbers.items() if not math.isnan(x)}, best, mark=mark)
 
 
 def between(low: float, high: float) -> str:

@@ -58,7 +58,8 @@ def in_turn(
     asked = Asked(base, methods, requests, options or {}, [0] if seeds is None else seeds, retain_later, retrained)
     check(asked, folder)
     state = State(name, folder, asked)
-    with alone(folder, "run of requests"), Live(workers) as live:
+    live = Live(workers)
+    with alone(folder, "run of requests"), live.bar:
         state.refuse_changes()
         run = InTurn(state, Pool(workers, live, fit.__module__), live, fit)
         run.remember()
@@ -81,22 +82,17 @@ class InTurn:
     def remember(self) -> None:
         """Take over what has finished, so that the record has it while the others run, however that ends."""
         for cell in self.state.cells:
-            if (
-                all(map(self.state.fine, cell.needs.values()))
-                and job_of(cell, self.state.folder, self.fit).record is not None
-            ):
+            done = job_of(cell, self.state.folder, self.fit).record is not None
+            if done and all(map(self.state.fine, cell.needs.values())):
                 self.state.ended[cell.key] = None
 
     def everything(self) -> None:
         """All runs that have not ended; a sequence ends at the first request that fails."""
         state = self.state
-        for cell in state.cells:
-            self.live.expect(cell.group)
+        self.live.expect(len(state.cells))
         for turn in zip(*(s.cells for s in state.sequences), strict=True):
             ready = [cell for cell in turn if all(map(state.fine, cell.needs.values()))]
-            for cell in turn:
-                if cell not in ready:
-                    self.live.done(cell.group, None)
+            self.live.expect(len(ready) - len(turn))  # a sequence has ended
             self.pool.run([job_of(cell, state.folder, self.fit, "--ckpt_path", "last") for cell in ready], self._end)
         self.pool.run([job_of(cell, state.folder, self.fit) for cell in state.controls.values()], self._end)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
-from ofmu_pl.benchmark.specs import Method, check_files, check_names, files
+from ofmu_pl.benchmark.specs import Method, Options, check_files, check_names, files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
-"""Folder of the controls, beside the methods'."""
 START = "model.network.path"
 """The option that names the model that a run starts from."""
 
@@ -89,12 +87,24 @@ class Sequence:
 
     method: str
     seed: int
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[Cell]
 
 
 def sequences(asked: Asked) -> list[Sequence]:
     """All runs, in the order asked for."""
-    return [_sequence(asked, method, seed) for seed, method in product(asked.seeds, asked.methods)]
+    found = []
+    for seed, (method, m) in product(asked.seeds, asked.methods.items()):
+        configs = (*files(asked.base), *([m.overlay] if m.overlay else []))
+        cells: list[Cell] = []
+        for number in range(1, len(asked.requests) + 1):
+            needs = {last.key: last for last in cells[-1:]}
+            options = asked.options | m.options | rows(asked, number)
+            options |= {"seed_everything": seed, "export.folder": MODEL}
+            if cells:
+                options[START] = HANDLE + cells[-1].key
+            cells.append(Cell(f"{method}/seed_{seed}/request_{number:02}", configs, options, needs))
+        found.append(Sequence(method, seed, cells))
+    return found
 
 
 def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
@@ -107,11 +117,11 @@ def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
         for number in asked.controlled:
             options = shared | asked.retrained.options | rows(asked, number) | {"seed_everything": seed}
             folder = f"{RETRAINED}/seed_{seed}/without_{number:02}"
-            found[seed, number] = Cell(folder, RETRAINED, files(asked.retrained.base), options, {})
+            found[seed, number] = Cell(folder, files(asked.retrained.base), options, {})
     return found
 
 
-def rows(asked: Asked, number: int) -> dict[str, Any]:
+def rows(asked: Asked, number: int) -> Options:
     """Options of the data at a request, from 1: its rows, and the other requests whose rows are not retained."""
     others = {
         other: expanded(request)
@@ -120,19 +130,3 @@ def rows(asked: Asked, number: int) -> dict[str, Any]:
     }
     own = {f"data.{key}": value for key, value in asked.requests[number - 1].items()}
     return own | ({"data.other_requests": others} if others else {})
-
-
-def _sequence(asked: Asked, method: str, seed: int) -> Sequence:
-    found, m = Sequence(method, seed), asked.methods[method]
-    configs = (*files(asked.base), *([m.overlay] if m.overlay else []))
-    for number in range(1, len(asked.requests) + 1):
-        options = asked.options | m.options | rows(asked, number)
-        options |= {"seed_everything": seed, "export.folder": MODEL}
-        needs = {}
-        if found.cells:
-            last = found.cells[-1]
-            needs[last.key] = last
-            options[START] = HANDLE + last.key
-        folder = f"{method}/seed_{seed}/request_{number:02}"
-        found.cells.append(Cell(folder, method, configs, options, needs))
-    return found

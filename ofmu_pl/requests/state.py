@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.grid import Cell
-from ofmu_pl.benchmark.specs import files
+from ofmu_pl.benchmark.pool import left
+from ofmu_pl.benchmark.specs import Options, files
+from ofmu_pl.report.runs import number as finite
 from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import (
@@ -20,6 +20,7 @@ from ofmu_pl.support.records import (
     REQUESTS,
     RESULTS,
     ControlRecord,
+    Cost,
     Entries,
     FailureRecord,
     JobRecord,
@@ -56,8 +57,8 @@ class State:
         for sequence in self.sequences:
             for number, cell in enumerate(sequence.cells, start=1):
                 place, old = self.folder / cell.folder, known.get(cell.folder)
-                left = {_key(JobRecord, place / FINISHED), _key(FailureRecord, place / FAILED), old and old.key}
-                if not place.is_dir() or left <= {None, cell.key}:
+                found = (left(JobRecord, place / FINISHED), left(FailureRecord, place / FAILED), old)
+                if not place.is_dir() or {record.key for record in found if record is not None} <= {cell.key}:
                     continue
                 what = _changed(old.options, cell.options) if old else "the list had another request there"
                 done = old is None or old.status == "finished"
@@ -88,7 +89,7 @@ class State:
             retain_later=self.asked.retain_later,
             methods={name: MethodRecord(m.overlay, m.options) for name, m in self.asked.methods.items()},
             sequences=[self._measured(sequence) for sequence in self.sequences],
-            controls=self._controls() or self._references(),
+            controls=self._controls(),
         ).write(self.folder / REQUESTS)
 
     def _results(self, cell: Cell) -> Results | None:
@@ -103,11 +104,9 @@ class State:
         n, done = len(sequence.cells), []
         for number, cell in enumerate(sequence.cells, start=1):
             results = self._results(cell)
-            record = RequestRecord(number, cell.folder, cell.key, cell.options, *self._became(cell))
-            if results is not None:
-                record.cost = results.cost
-                done.append(results)
-            found.requests.append(record)
+            cost = Cost() if results is None else results.cost
+            found.requests.append(RequestRecord(number, cell.folder, cell.key, cell.options, *self._became(cell), cost))
+            done += [] if results is None else [results]
         for metric in matrix_metrics([results.metrics for results in done]):
             columns = [of_requests(metric, results.metrics, t, n) for t, results in enumerate(done, start=1)]
             columns += [[None] * n] * (n - len(done))
@@ -120,16 +119,12 @@ class State:
         return found
 
     def _controls(self) -> list[ControlRecord]:
+        """Retrained models; where none were asked for, those that the runs of the first method were compared with."""
         found = []
         for (seed, number), cell in self.controls.items():
             results = self._results(cell)
             found.append(self._control(seed, number, cell, results.metrics if results else {}))
-        return found
-
-    def _references(self) -> list[ControlRecord]:
-        """The retrained models that the runs of the first method were compared with, where they were."""
-        found = []
-        for sequence in self.sequences[:: len(self.asked.methods)]:
+        for sequence in self.sequences[:: len(self.asked.methods)] if not found else ():
             for number, cell in enumerate(sequence.cells, start=1):
                 results = self._results(cell)
                 if results is not None and results.reference is not None:
@@ -143,24 +138,15 @@ class State:
         return ControlRecord(seed, number, cell.folder, *self._became(cell), forgotten, kept)
 
 
-def _key(kind: type[JobRecord] | type[FailureRecord], path: Path) -> str | None:
-    """The key in what a job left; ``None``: it left nothing that can be read."""
-    try:
-        return kind.read(path).key
-    except (OSError, UserError):
-        return None
-
-
-def _changed(then: dict[str, Any], now: dict[str, Any]) -> str:
+def _changed(then: Options, now: Options) -> str:
     """The options that differ, as JSON has them."""
     options = [key for key in sorted(then.keys() | now.keys()) if json.dumps(then.get(key)) != json.dumps(now.get(key))]
-    return ", ".join(f"--{key}" for key in options) or "a configuration file or the version of ofmu_pl is another"
+    return ", ".join(options) or "a configuration file or the version of ofmu_pl is another"
 
 
 def value(metrics: Entries, name: str) -> float | None:
     """A metric's value; ``None`` where it is missing or not finite."""
-    found: Any = metrics.get(name, {}).get("value")
-    return float(found) if found is not None and math.isfinite(found) else None
+    return finite(metrics.get(name, {}).get("value"))
 
 
 def matrix_metrics(columns: list[Entries]) -> list[str]:

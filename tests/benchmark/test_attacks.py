@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from ofmu_pl.benchmark.attacks import Attacks
 from ofmu_pl.benchmark.command import Stages
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.manifest import Manifest
@@ -31,63 +30,19 @@ EXPERIMENT = Planned(
 )
 
 
-def made(folder, experiment):
-    """Jobs by place, and those over the runs of a method."""
-    grid = Grid({"e": experiment})
-    cells = {("e", "all", m, s): grid.run("e", m, "all", s) for s in experiment.seeds for m in experiment.methods}
-    attacks = Attacks(folder, {"e": experiment}, print)
-    jobs = attacks.jobs("e", cells)
-    return jobs, list(attacks.over_runs("e", cells).values())
-
-
-def test_a_job_a_run_is_the_command_with_its_folder(tmp_path):
-    jobs, together = made(tmp_path, EXPERIMENT)
-    job = jobs["e", "all", "npo", 1]
-    run = tmp_path / "e/all/npo/seed_1/latest"
-    assert job.words == ["attack", "--config", str(CONFIGS / "attacks.yaml"), "--runs", str(run)]
-    assert job.place == tmp_path / "attacks/e/all/npo/seed_1"
-    assert not job.made
-    run.mkdir(parents=True)
-    (run / "attacks.json").touch()
-    assert job.made
-    assert len({j.key for j in jobs.values()}) == 4
-    assert together == []
-
-
-def test_the_runs_of_a_method_are_attacked_together_where_there_are_enough(tmp_path):
-    many = replace(EXPERIMENT, seeds=list(range(FEWEST)))
-    _, (ofmu, npo) = made(tmp_path, many)
-    assert ofmu.place == tmp_path / "attacks/e/all/ofmu"
-    assert npo.words[-FEWEST:] == [str(tmp_path / f"e/all/npo/seed_{s}/latest") for s in many.seeds]
-
-
-def test_files_are_put_over_each_other_and_are_part_of_the_key(tmp_path):
-    seeds = tmp_path / "seeds.yaml"
-    keys = set()
-    for text in ("seeds: [1]", "seeds: [1, 2]"):
-        seeds.write_text(text)
-        jobs, _ = made(tmp_path, replace(EXPERIMENT, attacks=[*EXPERIMENT.attacks, str(seeds)]))
-        job = jobs["e", "all", "ofmu", 0]
-        assert job.words[1:5] == ["--config", str(CONFIGS / "attacks.yaml"), "--config", str(seeds)]
-        keys.add(job.key)
-    assert len(keys) == 2
-
-
-def test_without_attacks_there_are_no_jobs(tmp_path):
-    assert made(tmp_path, replace(EXPERIMENT, attacks=[])) == ({}, [])
-
-
-def attacked(folder, fails, seeds):
-    """What is known after attacks on runs that have finished, of which those at places that fail broke."""
+def attacked(folder, fails="nothing", **changes):
+    """Jobs by place, and what is known of attacks on runs that have finished; those at one place broke."""
+    experiments = {"e": replace(EXPERIMENT, **changes)}
+    seeds = experiments["e"].seeds
     bench = folders.Benchmark(folder)
     bench.experiment("e", "table", folders.table(scenarios=("all",), seeds=seeds, methods={"ofmu": 0.0, "npo": 0.3}))
-    experiments = {"e": replace(EXPERIMENT, seeds=seeds)}
-    grid, manifest = Grid(experiments), Manifest("b", folder, experiments)
-    ready = {("e", "all", m, s): grid.run("e", m, "all", s) for m in EXPERIMENT.methods for s in seeds}
+    grid, manifest, jobs = Grid(experiments), Manifest("b", folder, experiments), {}
+    ready = {("e", "all", m, s): grid.run("e", m, "all", s) for s in seeds for m in EXPERIMENT.methods}
 
-    def end(jobs, ended):
-        for job in jobs:
-            if job.place in fails:
+    def end(given, ended):
+        for job in given:
+            jobs[str(job.place.relative_to(folder / "attacks/e/all"))] = job
+            if str(job.place).endswith(fails):
                 ended(job, "It broke.", True)
                 continue
             JobRecord(job.key, job.words, 1.0).write(job.place / FINISHED)
@@ -97,21 +52,45 @@ def attacked(folder, fails, seeds):
 
     for place in ready:
         manifest.end(place, None)
-    with Live(1) as live:
-        run = Stages(folder, manifest, grid, SimpleNamespace(run=end), live, print)
-        run.attack(Attacks(folder, experiments, print), "e", ready)
-    return manifest.failures(), BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]
+    Stages(folder, manifest, grid, SimpleNamespace(run=end), Live(1), print).attack("e", ready)
+    manifest.write()
+    return jobs, manifest.failures(), BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]
+
+
+def test_a_job_a_run_is_the_command_with_its_folder(tmp_path):
+    jobs, _, _ = attacked(tmp_path)
+    job = jobs["npo/seed_1"]
+    run = tmp_path / "e/all/npo/seed_1/latest"
+    assert job.words == ["attack", "--config", str(CONFIGS / "attacks.yaml"), "--runs", str(run)]
+    assert job.result == str(run / "attacks.json")
+    assert set(jobs) == {f"{m}/seed_{s}" for m in ("ofmu", "npo") for s in (0, 1)}, "too few to attack together"
+    assert len({j.key for j in jobs.values()}) == 4
+
+
+def test_files_are_put_over_each_other_and_are_part_of_the_key(tmp_path):
+    seeds = tmp_path / "seeds.yaml"
+    keys = set()
+    for text in ("seeds: [1]", "seeds: [1, 2]"):
+        seeds.write_text(text)
+        job = attacked(tmp_path, attacks=[*EXPERIMENT.attacks, str(seeds)])[0]["ofmu/seed_0"]
+        assert job.words[1:5] == ["--config", str(CONFIGS / "attacks.yaml"), "--config", str(seeds)]
+        keys.add(job.key)
+    assert len(keys) == 2
+    assert attacked(tmp_path, attacks=[])[0] == {}
 
 
 def test_a_failed_attack_is_recorded_and_reported(tmp_path):
-    failures, record = attacked(tmp_path, [tmp_path / "attacks/e/all/npo/seed_1"], [0, 1])
+    _, failures, record = attacked(tmp_path, "npo/seed_1")
     assert [cell.attack_error for cell in record.cells] == [None, None, None, "It broke."]
     assert failures == {"attacks on e/all/npo/seed_1": "It broke."}
     assert "e: the attacks on e/all/npo/seed_1 failed: It broke." in collect(tmp_path).problems
 
 
-def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_reported(tmp_path):
-    failures, record = attacked(tmp_path, [tmp_path / "attacks/e/all/npo"], list(range(FEWEST)))
+def test_the_runs_of_a_method_are_attacked_together_where_there_are_enough(tmp_path):
+    seeds = list(range(FEWEST))
+    jobs, failures, record = attacked(tmp_path, "all/npo", seeds=seeds)
+    assert jobs["npo"].words[-FEWEST:] == [str(tmp_path / f"e/all/npo/seed_{s}/latest") for s in seeds]
+    assert "ofmu" in jobs
     assert record.attack_errors == {"all/npo": "It broke."}
     assert {cell.attack_error for cell in record.cells} == {None}
     assert failures == {"attacks on e/all/npo together": "It broke."}
@@ -119,13 +98,10 @@ def test_failed_attacks_on_the_runs_of_a_method_together_are_recorded_and_report
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"options": {"export.folder": None}}, "export no model that could be attacked"),
-        ({"attacks": "configs/nothing.yaml"}, "'configs/nothing.yaml' of 'e' does not exist"),
-    ],
+    ("change", "token"),
+    [({"options": {"export.folder": None}}, "export.folder"), ({"attacks": "no.yaml"}, "'no.yaml'")],
 )
-def test_what_cannot_be_attacked_is_refused(tmp_path, change, words):
+def test_what_cannot_be_attacked_is_refused(tmp_path, change, token):
     check({"e": EXPERIMENT}, tmp_path)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=token):
         check({"e": replace(EXPERIMENT, **change)}, tmp_path)

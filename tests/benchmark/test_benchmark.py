@@ -17,10 +17,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ofmu_pl.benchmark.command import Stages, by_seed
+from ofmu_pl.benchmark.command import Stages
 from ofmu_pl.benchmark.grid import Cell, Grid
+from ofmu_pl.benchmark.manifest import Manifest
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
+from ofmu_pl.benchmark.specs import Planned, SearchedMethod
 from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.support.files import write_json
@@ -113,19 +115,16 @@ def cells_of(manifest, experiment):
     return {(c["method"], c["seed"]): c for c in manifest["experiments"][experiment]["cells"]}
 
 
-def test_the_manifest_says_what_was_asked_for(manifest):
-    table = manifest["experiments"]["table"]
-    assert (table["title"], table["kind"], table["paper"]) == ("Some methods", "table", ["tab:cifar-combined"])
-    assert table["scenarios"] == {"classwise": {"data.forget_classes": [0]}}
-    assert table["methods"]["hopeless"]["options"] == {"model.optimizer.lr": 1e9}
-    assert (table["seeds"], table["gradients"], table["ours"]) == ([0, 1], 12, "ofmu")
-
-
-def test_runs_go_seed_by_seed_within_a_scenario():
+def test_runs_go_seed_by_seed_within_a_scenario(tmp_path):
     """In the order asked for: seed 7 before seed 3, scenario b before a."""
-    asked = [("table", scenario, method, seed) for scenario in "ba" for method in ("ofmu", "npo") for seed in (7, 3)]
-    expected = [("table", scenario, method, seed) for scenario in "ba" for seed in (7, 3) for method in ("ofmu", "npo")]
-    assert by_seed(asked) == expected
+    methods, scenarios = dict.fromkeys(("ofmu", "npo"), SearchedMethod()), {s: {"data.forget_seed": s} for s in "ba"}
+    asked = {
+        "e": Planned(title="E", base=f"{ROOT}/configs/digits.yaml", methods=methods, scenarios=scenarios, seeds=[7, 3])
+    }
+    found = Stages(tmp_path, Manifest("b", tmp_path, asked), Grid(asked), None, Live(1), fit)._reported({})
+    assert list(found) == [
+        ("e", *place) for s in "ba" for place in ((s, "ofmu", 7), (s, "npo", 7), (s, "ofmu", 3), (s, "npo", 3))
+    ]
 
 
 def test_finished_runs_hold_results(logs, manifest):
@@ -139,9 +138,7 @@ def test_finished_runs_hold_results(logs, manifest):
             record = json.loads((folder / "cell.json").read_text())
             assert record["seconds"] > 0
             assert record["words"][0] == "fit"
-    spent = results["cost"]["gradient_evaluations"]
-    assert 0 < spent <= 12
-    assert results["curves"]["gradient_norm"]["step"][-1] == results["provenance"]["steps"]
+    assert 0 < results["cost"]["gradient_evaluations"] <= 12
 
 
 def test_failures_are_recorded_and_do_not_stop_the_rest(manifest, logs):
@@ -190,9 +187,8 @@ def test_a_start_without_work_runs_only_what_failed_and_may_be_mended(logs, capf
 
 def test_a_run_that_is_killed_fails_alone(tmp_path):
     ended = {}
-    jobs = [Job(tmp_path / name, "g", name, call) for name, call in (("killed", os.abort), ("fine", os.getpid))]
-    with Live(1) as live:
-        Pool(1, live, PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
+    jobs = [Job(tmp_path / name, name, call) for name, call in (("killed", os.abort), ("fine", os.getpid))]
+    Pool(1, Live(1), PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
     assert ended["fine"] is None
     assert "exit code -6" in ended["killed"]
 
@@ -201,11 +197,10 @@ def test_a_run_that_is_killed_fails_alone(tmp_path):
 def test_a_finished_run_whose_file_was_written_later_is_named(tmp_path, recwarn, later, option):
     rows, words = tmp_path / "jane.jsonl", ["fit", option, str(tmp_path / "jane.jsonl"), "--logs", str(tmp_path)]
     rows.touch()
-    job = Job(tmp_path / "run", "g", "key", os.getpid, words)
+    job = Job(tmp_path / "run", "key", os.getpid, words)
     write_json(job.place / "cell.json", {"key": "key", "words": words, "seconds": 1.0})
     os.utime(rows, (time.time() + 60,) * 2 if later else (0, 0))
-    with Live(1) as live:
-        Pool(1, live, PRELOAD).run([job], lambda *_: None)
+    Pool(1, Live(1), PRELOAD).run([job], lambda *_: None)
     assert len(recwarn) == (later and option != "--config")
 
 
@@ -218,11 +213,10 @@ def test_a_run_without_results_has_not_finished(tmp_path):
     """Neither now, nor by the record that an older version left when its process was told to end."""
     ended = {}
     calls = {"made": partial(results_in, tmp_path / "made"), "ended early": os.getpid, "older": os.getpid}
-    jobs = [Job(tmp_path / name, "g", name, call, result="latest/results.json") for name, call in calls.items()]
+    jobs = [Job(tmp_path / name, name, call, result="latest/results.json") for name, call in calls.items()]
     (tmp_path / "older").mkdir()
     (tmp_path / "older/cell.json").write_text(json.dumps({"key": "older", "words": [], "seconds": 1.0}))
-    with Live(1) as live:
-        Pool(1, live, PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
+    Pool(1, Live(1), PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
     assert ended.pop("made") == (None, True)
     for name, (sentence, fresh) in ended.items():
         assert "latest/results.json" in sentence
@@ -250,7 +244,7 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
     def start():
         manifest = SimpleNamespace(write=lambda: None, made=lambda *_: None)
         run = Stages(tmp_path, manifest, Grid({}), SimpleNamespace(run=make), None, fit)
-        run._cells([Cell("prepared/table/target/once", "table/prepared", (), {}, {})])
+        run._cells([Cell("prepared/table/target/once", (), {}, {})])
 
     start()
     start()
@@ -265,7 +259,7 @@ def test_a_prepared_model_that_is_damaged_is_made_anew_with_one_warning(tmp_path
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, told):
     """A terminal tells the runs of Ctrl-C, too; that is no failure of theirs."""
-    job = Job(tmp_path / "run", "g", "key", partial(time.sleep, 60))
+    job = Job(tmp_path / "run", "key", partial(time.sleep, 60))
 
     def tell():
         while not (tmp_path / "run/log.txt").is_file():
@@ -277,23 +271,12 @@ def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, told):
 
     thread = threading.Thread(target=tell)
     thread.start()
-    with pytest.raises(SystemExit) as stop, orderly(["benchmark"]), Live(1) as live:
-        Pool(1, live, PRELOAD).run([job], lambda *_: None)
+    with pytest.raises(SystemExit) as stop, orderly(["benchmark"]):
+        Pool(1, Live(1), PRELOAD).run([job], lambda *_: None)
     thread.join()
     assert stop.value.code == 128 + told
     assert not multiprocessing.active_children()
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["log.txt"], "no record of a failure"
-
-
-def test_two_at_once_are_refused(tmp_path, capsys):
-    config = tmp_path / "small.yaml"
-    config.write_text(BENCHMARK)
-    (tmp_path / "small").mkdir()
-    with (tmp_path / "small/.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(SystemExit):
-            main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
-    assert "Another benchmark" in capsys.readouterr().err
 
 
 def test_the_report_shows_what_ran_and_what_failed(logs):
@@ -310,12 +293,16 @@ def test_the_report_shows_what_ran_and_what_failed(logs):
         ("seeds: [0, 1]", "sedes: [0, 1]", 2, "sedes"),
         ("seeds: [0, 1]", "seeds: [0, 0]", 1, "seeds"),
         ("workers: 2", "workers: 0", 1, "workers"),
+        ("", "", 1, "Another benchmark"),
     ],
 )
-def test_bad_input_is_refused(tmp_path, capsys, old, new, code, token):
+def test_bad_input_and_two_at_once_are_refused(tmp_path, capsys, old, new, code, token):
     config = tmp_path / "bad.yaml"
     config.write_text(BENCHMARK.replace(old, new))
-    with pytest.raises(SystemExit) as stop:
-        main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
+    (tmp_path / "small").mkdir()
+    with (tmp_path / "small/.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if old == new else fcntl.LOCK_UN)
+        with pytest.raises(SystemExit) as stop:
+            main(["benchmark", "--config", str(config), "--logs", str(tmp_path)])
     assert stop.value.code == code
     assert token in capsys.readouterr().err

@@ -41,15 +41,18 @@ def parsed(path):
     return auto_cli(read, args=["--config", str(path)], as_positional=False)
 
 
-@pytest.mark.parametrize(
+EACH = pytest.mark.parametrize(
     "experiments", sorted((ROOT / "configs/benchmarks").glob("*.yaml")), indirect=True, ids=lambda p: p.stem
 )
+
+
+@EACH
 def test_every_benchmark_plans(experiments, tmp_path):
     folder = tmp_path / "b"
     check(experiments, folder)
     Comparisons(folder, experiments)
     grid = Grid(experiments)
-    cells = {cell.key: cell for cell in grid.first()}
+    cells = {cell.key: cell for _, _, cell in grid.first()}
     for name, e in experiments.items():
         assert e.ours in e.methods
         assert e.title
@@ -70,9 +73,7 @@ def test_every_benchmark_plans(experiments, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "experiments", sorted((ROOT / "configs/benchmarks").glob("*.yaml")), indirect=True, ids=lambda p: p.stem
-)
+@EACH
 def test_the_command_of_every_method_can_be_read(experiments, tmp_path, capsys):
     """An option of all runs that one method lacks would stop the benchmark at that method."""
     grid, refused = Grid(experiments), {}
@@ -97,7 +98,7 @@ def test_attacks_are_made_on_the_runs_of_the_main_table(experiments):
     for m, choice in settings.items():
         grid.run("authors", m, "forget05", 4, choice)
         assert grid.run("comes_back", m, "forget05", 4, choice).folder == f"authors/forget05/{m}/seed_4"
-    assert (e.size, experiments["authors"].attacks) == (30, [])
+    assert experiments["authors"].attacks == []
 
 
 @pytest.mark.parametrize(
@@ -132,16 +133,7 @@ def test_one_form_of_ofmu_ships():
     """Each configuration can be read by itself, so all spell it out; only what fits rates and data differs."""
     names = ("authors", "tofu", "wmdp", "cifar", "digits", "tiny/trivia")
     models = [yaml.safe_load((ROOT / f"configs/{name}.yaml").read_text())["model"]["init_args"] for name in names]
-    rates = {
-        "network",
-        "higher_order_every",
-        "engine",
-        "micro_batch_size",
-        "optimizer",
-        "scheduler",
-        "forget_ceiling",
-        "ngram_weight",
-    }
+    rates = "network higher_order_every engine micro_batch_size optimizer scheduler forget_ceiling ngram_weight".split()
     forms = [{key: value for key, value in model.items() if key not in rates} for model in models]
     assert forms == [forms[0]] * len(names)
     assert {model["optimizer"]["class_path"] for model in models} == {"ofmu_pl.core.shared_adam.SharedAdam"}

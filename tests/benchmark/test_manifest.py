@@ -24,6 +24,7 @@ def finished(folder, **options):
     again = Manifest("b", folder, experiment(**options))
     again.write()
     found = BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]
+    assert (found.title, found.base, found.ours) == ("E", options.get("base", "a.yaml"), "ofmu")
     return [(c.seed, c.folder) for c in found.cells if c.status == "finished"], found.methods["npo"].searched
 
 
@@ -34,16 +35,10 @@ def test_what_is_asked_for_as_before_stays_known(tmp_path):
         assert searched["all"]["choice"] == {"lr": 1}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gradients": 5},
-        {"options": {"x": [1, 2]}},
-        {"base": "b.yaml"},
-        {"scenarios": {"all": {"y": 1}}},
-        {"seeds": [1]},
-    ],
-)
+OTHERS = {"gradients": 5, "options": {"x": [1, 2]}, "base": "b.yaml", "scenarios": {"all": {"y": 1}}, "seeds": [1]}
+
+
+@pytest.mark.parametrize("options", [{key: value} for key, value in OTHERS.items()], ids=OTHERS)
 def test_what_is_asked_for_otherwise_does_not(tmp_path, options):
     assert finished(tmp_path, **options) == ([], {})
 

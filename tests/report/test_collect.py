@@ -9,17 +9,20 @@ import os
 import pytest
 from scipy.stats import ks_2samp
 
+from ofmu_pl.metrics import Metric, tofu_items
 from ofmu_pl.report.claims import claims
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.command import report
 from ofmu_pl.report.contents import tables
-from ofmu_pl.report.figures import comparison, studies
+from ofmu_pl.report.figures import studies
 from ofmu_pl.report.figures.style import Look
+from ofmu_pl.report.runs import declaration
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import KINDS
-from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table, write
+from tests.helpers.folders import DECLARED, TEXT_BEFORE, TEXT_GOAL, results, table, write
 
 VALUES = dict(TEXT_GOAL, forget_quality=0.5)
+ONE = ("forget05",)
+NPO = "authors/forget05/npo/seed_1/latest/results.json"
 
 
 def run(path, seed=0, **more):
@@ -56,14 +59,19 @@ def test_a_folder_of_ordinary_runs_is_one_experiment(tmp_path):
     assert found.problems == ["The run rmu/version_0 is half-written: left out."]
 
 
-def test_a_newer_half_written_version_is_named_and_the_finished_one_shown(tmp_path):
+@pytest.mark.parametrize(("latest", "shown"), [("version_0", ["npo", "ofmu"]), ("version_1", ["ofmu"])])
+def test_a_newer_half_written_version_is_named(tmp_path, latest, shown):
     run(tmp_path / "ofmu")
-    newer = tmp_path / "ofmu/version_1"
+    run(tmp_path / "npo", method="NPO")
+    newer = tmp_path / "npo/version_1"
     newer.mkdir()
     os.utime(newer, (2e9, 2e9))
+    (tmp_path / "npo/latest").unlink()
+    (tmp_path / "npo/latest").symlink_to(latest)
     found = collect(tmp_path)
-    assert found.problems == ["The run ofmu/version_1 is half-written: version_0 is shown instead."]
-    assert len(found.experiments[0].finished) == 1
+    (problem,) = found.problems
+    assert "npo/version_1" in problem
+    assert [r.method for r in found.experiments[0].finished] == shown
 
 
 def test_runs_by_scenario_and_seed_are_found_without_a_manifest(tmp_path):
@@ -75,28 +83,23 @@ def test_runs_by_scenario_and_seed_are_found_without_a_manifest(tmp_path):
     assert {(r.scenario, r.method, r.seed) for r in e.finished} == {(s, "ofmu", k) for s in "ab" for k in (0, 1)}
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '{"metrics": {"UA": 1}, "before": {}}', "[" * 99999])
-def test_broken_results_are_left_out(bench, content):
-    bench.experiment("authors", "table", table(scenarios=("forget05",)))
-    file = bench.folder / "authors/forget05/npo/seed_1/latest/results.json"
-    file.write_text(content)
+@pytest.mark.parametrize(
+    ("file", "content", "finished"),
+    [
+        *((NPO, content, 17) for content in ("{", "[1]", '{"metrics": {"UA": 1}, "before": {}}', "[" * 99999)),
+        *(("benchmark.json", content, 18) for content in ("{", '{"experiments": 1}')),
+    ],
+)
+def test_broken_files_are_named_and_left_out(bench, file, content, finished):
+    bench.experiment("authors", "table", table(scenarios=ONE))
+    (bench.folder / file).write_text(content)
     found = collect(bench.folder)
-    assert len(found.experiments[0].finished) == 17
-    assert any(str(file) in p for p in found.problems)
-    assert any("forget05/npo unfinished with seed 1" in p for p in found.problems)
-
-
-@pytest.mark.parametrize("content", ["{", '{"experiments": 1}'])
-def test_a_broken_manifest_leaves_the_runs(bench, content):
-    bench.experiment("authors", "table", table(scenarios=("forget05",)))
-    (bench.folder / "benchmark.json").write_text(content)
-    found = collect(bench.folder)
-    assert len(found.experiments[0].finished) == 18
-    assert found.problems
+    assert len(found.experiments[0].finished) == finished
+    assert any(str(bench.folder / file) in p for p in found.problems)
 
 
 def test_a_broken_experiment_leaves_the_others(bench):
-    bench.experiment("good", "table", table(scenarios=("forget05",)))
+    bench.experiment("good", "table", table(scenarios=ONE))
     bench.experiments["bad"] = {"cells": 3}
     bench.experiments["../worse"] = dict(bench.experiments["good"])
     bench.save()
@@ -105,73 +108,69 @@ def test_a_broken_experiment_leaves_the_others(bench):
     assert len([p for p in found.problems if "is not described as a benchmark does" in p]) == 2
 
 
-def test_a_cell_that_leads_out_of_the_folder_is_not_read(bench):
-    bench.experiment("authors", "table", table(scenarios=("forget05",)))
-    bench.experiments["authors"]["cells"][0]["folder"] = "../elsewhere"
+@pytest.mark.parametrize(
+    ("changes", "finished", "said"),
+    [
+        ({"folder": "../elsewhere"}, 17, "leads out of"),
+        ({"seed": 1}, 17, "repeats seed 1 of ofmu"),
+        ({"seed": 7}, 18, "is listed as seed 7"),
+    ],
+)
+def test_a_cell_that_cannot_be_what_it_says_is_named(bench, changes, finished, said):
+    bench.experiment("authors", "table", table(scenarios=ONE))
+    bench.experiments["authors"]["cells"][0] |= changes
     bench.save()
     write(bench.folder.parent / "elsewhere/latest/results.json", results(VALUES, TEXT_BEFORE, TEXT_GOAL))
     found = collect(bench.folder)
-    assert len(found.experiments[0].finished) == 17
-    assert "leads out of" in found.problems[0]
+    assert len(found.experiments[0].finished) == finished
+    assert any(said in problem for problem in found.problems)
 
 
-def test_two_definitions_are_not_mixed(bench):
-    runs = table(scenarios=("forget05",))
-    strange = results(VALUES, TEXT_BEFORE, TEXT_GOAL, 1, "npo", definition="open_unlearning")
-    runs["forget05", "npo", 1] = strange
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"definition": "open_unlearning"}, "exact (17 runs) and open_unlearning (1)"),
+        ({"provenance": table(scenarios=ONE)["forget05", "npo", 0]["provenance"] | {"seed": 1}}, "the very weights"),
+    ],
+)
+def test_what_is_no_sample_of_its_own_or_of_another_definition_is_left_out(bench, changes, said):
+    runs = table(scenarios=ONE)
+    runs["forget05", "npo", 1] |= changes
     bench.experiment("authors", "table", runs)
     found = collect(bench.folder)
     (e,) = found.experiments
     assert len(e.finished) == 17
-    assert len(e.values(["forget05"], "npo", "model_utility")) == 2
-    assert "exact (17 runs) and open_unlearning (1)" in found.problems[0]
-
-
-def test_a_seed_counts_once(bench):
-    bench.experiment("authors", "table", table(scenarios=("forget05",)))
-    cells = bench.experiments["authors"]["cells"]
-    cells.append(dict(cells[0]))
-    bench.save()
-    found = collect(bench.folder)
-    assert len(found.experiments[0].finished) == 18
-    assert "repeats seed 0 of ofmu" in found.problems[0]
-
-
-def test_the_same_weights_under_two_seeds_are_one_sample(bench):
-    runs = table(scenarios=("forget05",), methods={"ofmu": 0.0})
-    runs["forget05", "ofmu", 2]["provenance"]["weights"] = runs["forget05", "ofmu", 0]["provenance"]["weights"]
-    bench.experiment("authors", "table", runs)
-    found = collect(bench.folder)
-    assert [r.seed for r in found.experiments[0].finished] == [0, 1]
-    assert "the very weights" in found.problems[0]
+    assert list(e.values(ONE, "npo", "model_utility")) == [("forget05", 0), ("forget05", 2)]
+    assert said in found.problems[0]
 
 
 def test_failed_unfinished_diverged_and_missing_numbers_are_named(bench):
-    runs = table(scenarios=("forget05",))
+    runs = table(scenarios=ONE)
     runs["forget05", "rmu", 1]["metrics"]["model_utility"]["value"] = None
     runs["forget05", "rmu", 2]["provenance"]["hashes"]["forget"] = "other"
     failed = [("forget05", "kl", k, "failed", f"KL diverged at {k}.") for k in (0, 1)]
     failed.append(("forget05", "kl", 2, "unfinished", None))
     bench.experiment("authors", "table", runs, failed, metrics=["model_utility", "nonsense"])
     found = collect(bench.folder)
-    assert found.problems == [
-        "authors: 1 of 21 runs have not ended yet.",
-        "authors: forget05/kl failed with seeds 0, 1: KL diverged at 0 (seed 0's words).",
-        "authors: authors/forget05/rmu/seed_1 has no finite model_utility: counted as missing.",
-        "authors: authors/forget05/rmu/seed_2 forgets other rows than 5 runs of forget05, seed 2: do not compare them.",
-        "authors: no run has the metrics nonsense: their columns are left out.",
-    ]
+    tokens = (
+        "1 of 21",
+        "seeds 0, 1: KL diverged at 0",
+        "rmu/seed_1 has no finite model_utility",
+        "seed_2 forgets",
+        "nonsense",
+    )
+    for problem, token in zip(found.problems, tokens, strict=True):
+        assert token in problem
     assert found.experiments[0].columns() == ["model_utility"]
     assert len(found.experiments[0].values(["forget05"], "rmu", "model_utility")) == 2
 
 
 def test_numbers_too_large_for_a_float_are_missing(bench):
-    runs = table(scenarios=("forget05",), methods={"ofmu": 0.0, "npo": 0.3})
+    runs = table(scenarios=ONE, methods={"ofmu": 0.0, "npo": 0.3})
     entry = runs["forget05", "npo", 1]["metrics"]["model_utility"]
     entry["value"] = entry["target"] = 10**400
     runs["forget05", "npo", 2]["metrics"]["model_utility"]["value"] = math.inf
     runs["forget05", "npo", 0]["cost"]["training_seconds"] = -(10**400)
-    runs["forget05", "npo", 0]["curves"] = {"L_f": {"step": [1], "value": [10**400]}}
     bench.experiment("authors", "table", runs, gradients=10**400)
     file = bench.folder / "authors/forget05/npo/seed_2/latest/results.json"
     file.write_text(file.read_text().replace("Infinity", "1e400"))
@@ -187,25 +186,15 @@ def test_numbers_too_large_for_a_float_are_missing(bench):
 )
 def test_the_run_that_forgets_other_rows_is_blamed_wherever_it_stands(bench, hashes, said):
     """Also where it comes first: not those that agree with each other."""
-    runs = table(scenarios=("forget05",))
+    runs = table(scenarios=ONE)
     runs["forget05", "ofmu", 0]["provenance"]["hashes"] = hashes
     bench.experiment("authors", "table", runs)
     (problem,) = collect(bench.folder).problems
-    assert problem.startswith(f"authors: authors/forget05/ofmu/seed_0 {said}")
-
-
-def test_a_run_whose_latest_version_has_no_results_is_named(tmp_path):
-    run(tmp_path / "ofmu")
-    run(tmp_path / "npo", method="NPO")
-    (tmp_path / "npo/version_1").mkdir()
-    (tmp_path / "npo/latest").unlink()
-    (tmp_path / "npo/latest").symlink_to("version_1")
-    found = collect(tmp_path)
-    assert found.problems == ["The run npo/version_1, which latest points at, has no results.json: left out."]
+    assert f"authors/forget05/ofmu/seed_0 {said}" in problem
 
 
 def test_the_model_before_is_that_of_a_run_that_has_it(bench):
-    runs = table(scenarios=("forget05",))
+    runs = table(scenarios=ONE)
     runs["forget05", "ofmu", 0] |= {"reference": None, "before": None}
     bench.experiment("authors", "table", runs)
     (e,) = collect(bench.folder).experiments
@@ -214,7 +203,7 @@ def test_the_model_before_is_that_of_a_run_that_has_it(bench):
 
 
 def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared):
-    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    bench.experiment("authors", "table", table(scenarios=ONE))
     images = table(images=True, methods={"ofmu": 0.0}, scenarios=("classwise",))
     bench.experiment("digits", "table", images, metrics=["UA", "forget_test_AUC"])
     theirs = shared / "reference/open-unlearning-tiny/full"
@@ -234,13 +223,14 @@ def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared
     assert values["retain_Q_A_Prob"] == pytest.approx(0.84201, abs=1e-5)
     assert values["forget_quality_D"] == pytest.approx(ks_2samp(*items).statistic, abs=1e-12) == 0.415
     assert text.foreign["only_eval"] == ("open_unlearning", {"model_utility": 0.25})
-    assert pictures.foreign == {}
+    heads = [row[0].text for row in tables(pictures)[0].rows]
+    assert heads == ["before", "retrained", "ofmu"], "they have no value of a column"
     assert [p for p in found.problems if "nowhere" in p and "left out" in p]
 
 
 def test_foreign_folders_of_one_name_are_told_apart_by_those_above(bench, tmp_path):
     """open-unlearning puts every task's numbers into a folder called evals."""
-    bench.experiment("authors", "table", table(scenarios=("forget05",)))
+    bench.experiment("authors", "table", table(scenarios=ONE))
     folders = [tmp_path / task / "evals" for task in ("npo", "rmu")]
     for i, folder in enumerate(folders):
         write(folder / "TOFU_SUMMARY.json", {"model_utility": i / 4})
@@ -251,23 +241,12 @@ def test_foreign_folders_of_one_name_are_told_apart_by_those_above(bench, tmp_pa
     }
 
 
-def test_nothing_to_report_is_the_users_error(tmp_path):
-    write(tmp_path / "ofmu/version_0/results.json", results(VALUES, {}, {}))
-    with pytest.raises(UserError, match="no finished unlearning run"):
-        collect(tmp_path)
-
-
 def test_one_run_or_one_method_in_the_place_of_all_is_told_which_folder_to_give(tmp_path):
     run(tmp_path / "quickstart/ofmu")
     for folder in ("ofmu", "ofmu/latest"):
         with pytest.raises(UserError, match=r"/quickstart'\."):
             collect(tmp_path / "quickstart" / folder)
     assert collect(tmp_path / "quickstart").experiments
-
-
-def test_the_helper_covers_every_kind(page):
-    kinds = {e["kind"] for e in json.loads((page.parent.parent / "benchmark.json").read_text())["experiments"].values()}
-    assert kinds == set(KINDS)
 
 
 ODD = (None, 3, "x", [1], {"a": 1}, {"a": {"value": "x", "target": [1], "definition": [1]}})
@@ -294,8 +273,7 @@ def test_results_of_another_shape_are_survived(bench, key, odd):
         bench.experiment(
             kind, kind, runs, methods=options, paper=["tab:tofu-llama2-results"], metrics=["model_utility", "a"]
         )
-    figures = {"history": comparison.course, "curves": studies.convergence}
-    for e in shown(bench.folder, *filter(None, [figures.get(key)])).experiments:
+    for e in shown(bench.folder).experiments:
         assert len(e.values(["a"], "ofmu", "model_utility")) == 2
 
 
@@ -318,3 +296,21 @@ def test_manifests_of_another_shape_are_survived(bench, key, odd):
     bench.save()
     found = shown(bench.folder)
     assert len(found.experiments[0].finished) == 4
+
+
+def test_what_is_declared_is_read_again_and_the_wrong_kind_is_left_out():
+    for metric in [*DECLARED.values(), tofu_items.of_set(tofu_items.ROUGE, "probe_x_forget")]:
+        assert declaration(metric.name, json.loads(json.dumps(metric.result(0.5, n=4).as_dict()))) == metric
+    entry = {"value": 0.5, "unit": ["%"], "group": 3, "column": "first", "tested_as": {}, "family": None}
+    assert declaration("novelty", entry) == Metric("novelty", higher_is_better=True)
+
+
+def test_a_stranger_s_declaration_decides(bench):
+    metric = Metric("novelty", higher_is_better=False, unit="nats", group="my own", column=0)
+    runs = table(methods={"ofmu": 0.1, "npo": 0.3}, scenarios=("a",))
+    for content in runs.values():
+        content["metrics"]["novelty"] = metric.result(2.0, n=4).as_dict()
+    bench.experiment("runs", "table", runs)
+    (e,) = collect(bench.folder).experiments
+    assert (e.metrics[0], e.label("novelty")) == ("novelty", "novelty (nats)")
+    assert "novelty ↓" in tables(e)[0].head

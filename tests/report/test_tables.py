@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
-from html.parser import HTMLParser
 
 import pytest
 
@@ -21,24 +21,11 @@ def table(text=HOSTILE):
     return Table("name", text, ["method", text], [row, [Entry("b"), Entry("–", struck=True)]], [text], {0}, {0})
 
 
-class Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.found = set()
-        self.text = ""
-
-    def handle_starttag(self, tag, attrs):
-        self.found.add(tag)
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def test_html_holds_text_as_text():
-    tags = Tags()
-    tags.feed(str(environment().get_template("table.html.jinja").module.table(table())))
-    assert tags.found <= set("div table caption thead tbody tr th td small b s sup ul li".split())
-    assert tags.text.count("<script>alert(1)</script>") == 4
+    written = str(environment().get_template("table.html.jinja").module.table(table()))
+    allowed = set("div table caption thead tbody tr th td small b s sup ul li".split())
+    assert set(re.findall(r"</?([^\s>]+)", written)) <= allowed
+    assert html.unescape(re.sub("<[^>]*>", "", written)).count("<script>alert(1)</script>") == 4
 
 
 def test_latex_holds_text_as_text():

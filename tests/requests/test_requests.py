@@ -10,7 +10,8 @@ from jsonargparse import auto_cli
 
 from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.cli import main
-from ofmu_pl.requests.specs import Asked, Retrained, controls, sequences
+from ofmu_pl.requests.specs import Asked, Retrained, check
+from ofmu_pl.requests.state import State
 from ofmu_pl.support.records import REQUESTS, RequestsRecord, Results, Value
 from tests.helpers.process import killed_benchmark, start_server
 
@@ -191,18 +192,17 @@ def read(
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs/requests").glob("*.yaml")), ids=lambda p: p.stem)
-def test_the_command_of_every_method_of_a_shipped_list_can_be_read(path, monkeypatch, tmp_path, capsys):
+def test_every_shipped_list_plans_and_its_commands_can_be_read(path, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
     for name in ("OFMU_SHARED", "OFMU_MUSE", "OFMU_MUSE_TARGET"):
         monkeypatch.setenv(name, "/data")
     asked = auto_cli(read, args=["--config", str(path)], as_positional=False)
-    firsts = {sequence.method: sequence.cells[0] for sequence in sequences(asked)}
-    firsts |= {f"retrained {n}": cell for (_, n), cell in list(controls(asked).items())[:1]}
-    refused = {}
-    for method, cell in firsts.items():
+    check(asked, tmp_path / "list")
+    state = State("list", tmp_path / "list", asked)
+    assert "${" not in str([cell.words(tmp_path / "list") for cell in state.cells])
+    refused = []
+    for cell in [*(sequence.cells[0] for sequence in state.sequences), *list(state.controls.values())[:1]]:
         with pytest.raises(SystemExit) as stop:
             main([*cell.words(tmp_path), "--print_config"])
-        said = capsys.readouterr().err
-        if stop.value.code:
-            refused[method] = said
+        refused += [capsys.readouterr().err] if stop.value.code else []
     assert not refused

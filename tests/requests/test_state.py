@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 
@@ -31,19 +32,13 @@ ROOT = Path(__file__).parent.parent.parent
 CLASSES = [{"forget_classes": [i]} for i in range(4)]
 
 
+DIGITS = str(ROOT / "configs/digits.yaml")
+
+
 def asked(requests=CLASSES[:3], lr=0.1, **changes):
-    config = str(ROOT / "configs/digits.yaml")
     methods = {"grad_diff": Method(str(ROOT / "configs/methods/grad_diff.yaml"), {"model.optimizer.lr": lr})}
-    options = {
-        "base": config,
-        "methods": methods,
-        "requests": list(requests),
-        "options": {"data.train_items": 600, "trainer.max_steps": 2},
-        "seeds": [0],
-        "retain_later": True,
-        "retrained": None,
-    }
-    return Asked(**options | changes)
+    options = {"data.train_items": 600, "trainer.max_steps": 2}
+    return replace(Asked(DIGITS, methods, list(requests), options, [0], True, None), **changes)
 
 
 def test_each_request_starts_from_the_model_that_the_last_one_left(tmp_path):
@@ -74,13 +69,12 @@ def test_a_longer_list_keeps_the_keys_of_what_is_done_and_a_change_gives_all_aft
 
 @pytest.mark.parametrize(("n", "after"), [(1, [1]), (2, [1, 2]), (4, [1, 2, 4])])
 def test_retrained_models_after_the_first_half_and_all(n, after):
-    how = Retrained(str(ROOT / "configs/digits.yaml"), {"model.split": "retain"})
+    how = Retrained(DIGITS, {"model.split": "retain"})
     found = controls(asked(CLASSES[:n], retrained=how))
     assert [number for _, number in found] == after
-    last = found[0, n].options
-    assert last["data.train_items"] == 600, "data of all runs"
-    assert "trainer.max_steps" not in last
-    assert last["model.split"] == "retain"
+    options = found[0, n].options
+    assert (options["data.train_items"], options["model.split"]) == (600, "retain"), "data of all runs"
+    assert "trainer.max_steps" not in options
     assert found[0, n].folder == f"retrained/seed_0/without_{n:02}"
 
 
@@ -116,10 +110,10 @@ def begun(folder, a, status="finished"):
 @pytest.mark.parametrize(
     ("changes", "status", "said"),
     [
-        ({"lr": 0.2}, "finished", r"\(--model.optimizer.lr\).*another name"),
-        ({"lr": 0.2}, "failed", r"\(--model.optimizer.lr\).*or remove '.*request_01'"),
-        ({"requests": [CLASSES[3]]}, "finished", r"\(--data.forget_classes\)"),
-        ({"options": {"trainer.max_steps": 2}}, "finished", r"\(--data.train_items\)"),
+        ({"lr": 0.2}, "finished", r"\(model.optimizer.lr\).*another name"),
+        ({"lr": 0.2}, "failed", r"\(model.optimizer.lr\).*or remove '.*request_01'"),
+        ({"requests": [CLASSES[3]]}, "finished", r"\(data.forget_classes\)"),
+        ({"options": {"trainer.max_steps": 2}}, "finished", r"\(data.train_items\)"),
     ],
 )
 def test_other_settings_are_refused_by_their_names(tmp_path, changes, status, said):
@@ -200,32 +194,6 @@ def test_what_came_back():
     assert rise([0.5, None], 0) is None
 
 
-def parsed(command, path, monkeypatch):
-    """What a configuration hands to the command."""
-    found = {}
-
-    @wraps(MANY_RUNS[command])
-    def record(**options):
-        found.update(options)
-
-    monkeypatch.setitem(MANY_RUNS, command, record)
-    configured(command, ["--config", str(path)], "")
-    return found
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "configs/requests").glob("*.yaml")), ids=lambda p: p.stem)
-def test_every_shipped_list_plans(path, monkeypatch, tmp_path):
-    monkeypatch.chdir(ROOT)
-    for name in ("OFMU_SHARED", "OFMU_MUSE", "OFMU_MUSE_TARGET"):
-        monkeypatch.setenv(name, "/data")
-    found = parsed("requests", path, monkeypatch)
-    given = [found[name] for name in ("base", "methods", "requests", "options")]
-    a = Asked(*given, [0], True, found["retrained"])
-    check(a, tmp_path / "list")
-    for cell in State("list", tmp_path / "list", a).cells:
-        assert "${" not in " ".join(cell.words(tmp_path / "list"))
-
-
 @pytest.mark.parametrize("command", ["requests", "benchmark"])
 def test_a_class_in_an_option_is_passed_on_as_it_is_written(command, monkeypatch, tmp_path):
     """The parser made a namespace of it, with every default of the class, and the command ended in a traceback."""
@@ -235,13 +203,20 @@ def test_a_class_in_an_option_is_passed_on_as_it_is_written(command, monkeypatch
     asked = {"requests": made | {"requests": [{"forget_authors": [1]}]}}
     asked["benchmark"] = {"experiments": {"e": made | {"title": "e"}}}
     (tmp_path / "asked.yaml").write_text(yaml.safe_dump(asked[command] | {"name": "asked"}))
-    found = parsed(command, tmp_path / "asked.yaml", monkeypatch)
+    found = {}
+
+    @wraps(MANY_RUNS[command])
+    def record(**options):
+        found.update(options)
+
+    monkeypatch.setitem(MANY_RUNS, command, record)
+    configured(command, ["--config", str(tmp_path / "asked.yaml")], "")
     options = (found if command == "requests" else vars(found["experiments"]["e"]))["methods"]["ofmu"].options
     assert options == methods["ofmu"]["options"]
 
 
 def test_the_record_is_read_again(tmp_path):
-    State("list", tmp_path, asked(retrained=Retrained(str(ROOT / "configs/digits.yaml")))).write()
+    State("list", tmp_path, asked(retrained=Retrained(DIGITS))).write()
     found = RequestsRecord.read(tmp_path / REQUESTS)
     assert [r.status for r in found.sequences[0].requests] == ["unfinished"] * 3
     assert [(c.seed, c.after) for c in found.controls] == [(0, 1), (0, 2), (0, 3)]

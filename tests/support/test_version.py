@@ -28,7 +28,7 @@ from tests.helpers.training import TINY, train, within_a_budget
 
 
 def cell():
-    return Cell("e/s/m/seed_0", "e/run", (), {"model.network.path": "a", "evaluation.reference": "b"}, {})
+    return Cell("e/s/m/seed_0", (), {"model.network.path": "a", "evaluation.reference": "b"}, {})
 
 
 KEYS = {

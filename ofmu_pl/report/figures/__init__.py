@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from ofmu_pl.report.attacks import attacks_of
-from ofmu_pl.report.figures import comparison, requests, studies
+from ofmu_pl.report.figures import requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import Look, png, styled
 from ofmu_pl.report.figures.telemetry import telemetry
@@ -26,10 +24,9 @@ class Picture:
 
 
 COMPARED = {
-    "course": ("The way of each run", comparison.course, "Each point is an interim measurement."),
     "trade-off": (
         "Trade-off",
-        comparison.trade_offs,
+        studies.trade_offs,
         "What is forgotten against what is kept; a line joins the methods that no other beats in both.",
     ),
     "telemetry": (
@@ -44,7 +41,6 @@ RHO = "Each line is one first penalty parameter ρ (model.rho_0)."
 FIGURES = {
     **dict.fromkeys(("table", "ablation", "probes", "draws"), COMPARED),
     "sweep": {"sweep": ("Inner steps and penalty", studies.sweep, RHO)},
-    "convergence": {"convergence": ("Convergence", studies.convergence, "A straight line is a power law.")},
     "udi": {"udi": ("Difficulty and utility", studies.udi, "A flat cloud is good: hard samples cost no more.")},
     "requests": {
         "matrix": (
@@ -65,25 +61,18 @@ FIGURES = {
 
 def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """All figures of an experiment."""
-    figures = FIGURES.get(experiment.kind, {})
     with styled():
-        for name, (title, draw, caption) in figures.items():
-            yield from _picture(f"{experiment.name}-{name}", title, draw(experiment, look), caption)
-        panels = comparison.metrics(experiment, look) if figures is COMPARED else {}
-        caption = "The line is the retrained model, where a value should be; the dotted one the model before."
-        for name, figure in panels.items():
-            yield from _picture(f"{experiment.name}-{name}-metrics", f"Metrics, {name}", figure, caption)
-
-
-def _picture(name: str, title: str, figure: Figure | None, caption: str) -> Iterator[Picture]:
-    if figure is not None:
-        yield Picture(name, title, caption, png(figure))
+        for name, (title, draw, caption) in FIGURES.get(experiment.kind, {}).items():
+            figure = draw(experiment, look)
+            if figure is not None:
+                yield Picture(f"{experiment.name}-{name}", title, caption, png(figure))
 
 
 def attack_pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
-    """A figure for each attack."""
+    """A figure for each attack that has curves."""
     with styled():
         for attack in attacks_of(experiment, list(experiment.scenarios)):
-            figure, title = attack_figure(experiment, attack, look), f"Attack {words(attack)}"
+            figure = attack_figure(experiment, attack, look)
             caption = "Black is the retrained model, where a model that forgot should be; grey is the target."
-            yield from _picture(f"{experiment.name}-{attack}-attack", title, figure, caption)
+            if figure is not None:
+                yield Picture(f"{experiment.name}-{attack}-attack", f"Attack {words(attack)}", caption, png(figure))

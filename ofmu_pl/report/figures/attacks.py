@@ -1,10 +1,8 @@
-"""One figure an attack: what it finds on each method's model, beside the retrained model and the target."""
+"""One figure an attack: its curves on each method's model, beside the retrained model and the target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,14 +10,13 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
-from ofmu_pl.report.figures.comparison import bars, methods_of
-from ofmu_pl.report.figures.style import Look, finished, panels_for, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Findings, number, words
+from ofmu_pl.report.figures.style import Look, Style, finished, panels_for, plain_numbers
+from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number, words
 from ofmu_pl.support.records import AttackRecord
 
-Curve = dict[Any, float]
+Curve = dict[float | str, float]
 """Values by place."""
-CONTROLS: dict[str, dict[str, Any]] = {
+CONTROLS: dict[str, Style] = {
     RETRAINED: {"color": "black", "linestyle": "-", "linewidth": 2.2, "label": "retrained model"},
     TARGET: {"color": "0.45", "linestyle": ":", "linewidth": 2.2, "label": "target"},
 }
@@ -32,60 +29,54 @@ def curves(experiment: Findings, scenarios: list[str], attack: str) -> dict[str,
     A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
     """
     found: dict[str, list[Curve]] = {}
-    controls: dict[Any, Curve] = {}
-    for method in methods_of(experiment, scenarios):
+    controls: dict[str, dict[Replicate, Curve]] = {side: {} for side in CONTROLS}
+    for method in experiment.methods:
         for key, record in made(experiment, scenarios, method, attack).items():
             found.setdefault(method, []).append(_curve(record, UNLEARNED))
-            for side in CONTROLS:
-                controls[side, key] = controls.get((side, key)) or _curve(record, side)
-    for side in CONTROLS:
-        found[side] = [curve for (of, _), curve in controls.items() if of == side]
+            for side, by_replicate in controls.items():
+                by_replicate[key] = by_replicate.get(key) or _curve(record, side)
+    found |= {side: list(by_replicate.values()) for side, by_replicate in controls.items()}
     means = {name: _mean(theirs) for name, theirs in found.items()}
     return {name: curve for name, curve in means.items() if curve}
 
 
 def attack_figure(experiment: Findings, attack: str, look: Look) -> Figure | None:
-    """Curves of an attack, a panel a group of scenarios; bars of what it found where it has no curve."""
+    """Curves of an attack, a panel a group of scenarios; ``None`` where it has none."""
     groups = {name: s for name, s in experiment.groups.items() if attack in attacks_of(experiment, s)}
-    if not groups:
-        return None
     found = {name: curves(experiment, scenarios, attack) for name, scenarios in groups.items()}
-    curved = any(found.values())
-    tall = 3.6 if curved else 1.0 + 0.3 * max(len(methods_of(experiment, s)) for s in groups.values())
-    figure, axes = panels_for(len(groups), 0.8, tall, sharey=curved)
+    if not any(found.values()):
+        return None
+    figure, axes = panels_for(len(groups), 0.8, 3.6, sharey=True)
     record = next(r.attacks.attacks[attack] for r in experiment.finished if attack in r.attacks.attacks)
-    for axis, (name, scenarios) in zip(axes.flat, groups.items(), strict=False):
-        if curved:
-            _draw(axis, found[name], look)
-            axis.set_xlabel(record.x_label)
-        else:
-            _bars(axis, experiment, scenarios, attack, record.found, look)
+    for axis, (name, drawn) in zip(axes.flat, found.items(), strict=False):
+        _draw(axis, drawn, look)
+        axis.set_xlabel(record.x_label)
         axis.set_title(name)
-    if curved:
-        for axis in axes[:, 0]:
-            axis.set_ylabel(record.y_label)
-        _stretch(axes[0, 0].yaxis, found)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(record.y_label)
+    _stretch(axes[0, 0].yaxis, found)
     seeds = ": means over seeds" if experiment.replicated else ""
-    return finished(figure, axes, f"{words(attack)}, what it finds{seeds}", look)
+    return finished(figure, f"{words(attack)}, what it finds{seeds}", look)
 
 
-def _draw(axis: Any, found: dict[str, Curve], look: Look) -> None:
+def _draw(axis: Axes, found: dict[str, Curve], look: Look) -> None:
     """Lines along numbers; where places have names, points side by side between the levels of the controls."""
-    places = _places(found.values())
-    if any(isinstance(x, str) for x in places):
+    places = list(dict.fromkeys(chain.from_iterable(found.values())))
+    numbers = sorted(x for x in places if not isinstance(x, str))
+    if len(numbers) < len(places):
         _draw_named(axis, found, look, places)
         return
     for name, curve in found.items():
-        own = {"color": look.colour(name), "linewidth": 1.5, "label": name}
-        style = {"marker": look.marker(name), "markersize": 5, "zorder": 4 if name in look.ours else 3}
+        own: Style = {"color": look.colour(name), "linewidth": 1.5, "label": name}
+        style: Style = {"marker": look.marker(name), "markersize": 5, "zorder": 4 if name in look.ours else 3}
         style |= CONTROLS.get(name, own)
         axis.plot(*zip(*sorted(curve.items()), strict=True), markevery=max(1, len(curve) // 12), **style)
-    if by_factors(places):
+    if by_factors(numbers):
         axis.set_xscale("log", base=2)
-        axis.set_xticks(sorted(places)[:: 1 + len(places) // 9])
+        axis.set_xticks(numbers[:: 1 + len(numbers) // 9])
         plain_numbers(axis.xaxis)
-    elif all(float(x).is_integer() for x in places):  # layers and steps have no halves
-        axis.xaxis.get_major_locator().set_params(integer=True)
+    elif all(float(x).is_integer() for x in numbers):  # layers and steps have no halves
+        axis.locator_params(axis="x", integer=True)
 
 
 def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
@@ -99,7 +90,7 @@ def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
         plain_numbers(axis)
 
 
-def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any]) -> None:
+def _draw_named(axis: Axes, found: dict[str, Curve], look: Look, places: list[float | str]) -> None:
     methods = [name for name in found if name not in CONTROLS]
     for name, curve in found.items():
         at, values = np.array([places.index(x) for x in curve], np.float64), list(curve.values())
@@ -114,33 +105,14 @@ def _draw_named(axis: Any, found: dict[str, Curve], look: Look, places: list[Any
     axis.set_xlim(-0.6, len(places) - 0.4)
 
 
-def by_factors(places: list[Any]) -> bool:
-    """Say whether numbers are counts that grow by factors, so that they belong on a logarithmic axis.
+def by_factors(places: list[float]) -> bool:
+    """Say whether sorted numbers are counts that grow by factors, so that they belong on a logarithmic axis.
 
     >>> by_factors([1, 2, 4, 8, 16]), by_factors([0, 10, 20, 40]), by_factors([0.05, 0.25, 0.5, 0.75, 0.95])
     (True, False, False)
     """
-    x = np.array(sorted(places), np.float64)
+    x = np.array(places, np.float64)
     return bool(len(x) > 2 and x[0] >= 1 and x[-1] >= 8 * x[0] and np.median(x[1:] / x[:-1]) >= 1.4)
-
-
-def _bars(axis: Axes, experiment: Findings, scenarios: list[str], attack: str, metric: str, look: Look) -> None:
-    """What an attack without a curve found."""
-    records = {m: list(made(experiment, scenarios, m, attack).values()) for m in methods_of(experiment, scenarios)}
-    values = {m: _values(theirs, UNLEARNED, metric) for m, theirs in records.items()}
-    bars(axis, look, {m: v for m, v in values.items() if v})
-    for side, style in CONTROLS.items():
-        goal: list[float] = []
-        for theirs in records.values():
-            goal += _values(theirs, side, metric)
-        if goal:
-            axis.axvline(float(np.mean(goal)), **style)
-    axis.set_xlabel(words(metric))
-
-
-def _values(records: Iterable[AttackRecord], model: str, metric: str) -> list[float]:
-    found = (number(r.metrics.get(model, {}).get(metric, {}).get("value")) for r in records)
-    return [x for x in found if x is not None]
 
 
 def _curve(record: AttackRecord, model: str) -> Curve:
@@ -152,13 +124,8 @@ def _curve(record: AttackRecord, model: str) -> Curve:
 
 
 def _mean(found: list[Curve]) -> Curve:
-    by_place: dict[Any, list[float]] = {}
+    by_place: dict[float | str, list[float]] = {}
     for curve in found:
         for x, y in curve.items():
             by_place.setdefault(x, []).append(y)
     return {x: float(np.mean(values)) for x, values in by_place.items()}
-
-
-def _places(found: Iterable[Curve]) -> list[Any]:
-    """Places of all curves, in order of their first appearance."""
-    return list(dict.fromkeys(chain.from_iterable(found)))

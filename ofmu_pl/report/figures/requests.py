@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
 from ofmu_pl.report.requests import kept_columns, main_metric
 from ofmu_pl.report.runs import RETRAINED, Findings, words
-from ofmu_pl.support.records import RequestsRecord
 from ofmu_pl.support.records.requests import Row
 
 LARGEST = 12
@@ -21,9 +20,10 @@ def heat_maps(experiment: Findings, look: Look) -> Figure | None:
     metric = main_metric(record) if record else None
     if record is None or metric is None:
         return None
-    shown = {m: matrix for m in record.methods if (matrix := _matrix(record, m, metric)) is not None}
-    if not shown:
-        return None
+    shown: dict[str, np.ndarray] = {}
+    for method in record.methods:
+        own = [s.forgotten[metric] for s in record.sequences if s.method == method and metric in s.forgotten]
+        shown |= {method: _mean(own)} if own else {}
     figure, axes = panels_for(len(shown), 0.0, 3.6)
     top = 100.0 if max(map(np.nanmax, shown.values())) > 1 else 1.0  # per cent, or a share
     for axis, (method, matrix) in zip(axes.flat, shown.items(), strict=False):
@@ -67,13 +67,8 @@ def drift(experiment: Findings, look: Look) -> Figure | None:
             style = {"color": look.colour(RETRAINED), "marker": look.marker(RETRAINED), "linestyle": "none"}
             axis.plot(at, [np.mean(points[t]) for t in at], label=RETRAINED, **style)
         axis.set(xlabel="requests answered", ylabel=words(name))
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    return finished(figure, axes, "What must stay: means over seeds", look)
-
-
-def _matrix(record: RequestsRecord, method: str, metric: str) -> np.ndarray | None:
-    own = [s.forgotten[metric] for s in record.sequences if s.method == method and metric in s.forgotten]
-    return _mean(own) if own else None
+        axis.locator_params(axis="x", integer=True)
+    return finished(figure, "What must stay: means over seeds", look)
 
 
 def _mean(values: list[Row] | list[list[Row]]) -> np.ndarray:

@@ -1,39 +1,20 @@
-"""Figures of studies: inner steps and penalty, convergence, unlearning difficulty."""
+"""Figures of methods side by side, and of studies: inner steps and penalty, unlearning difficulty."""
 
 from __future__ import annotations
 
 from itertools import chain, cycle
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
-from ofmu_pl.report.derived import difficulty, grid
-from ofmu_pl.report.figures.comparison import label, lines
-from ofmu_pl.report.figures.style import Look, finished, panels, panels_for, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Finding, Findings, number
-from ofmu_pl.report.statistics import spread, spread_in
-
-TAIL = 0.1
-"""Share of a run whose mean is its final value: single iterations are noisy."""
-LONGEST = 100_000
-"""Iterations of a curve that are read; runs write a thousand."""
+from ofmu_pl.report.derived import difficulty, grid, sweep_panels
+from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
+from ofmu_pl.report.statistics import front, spread_in, trade_off
 
 
-def sweep_panels(experiment: Findings) -> list[str]:
-    """Forgetting, utility, forget quality: the three that the paper's figure has, or what stands for them on images."""
-    wanted = (
-        ("UA", "forget_Q_A_Prob"),
-        ("model_utility", "TA"),
-        ("forget_quality_D", "forget_quality", "avg_gap"),
-    )
-    found = [next(filter(experiment.entry, names), None) for names in wanted]
-    return [m for m in found if m] if all(found) else experiment.columns()[:3]
-
-
-def shades(n: int) -> Any:
+def shades(n: int) -> np.ndarray:
     """Colours of n steps of one thing."""
     return mpl.colormaps["viridis"](np.linspace(0.05, 0.8, n))
 
@@ -59,81 +40,12 @@ def sweep(experiment: Findings, look: Look) -> Figure | None:
                 name = "ρ as configured" if rho is None else f"ρ = {rho:g}"
                 axis.errorbar(at, means, yerr=deviations, fmt="-", marker=marker, color=colour, capsize=3, label=name)
         if metric != "avg_gap":
-            lines(axis.axhline, experiment, list(experiment.scenarios), metric, RETRAINED)
-        axis.set(xlabel="inner steps T", ylabel=label(experiment, metric))
+            goal = spread_in(experiment, list(experiment.scenarios), RETRAINED, metric)
+            if goal.n:
+                axis.axhline(goal.mean, color="black", linewidth=1.3, label="retrained model (mean)")
+        axis.set(xlabel="inner steps T", ylabel=experiment.label(metric))
         axis.set_xticks(steps)
-    return finished(figure, axes, "Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation")
-
-
-def curve(run: Finding, name: str) -> np.ndarray:
-    """A run's values by iteration, NaN where it has measured none; empty if it has none at all.
-
-    The file has ``{"step": [...], "value": [...]}``, steps counted from 1.
-    """
-    points = run.results.curves.get(name) if run.results else None
-    steps, values = (points.get(key) if isinstance(points, dict) else None for key in ("step", "value"))
-    if not isinstance(steps, list) or not isinstance(values, list):
-        return np.array([])
-    known = {k: number(x) for k, x in zip(steps, values, strict=False) if isinstance(k, int) and 0 < k <= LONGEST}
-    found = np.full(max(known, default=0), np.nan)
-    for k, x in known.items():
-        found[k - 1] = np.nan if x is None else x
-    return found
-
-
-def norms(experiment: Findings) -> dict[float, dict[tuple[str, int, int], np.ndarray]]:
-    """Courses of |grad F|, NaN for no value, by T and what runs of several T share: scenario or method, seed, place."""
-    found: dict[float, dict[tuple[str, int, int], np.ndarray]] = {}
-    points = grid(experiment)
-    for run in experiment.finished:
-        t = points.get((run.scenario, run.method), (None, None))[0]
-        course = curve(run, "gradient_norm")
-        if t is not None and len(course):
-            courses = found.setdefault(t, {})
-            by_method = "model.inner_steps" in experiment.methods[run.method].options
-            shared = (run.scenario if by_method else run.method, run.seed)
-            courses[*shared, sum(key[:2] == shared for key in courses)] = course
-    return dict(sorted(found.items()))
-
-
-def final(values: np.ndarray) -> float:
-    """Mean over the last tenth of a course."""
-    return float(np.nanmean(values[-max(1, int(TAIL * len(values))) :]))
-
-
-def convergence(experiment: Findings, look: Look) -> Figure | None:
-    """|grad F| against outer iterations for each T, and what is left at the end against T."""
-    found = norms(experiment)
-    if not found:
-        return None
-    figure, ((left, right),) = panels(1, 2, 4.2, width_ratios=(1.5, 1))
-    for (t, courses), colour in zip(found.items(), shades(len(found)), strict=True):
-        length = min(map(len, courses.values()))
-        table = np.array([c[:length] for c in courses.values()])
-        k = np.arange(1, length + 1)
-        left.plot(k, np.nanmean(table, axis=0), color=colour, linewidth=1.6, label=f"T = {t:g}")
-        if len(courses) > 1:
-            band = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
-            left.fill_between(k, *band, color=colour, alpha=0.15, linewidth=0)
-    left.set(xscale="log", yscale="log", xlabel="outer iteration k", ylabel="|∇F| (nats per unit of parameter)")
-    steps = np.array(list(found))
-    left_over = [spread(map(final, courses.values())) for courses in found.values()]
-    deviations = [0.0 if s.n < 2 else s.std for s in left_over]
-    means = np.array([s.mean for s in left_over])
-    style = {"fmt": "o-", "color": look.colour(experiment.ours or ""), "capsize": 3}
-    right.errorbar(steps, means, yerr=deviations, **style, label="measured, ± 1 std")
-    slope = {"color": "0.4", "linestyle": "--", "linewidth": 1}
-    right.plot(steps, means[0] * np.sqrt(steps[0] / steps), **slope, label="falls as 1 / √T (lemma 3: |∇F|² as 1 / T)")
-    right.set(xscale="log", yscale="log", xlabel="inner steps T", ylabel="|∇F|, mean of the last tenth")
-    right.set_xticks(steps, [f"{t:g}" for t in steps])
-    right.minorticks_off()
-    for axis in (left, right):
-        low, high = axis.get_ylim()
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low else (1.0,)))
-        plain_numbers(axis.yaxis)
-    plain_numbers(left.xaxis)
-    title = "Convergence along the run (means over seeds, bands from least to largest) and at the end"
-    return finished(figure, [left, right], title)
+    return finished(figure, "Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation")
 
 
 def udi(experiment: Findings, look: Look) -> Figure | None:
@@ -154,4 +66,48 @@ def udi(experiment: Findings, look: Look) -> Figure | None:
     figure.supylabel("drop in utility (before - after)", fontsize=10)
     for axis in axes.flat:
         axis.tick_params(labelbottom=True)  # also above a place that is empty
-    return finished(figure, axes, "Unlearning difficulty and utility: a point a draw [95 % bootstrap interval]")
+    return finished(figure, "Unlearning difficulty and utility: a point a draw [95 % bootstrap interval]")
+
+
+def trade_offs(experiment: Findings, look: Look) -> Figure | None:
+    """What is forgotten against what is kept, with deviations; the star is where to go."""
+    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
+    if not groups:
+        return None
+    figure, axes = panels_for(len(groups), 0.0, 4.6)
+    for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
+        units = [experiment.declared(m).unit for m in pair]
+        points = {}
+        for method in (*experiment.ran(scenarios), BEFORE, RETRAINED):
+            x, y = (spread_in(experiment, scenarios, method, m) for m in pair)
+            if not (x.n and y.n):
+                continue
+            points[method] = (x.mean, y.mean)
+            size = 15 if method == RETRAINED else 11 if method in look.ours else 7
+            style = {"color": look.colour(method), "markersize": size, "markeredgecolor": "black", "elinewidth": 1}
+            style |= {"fmt": look.marker(method), "markeredgewidth": 0.6, "capsize": 2, "alpha": 0.9, "label": method}
+            whiskers = {"xerr": x.std, "yerr": y.std} if min(x.n, y.n) > 1 else {}
+            front_most = 4 if method in look.ours or method == RETRAINED else 3
+            point = axis.errorbar(x.mean, y.mean, **whiskers, **style, zorder=front_most)
+            point[0].set_clip_on(False)  # a marker at the end of an axis is seen whole
+        best = sorted(points[m] for m in front(experiment, scenarios, pair))
+        axis.plot(*zip(*best, strict=True), color="0.6", linewidth=1, zorder=1)
+        axis.set(title=name, xlabel=experiment.label(pair[0]), ylabel=experiment.label(pair[1]))
+        axis.margins(0.12)
+        axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
+    seeds = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
+    return finished(figure, f"Trade-off: {seeds}the star is the goal", look)
+
+
+def widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
+    """Limits at least a tenth of the unit's range apart, within which differences are mostly noise, and inside it.
+
+    >>> widened((0.25, 0.75), "0 to 1"), widened((40.0, 42.0), "%"), widened((98.0, 100.0), "%")
+    ((0.25, 0.75), (36.0, 46.0), (90.0, 100.0))
+    """
+    whole = {"0 to 1": 1.0, "KS distance": 1.0, "%": 100.0}.get(unit)
+    if whole is None:
+        return limits
+    span = max(whole / 10, limits[1] - limits[0])
+    high = min(whole, max(span, (limits[0] + limits[1] + span) / 2))
+    return max(0.0, high - span), high

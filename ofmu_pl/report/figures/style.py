@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.text import Text
 from matplotlib.ticker import NullFormatter
 
 from ofmu_pl.report.runs import BEFORE, RETRAINED
@@ -21,6 +22,8 @@ WIDTH = 10.0
 NARROW = 6.0
 """Inches of a figure that a telephone's 400 pixels shall show as well: 10 points are 9 pixels there."""
 DPI = 144
+Style = dict[str, Any]
+"""Arguments of what is drawn."""
 RC: dict[Any, Any] = {
     **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "figure.facecolor": "white"},
     **{"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3},
@@ -66,13 +69,6 @@ class Look:
         """Weight of a label's letters."""
         return "bold" if method in self.ours else "normal"
 
-    def emphasise(self, labels: Iterable[Text]) -> None:
-        """Set our method's labels (of an axis or a legend) in bold."""
-        for label in labels:
-            if label.get_text() in self.ours:
-                label.set_fontweight("bold")
-                label.set_color(OURS)
-
 
 def panels(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, np.ndarray]:
     """A figure of so many inches with rows and columns of panels; ``options`` are those of ``Figure.subplots``."""
@@ -80,9 +76,9 @@ def panels(rows: int, columns: int, height: float, width: float = WIDTH, **optio
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def panels_for(n: int, head: float, tall: float, across: int = 3, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure of n panels, at most ``across`` in a row, with inches of a row and of what is above and below all."""
-    columns = min(across, n)
+def panels_for(n: int, head: float, tall: float, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of n panels, at most three in a row, with inches of a row and of what is above and below all."""
+    columns = min(3, n)
     rows = -(-n // columns)
     figure, axes = panels(rows, columns, head + tall * rows, **options)
     for axis in axes.flat[n:]:
@@ -90,18 +86,20 @@ def panels_for(n: int, head: float, tall: float, across: int = 3, **options: Any
     return figure, axes
 
 
-def finished(figure: Figure, axes: Any, title: str, look: Look | None = None, columns: int = 6) -> Figure:
+def finished(figure: Figure, title: str, look: Look | None = None, columns: int = 6) -> Figure:
     """The figure with its title, and one legend for all panels under them, in which ours is emphasised."""
     figure.suptitle(title, x=0.01, ha="left")
-    found: dict[str, Any] = {}
-    for axis in np.ravel(axes):
+    found: dict[str, Artist] = {}
+    for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
         ncols = min(columns, len(found))
         legend = figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols)
-        if look is not None:
-            look.emphasise(legend.get_texts())
+        for text in legend.get_texts():
+            if look is not None and text.get_text() in look.ours:
+                text.set_fontweight("bold")
+                text.set_color(OURS)
     return figure
 
 
@@ -118,6 +116,6 @@ def png(figure: Figure) -> bytes:
     return written.getvalue()
 
 
-def styled() -> Any:
+def styled() -> AbstractContextManager[None]:
     """A context in which all figures are drawn."""
     return mpl.rc_context(RC)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from ofmu_pl.report.figures.studies import curve
-from ofmu_pl.report.figures.style import NARROW, Look, finished, panels, plain_numbers
+from ofmu_pl.report.derived import curve
+from ofmu_pl.report.figures.style import NARROW, Look, Style, finished, panels, plain_numbers
 from ofmu_pl.report.runs import Finding, Findings
 
 PANELS: dict[str, dict[str, str]] = {
@@ -26,7 +27,6 @@ LOGARITHMIC, AROUND_ZERO = ("|gradient|", "penalty"), ("Sim", "curvature of Φ")
 ABSENT_AT_ZERO = ("grad_L_f", "grad_L_r", "grad_Phi", "penalty_share", "rho", "curvature")
 """Curves that are 0 where there is no such thing: a penalty, or a gradient that did not vanish."""
 STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
-"""Of the curves of one axis; the colour says the method."""
 
 
 def courses(run: Finding) -> dict[str, np.ndarray]:
@@ -74,17 +74,17 @@ def telemetry(experiment: Findings, look: Look) -> Figure | None:
     axes.flat[-1].set(xlabel="outer iteration")
     figure.align_ylabels()
     several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
-    return finished(figure, axes, f"What OFMU saw{several}", columns=3)
+    return finished(figure, f"What OFMU saw{several}", columns=3)
 
 
-def _draw(axis: Any, names: list[str], method: str, runs: list[dict[str, np.ndarray]], look: Look) -> None:
+def _draw(axis: Axes, names: list[str], method: str, runs: list[dict[str, np.ndarray]], look: Look) -> None:
     """Draw a method's curves of one panel, as many as its runs have."""
     for name, style in zip(names, STYLES, strict=False):
         measured = [found[name] for found in runs if name in found]
         if measured:
             at, values = _mean(measured)
             marker = look.marker(method) if 2 * len(at) < at[-1] or len(at) == 1 else ""
-            line = {"color": look.colour(method), "linestyle": style, "marker": marker}
+            line: Style = {"color": look.colour(method), "linestyle": style, "marker": marker}
             axis.plot(at, values, label=method, linewidth=1.2, markersize=4, **line)
 
 
