@@ -18,7 +18,7 @@ class GradientOptimizer(Optimizer):
         """Take one step, without a graph."""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None, **given: float) -> float | None:
+    def step(self, closure: Callable[[], Any] | None = None, **given: float) -> Any:
         """Call the closure, if any, with gradients enabled, take one step, and return what the closure returned."""
         returned = None
         if closure is not None:

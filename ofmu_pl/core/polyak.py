@@ -33,9 +33,6 @@ class Polyak(GradientOptimizer):
     Attributes:
         rate: ``lr gap / <g, d>`` of the last step.
 
-    Raises:
-        ValueError: A number is out of range.
-
     Example:
         The distance |theta - 3| from 0 to 1 is two units away, and a step takes them.
 
@@ -51,8 +48,6 @@ class Polyak(GradientOptimizer):
     def __init__(
         self, params: Iterable[Tensor], lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
     ) -> None:
-        if lr <= 0 or not 0 <= beta < 1 or eps <= 0 or growth <= 1:
-            raise ValueError(f"lr={lr} and eps={eps} must be above 0, beta={beta} in [0, 1), growth={growth} above 1")
         super().__init__(params, {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "rate": 0.0, "bound": 0.0})
 
     @property

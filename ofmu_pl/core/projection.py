@@ -18,10 +18,7 @@ from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_, set_gradients
 def project_(x: Vector, y: Vector, *, conflicts_only: bool = False) -> float:
     """Take out of ``x``, in place, its part along ``y``; where ``y`` is zero, nothing is taken out.
 
-    Args:
-        x: The vector that changes.
-        y: The vector that it shall be orthogonal to.
-        conflicts_only: Change ``x`` only if it points against ``y``; the inner product is then 0 or more afterwards.
+    With ``conflicts_only`` it changes only if it points against ``y``; the inner product is 0 or more afterwards.
 
     Returns:
         The cosine of the two before; 0 where one of them is zero.
@@ -45,10 +42,7 @@ class MovingAverage(GradientOptimizer):
 
     Args:
         params: Parameters.
-        weight: Share of the newest gradient in the average, w; 1 is the newest gradient alone.
-
-    Raises:
-        ValueError: The weight is not above 0, or above 1.
+        weight: Share of the newest gradient in the average, w, above 0; 1 is the newest gradient alone.
 
     Example:
         >>> theta = torch.nn.Parameter(torch.tensor([1.0]))
@@ -58,8 +52,6 @@ class MovingAverage(GradientOptimizer):
     """
 
     def __init__(self, params: Sequence[Tensor], weight: float) -> None:
-        if not 0 < weight <= 1:
-            raise ValueError(f"weight={weight} must be above 0, up to 1")
         super().__init__(params, {"weight": weight})
 
     def update(self, gradient: Vector) -> Vector:

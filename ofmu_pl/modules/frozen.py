@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import weights_hash
 from ofmu_pl.training.parallel import Replica
+from ofmu_pl.training.run import Run
 
 
 class Frozen:
@@ -32,13 +33,10 @@ class Frozen:
         self.weights: str | None = None
         self.resumed = False
 
-    def take(self, build: Callable[[], nn.Module], network: nn.Module, device: torch.device) -> None:
-        """Make the copy, once (takes all ranks).
+    def take(self, run: Run, recipe: Network, network: nn.Module, device: torch.device) -> None:
+        """Make the copy of a run's network on a device before the first step, once (takes all ranks).
 
-        Args:
-            build: Makes a network as the recipe does.
-            network: The network before its first step; it is not read if the run goes on from a checkpoint.
-            device: Device of the copy.
+        Where the run goes on from a checkpoint, the network is not read.
 
         Raises:
             UserError: The recipe no longer makes the weights that the run started from.
@@ -47,14 +45,14 @@ class Frozen:
             return
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.random_state)
-            replica = Replica(build)
+            replica = Replica(lambda: run.convert(recipe.build(run.data, exact=False)))
             copy = replica.network.to(device)
         if not self.resumed:
             replica.of(network, device)
         elif self.weights not in (None, weights_hash(copy)):
             raise UserError(
-                "What --model.network describes now is not the model that the run started from, which its method "
-                "compares with: put the original files back at --model.network.path, or start without --ckpt_path."
+                "What model.network describes now is not the model that the run started from, which its method "
+                "compares with: put the original files back at model.network.path, or start without --ckpt_path."
             )
         self.network = copy.eval().requires_grad_(False)
 

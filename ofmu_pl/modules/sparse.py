@@ -43,7 +43,7 @@ class L1Sparse(FineTune):
             UserError: ``max_steps`` is not set.
         """
         if self.run.steps <= 0:
-            raise UserError("L1Sparse's penalty falls to 0 at the run's end: set --trainer.max_steps.")
+            raise UserError("L1Sparse's penalty falls to 0 at the run's end: set trainer.max_steps.")
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of loss and penalty, with sign(0) = 0."""

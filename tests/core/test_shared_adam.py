@@ -82,14 +82,11 @@ def test_state_survives_saving():
             optimizer.step()
 
     whole, half = parameter(0.3), parameter(0.3)
-    one, two = SharedAdam([whole]), SharedAdam([half])
-    run(one, whole, range(6))
-    run(two, half, range(3))
-    rest = torch.nn.Parameter(half.detach().clone())
-    three = SharedAdam([rest])
-    three.load_state_dict(two.state_dict())
-    run(three, rest, range(3, 6))
-    assert rest.item() == whole.item()
+    run(SharedAdam([whole]), whole, range(6))
+    run(first := SharedAdam([half]), half, range(3))
+    (second := SharedAdam([half])).load_state_dict(first.state_dict())
+    run(second, half, range(3, 6))
+    assert half.item() == whole.item()
 
 
 def test_numbers_out_of_range_are_refused():

@@ -34,6 +34,7 @@ TEXTS = {
     "ofmu_holdout": {"inner_steps": 2, "forget_ceiling": "holdout"},
     "ofmu_guess": {"inner_steps": 2, "ngram_weight": 0.1},
     "ofmu_auto": {"rates": "auto", "stop_at": "holdout", "inner_steps": 1},
+    "ofmu_parts": {"beta": 0.1, "rho_0": 0.1, "inner_steps": 2, "inner_lr": 1e-3},  # and what settles differences
 }
 
 
@@ -94,13 +95,6 @@ def test_of_ofmu(known, name):
         module, _ = unlearn(known, 11, **{"rates": None, **TEXTS[name]})
     assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
     assert module.gradient_evaluations > 11 * module.num_batches, "examinations are work"
-
-
-def test_differences_and_what_settles_them_count(known):
-    options = {"rates": None, "beta": 0.1, "rho_0": 0.1, "inner_steps": 2, "inner_lr": 1e-3}
-    with counted() as work:
-        module, _ = unlearn(known, 2, **options)
-    assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
 
 
 def test_the_cache_of_reference_answers_makes_no_method_cheaper(folder, monkeypatch, tmp_path):
