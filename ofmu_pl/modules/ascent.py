@@ -38,11 +38,7 @@ class Ascent:
         self.kind, self.lr = kind, lr
 
     def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
-        """Make the optimizer that the ascent has for itself, if it has one.
-
-        Raises:
-            UserError: The outer optimizer cannot ascend, or ascents go on whole copies of a network in shards.
-        """
+        """Make the optimizer that the ascent has for itself, if any; refuse an outer one that cannot ascend as told."""
         if self.kind == "sgd":
             return []
         if self.kind == "shared" and not isinstance(outer, SharedAdam):

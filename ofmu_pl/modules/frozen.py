@@ -19,18 +19,12 @@ class Frozen:
 
     A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the
     recipe makes them again, a random network from the random numbers of the first time, and their hash is compared.
-
-    Attributes:
-        network: The copy, once it is taken.
-        random_state: State of torch's generator before the recipe made the network that is trained.
-        weights: Hash of the copy's weights, once a checkpoint needed it.
-        resumed: Whether the run goes on from a checkpoint.
     """
 
     def __init__(self) -> None:
         self.network: nn.Module | None = None
-        self.random_state: Tensor = torch.get_rng_state()
-        self.weights: str | None = None
+        self.random_state: Tensor = torch.get_rng_state()  # from which the recipe makes the network that is trained
+        self.weights: str | None = None  # the hash of the copy's, once a checkpoint needed it
         self.resumed = False
 
     def take(self, run: Run, recipe: Network, network: nn.Module, device: torch.device) -> None:

@@ -113,11 +113,7 @@ class LowerLevel:
                 self.goal.begin(range(each - 1, iterations * each, each))
 
     def _fit_guess(self, vocabulary: int) -> None:
-        """Make the n-gram model.
-
-        Raises:
-            UserError: The data are images, or there are no held-out rows.
-        """
+        """Make the n-gram model, for which there must be text and held-out rows."""
         data = self.method.run.data
         if data.modality != "text":
             raise UserError("Images are not answered word by word: set model.ngram_weight 0.")

@@ -83,11 +83,7 @@ class BatchNormOnly(UnlearningModule):
             raise UserError("BatchNormOnly moves statistics on forget batches: set model.network.bn_mode both.")
 
     def on_train_start(self) -> None:
-        """Refuse a network without statistics.
-
-        Raises:
-            UserError: The network has no BatchNorm.
-        """
+        """Refuse a network without statistics."""
         if not batch_norms(self.trained):
             raise UserError("This network has no BatchNorm whose statistics could move: choose another control.")
 

@@ -25,10 +25,6 @@ class Scrutiny:
     iterations 0, 1, 4, 16, 64 ... of those that use higher derivatives it sets steps at which differences agree
     (``core.steps``); a part that no steps make agree is left out until the next check.
 
-    Args:
-        beta: Weight of the similarity in Phi.
-        floor: Floor of the norms inside the similarity.
-
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
     """

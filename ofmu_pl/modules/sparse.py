@@ -37,11 +37,7 @@ class L1Sparse(FineTune):
         self.a = a
 
     def on_train_start(self) -> None:
-        """Refuse a run without an end, at which the penalty must reach 0.
-
-        Raises:
-            UserError: ``max_steps`` is not set.
-        """
+        """Refuse a run without an end, at which the penalty must reach 0."""
         if self.run.steps <= 0:
             raise UserError("L1Sparse's penalty falls to 0 at the run's end: set trainer.max_steps.")
 
