@@ -16,9 +16,6 @@ class Penalty:
         gamma: Growth factor, >= 1 (paper: between 1.5 and 2).
         cap: Largest value; ``None`` lets rho grow without bound, as printed.
 
-    Raises:
-        UserError: A value is out of its range.
-
     Example:
         >>> penalty = Penalty(rho_0=0.25, gamma=2, cap=0.75)
         >>> seen = []

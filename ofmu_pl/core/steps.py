@@ -27,13 +27,10 @@ from ofmu_pl.core.vectors import Vector, add_, norm
 
 RATIO = 4.0
 """Ratio of two steps that are compared."""
-
 GRID = [RATIO**k for k in range(-2, 7)]
 """Steps that a search tries, in units of the engine's default."""
-
 AGREED = 0.25
 """Largest disagreement at which the step in use is kept."""
-
 NOISE = 0.5
 """Disagreement from which on a difference is no derivative."""
 

@@ -57,15 +57,6 @@ def test_at_the_goal_nothing_moves_but_the_moments():
     assert optimizer.state[theta]["square"].item() == pytest.approx(0.01 * 16)
 
 
-def test_a_gap_serves_one_step():
-    theta = parameter(2.0)
-    optimizer = Polyak([theta])
-    step(optimizer, theta, lambda x: (x**2).sum(), wanted=3.0)
-    moved = theta.item()
-    optimizer.step()
-    assert theta.item() == moved != 2.0
-
-
 def test_it_goes_on_from_its_state():
     def run(theta, optimizer, steps):
         for _ in range(steps):

@@ -353,8 +353,7 @@ def test_l1_adds_its_falling_subgradient():
 
 def test_do_nothing_does_nothing():
     start, module = start_of(lambda: DoNothing(network())), DoNothing(network())
-    trainer = train_on_digits(module, steps=9)
-    assert trainer.global_step == 1
+    assert train_on_digits(module, steps=9).global_step == 1
     assert all(torch.equal(v, start[k]) for k, v in state(module).items())
 
 
