@@ -352,12 +352,6 @@ def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
     assert torch.equal(weights(whole), weights(resumed))
 
 
-def test_of_first_order_an_iteration_takes_two_gradients(known):
-    """Beside what is read once: 8 forget and 24 retain rows and 32 held-out ones, in batches of 8, a third each."""
-    module, _ = unlearn(known, steps=3)
-    assert module.gradient_evaluations == pytest.approx(6 + (8 + 24 + 32) / 8 / 3)
-
-
 def test_the_whole_method_goes_along_the_path(known):
     module, _ = unlearn(known, steps=3, beta=0.1, rho_0=0.25, inner_steps=2)
     goal = module.lower.goal

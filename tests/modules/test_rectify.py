@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import BLUR, DPO, GRU, NPO, RMU, SCRUB, FineTune, GradDiff
+from ofmu_pl.modules import BLUR, DPO, GRU, NPO, RMU, SCRUB, GradDiff
 from ofmu_pl.modules.two_terms import SAM_IN_WORDS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -28,16 +28,6 @@ class Directions(Callback):
             return gradient, scalars
 
         pl_module.iterate = spied
-
-
-class From(Callback):
-    """Begins with another module's weights."""
-
-    def __init__(self, module):
-        self.state = module.network.state_dict()
-
-    def on_train_start(self, trainer, pl_module):
-        pl_module.network.load_state_dict(self.state)
 
 
 class Learn(GradDiff):
@@ -157,34 +147,6 @@ def test_sam_lets_batchnorm_see_a_batch_once():
         train_on_digits(module, steps=2)
         ends.append(module.network.state_dict())
     assert all(torch.equal(x, ends[1][name]) for name, x in ends[0].items())
-
-
-def losses(module):
-    """Mean losses of all forget and retain images."""
-    data, found = module.run.data, []
-    for side in ("forget", "retain"):
-        images, labels = data.images_of(side)
-        with torch.no_grad():
-            found.append(float(F.cross_entropy(module.network(images.float() / 255), labels)))
-    return found
-
-
-def test_rectified_ascent_forgets_and_harms_less_than_ascent():
-    """On Digits: the same number of steps of the same length from the same model, which knows them."""
-    learnt = FineTune(network(), optimizer=partial(torch.optim.SGD, lr=0.2), gradient_clip=None)
-    train_on_digits(learnt, 60)
-    ends = {}
-    for name, options in {
-        "ascent": {"alpha": 0.0},
-        "gru": {"alpha": 0.0, "rectify": GRU()},
-        "blur": {"rectify": BLUR()},
-    }.items():
-        module = GradDiff(network(), optimizer=partial(torch.optim.SGD, lr=0.05), **options)
-        train_on_digits(module, 20, callbacks=[From(learnt)])
-        ends[name] = losses(module)
-    assert losses(learnt)[0] < 0.1
-    assert min(forgotten for forgotten, _ in ends.values()) > 5
-    assert max(ends[name][1] for name in ("gru", "blur")) < ends["ascent"][1] - 0.2
 
 
 def test_the_page_says_it_in_words():

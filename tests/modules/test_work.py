@@ -10,7 +10,6 @@ from torch import nn
 
 from ofmu_pl.modules import OFMU, SCRUB, BatchNormOnly, DoNothing, FineTune, L1Sparse, RandomLabels, SalUn
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.hidden import share_up_to
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import train
 from tests.modules.test_baselines import METHODS, SGD, save_random
@@ -104,14 +103,3 @@ def test_the_cache_of_reference_answers_makes_no_method_cheaper(folder, monkeypa
         train(module := METHODS["npo"](CausalLM(path=folder), **SGD), steps=1)
         seen.append(module.gradient_evaluations)
     assert seen[0] == seen[1] > 2
-
-
-def test_the_share_of_layers_is_that_of_their_products(folder):
-    module = METHODS["rmu"](CausalLM(path=folder), **SGD)
-    train(module, steps=0)
-    whole = gradient_of(module, 4)
-    for layer in ("model.layers.0", "model.layers.2"):
-        below = [m for n, m in module.network.named_modules() if isinstance(m, nn.Linear) and n.startswith("model.")]
-        below = below[: 7 * (1 + int(layer[-1]))]
-        share = 12 * sum(m.weight.numel() for m in below) / whole
-        assert share_up_to(module.network, layer) == pytest.approx(share)
