@@ -18,7 +18,7 @@ from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.membership import auc_interval, auc_result
 from ofmu_pl.metrics.per_example import compared, null
 from ofmu_pl.metrics.result import Metric, by_name
-from ofmu_pl.report.verdicts import directions
+from ofmu_pl.report.claims import directions
 
 PAGE = Path(__file__).parents[1] / "docs/results/statistics.md"
 MARK = "<!-- What follows is written by scripts/nulls.py. -->"

@@ -47,11 +47,11 @@ class Calls(TorchDispatchMode):
                 self.of_batches.setdefault(name, (where, len(args) > 3 and isinstance(args[3], Tensor)))
         return out
 
-    def enter(self, name: str, module: nn.Module, _: Any) -> None:
+    def enter(self, name: str, module: nn.Module, _: object) -> None:
         """Enter a module: it makes the calls that follow."""
         self._inside.append(f"{type(module).__name__} at '{name or 'the root'}'")
 
-    def leave(self, *_: Any) -> None:
+    def leave(self, *_: object) -> None:
         """Leave the module entered last."""
         self._inside.pop()
 
@@ -61,11 +61,8 @@ def calls(network: nn.Module, run: Callable[[], object]) -> Calls:
     seen = Calls()
     with ExitStack() as hooks:
         for name, module in network.named_modules():
-            for handle in (
-                module.register_forward_pre_hook(partial(seen.enter, name)),
-                module.register_forward_hook(seen.leave, always_call=True),
-            ):
-                hooks.callback(handle.remove)
+            hooks.enter_context(module.register_forward_pre_hook(partial(seen.enter, name)))
+            hooks.enter_context(module.register_forward_hook(seen.leave, always_call=True))
         with seen, torch.enable_grad():
             run()
     return seen

@@ -16,37 +16,30 @@ class Solution:
         x: The last iterate.
         residual: Relative residual, ``|b - (A + damping) x| / |b|``.
         iterations: Number of products taken.
-        negative_curvature: Whether the search stopped because A + damping is not positive along a direction.
     """
 
     x: Vector
     residual: float
     iterations: int
-    negative_curvature: bool
 
 
 def conjugate_gradient(
     product: Callable[[Vector], Vector], b: Vector, damping: float, iterations: int, tolerance: float
 ) -> Solution:
-    """Solve ``(A + damping) x = b`` by Hestenes and Stiefel's method from x = 0.
+    """Solve ``(A + damping) x = b`` by Hestenes and Stiefel's method from x = 0, where ``product`` maps v to A v.
 
-    Args:
-        product: Maps v to A v, A symmetric.
-        b: The right-hand side.
-        damping: A number added to A's diagonal.
-        iterations: Largest number of products to take.
-        tolerance: Relative residual at which to stop.
+    A is symmetric. The search ends at a relative residual of ``tolerance``, after so many iterations, or where
+    A + damping is not positive along a direction.
     """
     x, r = zeros_like(b), [t.clone() for t in b]
     p, rr, size = [t.clone() for t in r], dot(b, b), norm(b)
-    done, negative = 0, False
+    done = 0
     while size and done < iterations and rr**0.5 > tolerance * size:
         a_p = product(p)
         add_(a_p, [(damping, p)])
         done += 1
         curvature = dot(p, a_p)
         if curvature <= 0:
-            negative = True
             break
         step = rr / curvature
         add_(x, [(step, p)])
@@ -54,4 +47,4 @@ def conjugate_gradient(
         rr, before = dot(r, r), rr
         for q, t in zip(p, r, strict=True):
             q.mul_(rr / before).add_(t)
-    return Solution(x, rr**0.5 / size if size else 0.0, done, negative)
+    return Solution(x, rr**0.5 / size if size else 0.0, done)

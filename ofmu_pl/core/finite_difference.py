@@ -30,7 +30,17 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.core.ranks import ALONE, Ranks
-from ofmu_pl.core.vectors import Combination, Vector, add_, combination_norm, copy_, is_sharded, norm, zeros_like
+from ofmu_pl.core.vectors import (
+    Combination,
+    Vector,
+    add_,
+    combination_norm,
+    copy_,
+    is_sharded,
+    norm,
+    set_gradients,
+    zeros_like,
+)
 
 Scheme = Literal["forward", "central"]
 STEPS: dict[tuple[torch.dtype, str], tuple[float, float]] = {
@@ -52,7 +62,7 @@ class FiniteDifference:
         ranks: Processes that share each batch.
 
     Attributes:
-        default_steps: The two steps as given; ``step`` and ``field_step`` may be changed later.
+        default_steps: The two steps as given; ``set_steps`` changes ``step`` and ``field_step`` alone.
 
     Raises:
         TypeError: Parameters are neither float32 nor float64: a small displacement would round away.
@@ -88,10 +98,18 @@ class FiniteDifference:
         self.scheme = scheme
         of_dtype = STEPS[dtype, scheme]
         self.default_steps = (of_dtype[0] if step is None else step, of_dtype[1] if field_step is None else field_step)
-        self.step, self.field_step = self.default_steps
+        self.set_steps(*self.default_steps)
         self.gradient_evaluations = 0.0
         self._origin: Vector = []
         self._displacements: list[Combination] = []
+
+    def set_steps(self, step: float, field_step: float) -> None:
+        """Take these steps from now on."""
+        self.step, self.field_step = step, field_step
+
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """Take as default the steps of the type that forward passes compute in, if it is not the parameters'."""
+        self.default_steps = STEPS[dtype, self.scheme]
 
     def expand(self, loss: Loss, order: int = 2) -> DifferenceExpansion:
         """Compute value and gradient; products are differences of further gradients, whatever ``order``."""
@@ -113,16 +131,14 @@ class FiniteDifference:
         kept = [p.grad for p in self.parameters]
         value: Tensor | float = 0.0
         with self.ranks.adding(out) as part:
-            for p, o in zip(self.parameters, part, strict=True):
-                p.grad = o
+            set_gradients(self.parameters, part)
             try:
                 for term in loss:
                     x = term()
                     (weight * x).backward()
                     value = value + x.detach().double()
             finally:
-                for p, g in zip(self.parameters, kept, strict=True):
-                    p.grad = g
+                set_gradients(self.parameters, kept)
         self.gradient_evaluations += 1
         return value
 

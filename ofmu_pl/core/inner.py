@@ -47,17 +47,17 @@ def ascend(
 ) -> list[InnerStep]:
     """Move the engine's parameters by one ascent step per pair.
 
+    With ``beta`` 0 this is plain ascent on L_f, and retain losses are untouched.
+
     Args:
         engine: Differentiates the losses and holds the parameters.
         pairs: (L_f, L_r) on fresh batches, one pair per step.
         lr: eta_in of plain steps.
-        beta: Weight of the similarity; 0 is plain ascent on L_f and leaves the retain losses untouched.
+        beta: Weight of the similarity.
         safeguards: Floor of norms, cap of the direction, and where the similarity counts.
         step: Takes the steps; ``None``: plain ones.
         decorrelation: The similarity's part of grad Phi for every step, where it is known; ``None``: each step computes
             its own, at two gradients and two Hessian-vector products.
-
-    Returns: One record per step.
 
     Example:
         On L_f = theta^2 / 2 without the similarity a step of 0.5 makes theta half as large again.

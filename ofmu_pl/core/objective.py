@@ -15,7 +15,7 @@ products of one loss each, linear in its data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ofmu_pl.core.derivatives import Engine, Loss, hvp
@@ -214,18 +214,17 @@ def outer_gradient(
         grad_phi_norm=norm(v),
     )
     if not rho:
-        found.penalty = zeros_like(g_r)
-        return found
+        return replace(found, penalty=zeros_like(g_r))
     if engine.first_order:
         del phi  # its g_f is not needed again, and memory peaks in the next line
-        found.penalty = engine.along(partial(grad_phi, engine, forget, retain, beta, floor), v, base=v)
+        penalty = engine.along(partial(grad_phi, engine, forget, retain, beta, floor), v, base=v)
     else:
-        found.penalty = phi.hessian_vector(v)
-    if found.grad_phi_norm:
-        found.curvature = dot(v, found.penalty) / found.grad_phi_norm**2
-    scale_(found.penalty, 2 * rho)
+        penalty = phi.hessian_vector(v)
+    curvature = dot(v, penalty) / found.grad_phi_norm**2 if found.grad_phi_norm else 0.0
+    scale_(penalty, 2 * rho)
     clip = safeguards.penalty_clip
     bound = None if clip is None else clip * found.retain_norm
-    size = clip_(found.penalty, bound)
-    found.penalty_norm = size if bound is None else min(size, bound)
-    return found
+    size = clip_(penalty, bound)
+    return replace(
+        found, penalty=penalty, penalty_norm=size if bound is None else min(size, bound), curvature=curvature
+    )

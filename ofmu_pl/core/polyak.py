@@ -10,9 +10,10 @@ the method converges (Polyak 1969; Loizou, Vaswani, Laradji, Lacoste-Julien 2021
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import torch
+from torch import Tensor
 
 from ofmu_pl.core.gradient_optimizer import GradientOptimizer
 from ofmu_pl.core.vectors import add_, dot
@@ -22,7 +23,7 @@ class Polyak(GradientOptimizer):
     """Descends towards a value of the loss that each step is told.
 
     Args:
-        params: Parameters, or groups of them, that have one rate in common.
+        params: Parameters.
         lr: Share of the gap that a step is to close, to first order.
         beta: Decay of the second moment v.
         eps: Smallest denominator of the direction.
@@ -31,9 +32,6 @@ class Polyak(GradientOptimizer):
 
     Attributes:
         rate: ``lr gap / <g, d>`` of the last step.
-
-    Raises:
-        ValueError: A number is out of range.
 
     Example:
         The distance |theta - 3| from 0 to 1 is two units away, and a step takes them.
@@ -48,10 +46,8 @@ class Polyak(GradientOptimizer):
     """
 
     def __init__(
-        self, params: Any, lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
+        self, params: Iterable[Tensor], lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
     ) -> None:
-        if lr <= 0 or not 0 <= beta < 1 or eps <= 0 or growth <= 1:
-            raise ValueError(f"lr={lr} and eps={eps} must be above 0, beta={beta} in [0, 1), growth={growth} above 1")
         super().__init__(params, {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "rate": 0.0, "bound": 0.0})
 
     @property
@@ -66,29 +62,28 @@ class Polyak(GradientOptimizer):
             gap: Loss at the parameters' values of now minus the value wanted, in the loss's unit. Where it is zero or
                 less there is nothing to do, and the step only learns of the gradient.
         """
-        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        (group,) = self.param_groups
+        parameters = [p for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in parameters]
-        first = self.param_groups[0]
-        directions = [self._direction(p, first["beta"], first["eps"]) for p in parameters]
+        directions = [self._direction(p, group["beta"], group["eps"]) for p in parameters]
         slope = dot(gradients, directions) if parameters else 0.0
         rate = 0.0
         if gap > 0 and slope > 0:
             rate = gap / slope
-            if first["bound"]:
-                rate = min(rate, first["bound"])
+            if group["bound"]:
+                rate = min(rate, group["bound"])
             # A small step, near the goal or on an easy batch, tightens the bound slowly.
-            first["bound"] = first["growth"] * max(rate, first["bound"] / first["growth"] ** 2)
-            rate *= first["lr"]
+            group["bound"] = group["growth"] * max(rate, group["bound"] / group["growth"] ** 2)
+            rate *= group["lr"]
             add_(parameters, [(-rate, directions)])
-        first["rate"] = rate
+        group["rate"] = rate
 
-    def _direction(self, p: torch.Tensor, beta: float, eps: float) -> torch.Tensor:
+    def _direction(self, p: Tensor, beta: float, eps: float) -> Tensor:
         state = self.state[p]
         if not state:
-            state["step"] = 0
-            state["square"] = torch.zeros_like(p)
+            state |= {"step": 0, "square": torch.zeros_like(p)}
         state["step"] += 1
         assert p.grad is not None, "only parameters with gradients are stepped"
         state["square"].mul_(beta).addcmul_(p.grad, p.grad, value=1 - beta)
-        direction: torch.Tensor = p.grad / (state["square"].div(1 - beta ** state["step"]).sqrt_().add_(eps))
+        direction: Tensor = p.grad / (state["square"].div(1 - beta ** state["step"]).sqrt_().add_(eps))
         return direction

@@ -8,8 +8,6 @@ in a pass over a sample or two (``core.calls``), since the classes of modules do
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from ofmu_pl.core.calls import Calls
@@ -17,18 +15,13 @@ from ofmu_pl.support.errors import UserError
 
 LOSSY = ("16-mixed", "16-true", "bf16-true", "16", "transformer-engine-float16")
 """Lightning's names of precisions that are refused."""
-_KINKS = (
-    "relu",
-    "relu_",
-    "leaky_relu",
-    "leaky_relu_",
-    "_prelu_kernel",
-    "hardtanh",
-    "hardtanh_",
-    "threshold",
-    "threshold_",
-)
+_KINKS = ("relu", "leaky_relu", "_prelu_kernel", "hardtanh", "threshold")
 """Operators with kinks: those of ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too) and Threshold."""
+_SILENTLY_WRONG = {
+    "native_layer_norm": ("LayerNorm", "use RMSNorm or GroupNorm"),
+    "_weight_norm_interface": ("weight norm", "remove the weight norm"),
+}
+"""Fused operators whose third derivatives torch gets wrong: their names, and what else would help."""
 
 
 class NoDerivativeError(UserError):
@@ -38,33 +31,25 @@ class NoDerivativeError(UserError):
 def preflight(network: nn.Module, *, first_order: bool) -> None:
     """Refuse a network that the engine would differentiate wrongly or not at all, before it has run.
 
-    Args:
-        network: The network as it will be differentiated, in the mode (train or eval) that it will have then.
-        first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
-
     Raises:
         UserError: The first thing found, with its remedy.
     """
-    for name, m in network.named_modules():
-        problem = None if first_order else _no_double_backward(m)
-        if problem:
+    for name, m in () if first_order else network.named_modules():
+        if problem := _no_double_backward(m):
             raise UserError(f"{type(m).__name__} at '{name or 'the root'}' {problem}")
 
 
 def check_precision(precision: str) -> None:
-    """Refuse a precision in which no method's steps are what they should be.
-
-    Args:
-        precision: Lightning's name of the precision.
+    """Refuse a precision, by Lightning's name, in which no method's steps are what they should be.
 
     Raises:
-        UserError: Weights are kept in 16 bits, where small steps vanish, or gradients of losses that are not
-            scaled are taken in float16, where they vanish.
+        UserError: Weights are kept in 16 bits, or gradients of losses that are not scaled are taken in float16: small
+            ones vanish.
     """
     if precision in LOSSY:
         raise UserError(
             f"Precision {precision} loses updates and derivatives (loss scaling bypassed, weights rounded): "
-            "set `precision=32-true`, or `precision=bf16-mixed` where its error is acceptable."
+            "set trainer.precision 32-true, or bf16-mixed where its error is acceptable."
         )
 
 
@@ -72,30 +57,25 @@ def _no_double_backward(m: nn.Module) -> str | None:
     """The reason why autograd cannot differentiate a module's gradients, as the end of a sentence."""
     if type(m).__name__ == "OptimizedModule":
         return (
-            "is compiled, and torch.compile has no double backward: remove the compile, or set "
-            "`engine=finite_difference`."
+            "is compiled, and torch.compile has no double backward: remove the compile, or set model.engine "
+            "finite_difference."
         )
     attention = getattr(getattr(m, "config", None), "_attn_implementation", None)
     if attention not in (None, "eager"):
         return (
             f"uses the fused attention kernel '{attention}', which has no second derivative: "
-            "set `attention=eager`, or `engine=finite_difference`."
+            "set model.network.attention eager, or model.engine finite_difference."
         )
-    checkpoint_function: Any = getattr(m, "_gradient_checkpointing_func", None)
-    if getattr(m, "gradient_checkpointing", False) and getattr(checkpoint_function, "keywords", {}).get(
-        "use_reentrant"
-    ):
+    how = getattr(getattr(m, "_gradient_checkpointing_func", None), "keywords", {})
+    if getattr(m, "gradient_checkpointing", False) and how.get("use_reentrant"):
         return "checkpoints activations reentrantly, which has no double backward: use use_reentrant=False."
     return None
 
 
 def check_calls(seen: Calls, *, first_order: bool) -> None:
-    """Refuse a network that calls what the engine would differentiate wrongly or not at all.
+    """Refuse a network by what it called in a pass over samples, in the mode (train or eval) of its training.
 
-    Args:
-        seen: What the network called in a pass over one or more samples, in the mode (train or eval) that it is trained
-            in.
-        first_order: Whether the engine takes gradients only (``FiniteDifference``) or graphs of graphs.
+    An engine of ``first_order`` takes gradients only (``FiniteDifference``), another one graphs of graphs.
 
     Raises:
         UserError: The first thing found, with its remedy; ``NoDerivativeError`` where gradients alone are right.
@@ -114,7 +94,7 @@ def check_calls(seen: Calls, *, first_order: bool) -> None:
         if not first_order:
             raise UserError(
                 f"{where} normalises by batch statistics, whose third derivative torch gets silently wrong: "
-                "put it in eval mode (frozen), or set `engine=finite_difference`."
+                "put it in eval mode (frozen), or set model.engine finite_difference."
             )
     for name, where in seen.differentiated.items():
         problem = _kink(name) if first_order else _wrong_beyond_gradients(name)
@@ -123,28 +103,24 @@ def check_calls(seen: Calls, *, first_order: bool) -> None:
 
 
 def _kink(operator: str) -> str | None:
-    if operator not in _KINKS:
+    if operator.removesuffix("_") not in _KINKS:
         return None
     return (
         "has kinks, which differences of gradients see and the Hessian does not: "
-        "set `engine=autograd`, or use a smooth activation."
+        "set model.engine autograd, or use a smooth activation."
     )
 
 
 def _wrong_beyond_gradients(operator: str) -> str | None:
-    if operator == "native_layer_norm":
+    if operator in _SILENTLY_WRONG:
+        what, remedy = _SILENTLY_WRONG[operator]
         return (
-            "calls torch's fused LayerNorm, whose third derivative torch gets silently wrong: "
-            "set `engine=finite_difference`, or use RMSNorm or GroupNorm."
-        )
-    if operator == "_weight_norm_interface":
-        return (
-            "calls torch's fused weight norm, whose third derivative torch gets silently wrong: "
-            "set `engine=finite_difference`, or remove the weight norm."
+            f"calls torch's fused {what}, whose third derivative torch gets silently wrong: "
+            f"set model.engine finite_difference, or {remedy}."
         )
     if "flash" in operator or operator.endswith(("_efficient_attention", "_cudnn_attention", "_fused_attention")):
         return (
             f"calls the fused attention kernel {operator}, which has no second derivative: "
-            "set `attention=eager`, or `engine=finite_difference`."
+            "set model.network.attention eager, or model.engine finite_difference."
         )
     return None

@@ -6,21 +6,19 @@ m <- w g + (1 - w) m,   m = 0 at first      the average, whose length does not m
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from ofmu_pl.core.gradient_optimizer import GradientOptimizer
-from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_
+from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_, set_gradients
 
 
 def project_(x: Vector, y: Vector, *, conflicts_only: bool = False) -> float:
     """Take out of ``x``, in place, its part along ``y``; where ``y`` is zero, nothing is taken out.
 
-    Args:
-        x: The vector that changes.
-        y: The vector that it shall be orthogonal to.
-        conflicts_only: Change ``x`` only if it points against ``y``; the inner product is then 0 or more afterwards.
+    With ``conflicts_only`` it changes only if it points against ``y``; the inner product is 0 or more afterwards.
 
     Returns:
         The cosine of the two before; 0 where one of them is zero.
@@ -43,11 +41,8 @@ class MovingAverage(GradientOptimizer):
     So it is saved, cut into shards, taken back where the memory is full and planned for like an optimizer's moments.
 
     Args:
-        params: Parameters, or groups of them.
-        weight: Share of the newest gradient in the average, w; 1 is the newest gradient alone.
-
-    Raises:
-        ValueError: The weight is not above 0, or above 1.
+        params: Parameters.
+        weight: Share of the newest gradient in the average, w, above 0; 1 is the newest gradient alone.
 
     Example:
         >>> theta = torch.nn.Parameter(torch.tensor([1.0]))
@@ -56,29 +51,23 @@ class MovingAverage(GradientOptimizer):
         ([3.0, 0.75], 1.0)
     """
 
-    def __init__(self, params: Any, weight: float) -> None:
-        if not 0 < weight <= 1:
-            raise ValueError(f"weight={weight} must be above 0, up to 1")
+    def __init__(self, params: Sequence[Tensor], weight: float) -> None:
         super().__init__(params, {"weight": weight})
 
     def update(self, gradient: Vector) -> Vector:
         """Take a gradient in, one tensor per parameter, and return the average as it then is."""
-        parameters = [p for group in self.param_groups for p in group["params"]]
-        for p, g in zip(parameters, gradient, strict=True):
-            p.grad = g
+        (group,) = self.param_groups
+        set_gradients(group["params"], gradient)
         self.step()
         self.zero_grad()
-        return [self.state[p]["average"] for p in parameters]
+        return [self.state[p]["average"] for p in group["params"]]
 
     def move(self) -> None:
         """Take in the gradients that the parameters have."""
-        for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if not parameters:
-                continue
-            for p in parameters:
-                if not self.state[p]:
-                    self.state[p]["average"] = torch.zeros_like(p)
-            averages = [self.state[p]["average"] for p in parameters]
-            scale_(averages, 1 - group["weight"])
-            add_(averages, [(group["weight"], [p.grad for p in parameters])])
+        (group,) = self.param_groups
+        for p in group["params"]:
+            if not self.state[p]:
+                self.state[p]["average"] = torch.zeros_like(p)
+        averages = [self.state[p]["average"] for p in group["params"]]
+        scale_(averages, 1 - group["weight"])
+        add_(averages, [(group["weight"], [p.grad for p in group["params"]])])

@@ -18,9 +18,6 @@ class Safeguards:
         inner_clip: Largest norm of an ascent direction.
         aligned_only: Leave the similarity out of Phi where s <= 0: there "decorrelate" would make gradients oppose.
 
-    Raises:
-        UserError: A number is out of its range.
-
     Example:
         >>> Safeguards(penalty_clip=0.5).floor
         0.0001

@@ -16,11 +16,11 @@ other is twice that. A rate that was found for a method of one level is to be di
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from ofmu_pl.core.gradient_optimizer import GradientOptimizer
 
@@ -29,7 +29,7 @@ class SharedAdam(GradientOptimizer):
     """Adam with one second moment for ascent and descent, and a first moment for each.
 
     Args:
-        params: Parameters, or groups of them.
+        params: Parameters.
         lr: Learning rate of both loops.
         betas: Decay of the first moments, and of the second one, per step of either loop.
         eps: Smallest denominator of a step.
@@ -52,7 +52,7 @@ class SharedAdam(GradientOptimizer):
     """
 
     def __init__(
-        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8
+        self, params: Iterable[Tensor], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8
     ) -> None:
         if lr < 0 or eps <= 0 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"lr={lr} must be at least 0, eps={eps} above 0, betas={betas} in [0, 1)")
@@ -73,10 +73,10 @@ class SharedAdam(GradientOptimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    self._move(p, p.grad, group)
+                    self._move(p, p.grad, group["lr"], group["betas"], group["eps"])
 
-    def _move(self, p: torch.Tensor, g: torch.Tensor, group: dict[str, Any]) -> None:
-        state, (beta_1, beta_2) = self.state[p], group["betas"]
+    def _move(self, p: Tensor, g: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+        state, (beta_1, beta_2) = self.state[p], betas
         if not state:
             state |= {"step": 0, "square": torch.zeros_like(p)}
             for loop in ("ascent", "descent"):
@@ -86,5 +86,5 @@ class SharedAdam(GradientOptimizer):
         state[f"{loop}_step"] += 1
         state["square"].mul_(beta_2).addcmul_(g, g, value=1 - beta_2)
         mean = state[f"{loop}_mean"].mul_(beta_1).add_(g, alpha=1 - beta_1)
-        scale = (state["square"] / (1 - beta_2 ** state["step"])).sqrt_().add_(group["eps"])
-        p.addcdiv_(mean, scale, value=-group["lr"] / (1 - beta_1 ** state[f"{loop}_step"]))
+        scale = (state["square"] / (1 - beta_2 ** state["step"])).sqrt_().add_(eps)
+        p.addcdiv_(mean, scale, value=-lr / (1 - beta_1 ** state[f"{loop}_step"]))

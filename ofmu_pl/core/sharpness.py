@@ -21,13 +21,10 @@ from ofmu_pl.core.vectors import Vector, add_, copy_, norm
 def shifted(parameters: Sequence[Tensor], along: Vector, rho: float, keep: Sequence[Tensor] = ()) -> Iterator[None]:
     """A context in which the parameters are moved by ``rho along / |along|``; afterwards they have their old bits.
 
-    The norm is that of the whole vector, also where ranks hold shards of it. A zero vector moves nothing.
-
-    Args:
-        parameters: Leaf tensors; graphs made before are stale inside, and those made inside are stale afterwards.
-        along: The direction, one tensor per parameter: the gradient, at these parameters, of a loss to be minimised.
-        rho: Length of the shift; below 0 it goes the other way, which is worst for a loss to be maximised.
-        keep: Further tensors that are to have their old values afterwards, such as statistics that passes update.
+    ``along`` is the gradient, at these parameters, of a loss to be minimised; below 0 ``rho`` goes the other way, which
+    is worst for a loss to be maximised. The norm is that of the whole vector, also where ranks hold shards of it, and a
+    zero vector moves nothing. ``keep`` are further tensors that are to have their old values afterwards, such as
+    statistics that passes update. Graphs made before are stale inside, and those made inside are stale afterwards.
 
     Example:
         The gradient of theta^2 / 2 is theta, and at a distance of rho further out it is rho longer.

@@ -21,13 +21,8 @@ def flatten(
 ) -> OuterGradient:
     """Take the step; returns the parts of the outer gradient before it, with h as the ``penalty``.
 
-    Args:
-        engine: Differentiates the losses and holds the parameters.
-        forget: L_f, plain, as terms.
-        retain: L_r as terms.
-        beta: Weight of the similarity in Phi.
-        share: How much of |grad Phi| is to go, from 0 to 1.
-        safeguards: Floor of norms, and where the similarity counts; ``penalty_clip`` is not for this step.
+    L_f is the plain loss, ``share`` how much of |grad Phi| is to go, from 0 to 1. No clip of the safeguards is for this
+    step.
 
     Example:
         For L_f = |theta|^2 / 2 the gradient is theta, and half of it goes.

@@ -27,18 +27,15 @@ from ofmu_pl.core.vectors import Vector, add_, norm
 
 RATIO = 4.0
 """Ratio of two steps that are compared."""
-
 GRID = [RATIO**k for k in range(-2, 7)]
 """Steps that a search tries, in units of the engine's default."""
-
 AGREED = 0.25
 """Largest disagreement at which the step in use is kept."""
-
 NOISE = 0.5
 """Disagreement from which on a difference is no derivative."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Agreement:
     """Relative disagreement between differences of two steps, at the steps that the engine now has.
 
@@ -53,7 +50,9 @@ class Agreement:
     @property
     def order(self) -> int:
         """The highest order of derivatives that differences give here: 1 (gradients), 2 (grad Phi) or 3."""
-        return 1 if self.decorrelation > NOISE else 2 if self.penalty > NOISE else 3
+        if self.decorrelation > NOISE:
+            return 1
+        return 2 if self.penalty > NOISE else 3
 
 
 def settle(
@@ -63,39 +62,33 @@ def settle(
 
     This costs 18 gradients with forward differences where the steps are kept, 78 where they are sought (without a
     penalty 6 and 26, without a similarity 3 and 13): pass a few samples.
-
-    Args:
-        engine: The engine whose ``step`` and ``field_step`` are set.
-        forget: L_f as terms.
-        retain: L_r as terms.
-        beta: Weight of the similarity.
-        floor: Floor of the norms inside the similarity.
-        penalised: Whether Hess(Phi) grad Phi is needed.
+    Without ``penalised`` Hess(Phi) grad Phi is not needed.
     """
     case = engine, forget, retain, beta, floor
+    first, second = engine.step, engine.field_step
 
     def decorrelation(phi: Phi, step: float) -> Vector:
-        engine.step = step
+        engine.set_steps(step, second)
         return phi.decorrelation()
 
     def penalty(v: Vector, step: float) -> Vector:
-        engine.field_step = step
+        engine.set_steps(first, step)
         return engine.along(partial(grad_phi, *case), v, base=v)
 
-    first, second = engine.step, engine.field_step
-    here = Agreement(0.0, 0.0)
+    off_decorrelation = off_penalty = 0.0
     if beta:
-        here.decorrelation = _disagreement(partial(decorrelation, Phi(*case)), first)
-        engine.step = first
-    if penalised and here.decorrelation <= AGREED:
-        here.penalty = _disagreement(partial(penalty, grad_phi(*case)), second)
-    if max(here.decorrelation, here.penalty) > AGREED:
+        off_decorrelation = _disagreement(partial(decorrelation, Phi(*case)), first)
+        engine.set_steps(first, second)
+    if penalised and off_decorrelation <= AGREED:
+        off_penalty = _disagreement(partial(penalty, grad_phi(*case)), second)
+    if max(off_decorrelation, off_penalty) > AGREED:
         if beta:
-            engine.step, here.decorrelation = _best(partial(decorrelation, Phi(*case)), engine.default_steps[0])
+            first, off_decorrelation = _best(partial(decorrelation, Phi(*case)), engine.default_steps[0])
+            engine.set_steps(first, second)
         if penalised:
-            second, here.penalty = _best(partial(penalty, grad_phi(*case)), engine.default_steps[1])
-    engine.field_step = second
-    return here
+            second, off_penalty = _best(partial(penalty, grad_phi(*case)), engine.default_steps[1])
+    engine.set_steps(first, second)
+    return Agreement(off_decorrelation, off_penalty)
 
 
 def _disagreement(difference: Callable[[float], Vector], step: float) -> float:
@@ -123,5 +116,4 @@ def _distance(x: Vector, y: Vector) -> float:
     distance = norm(x)
     if distance == 0.0:
         return 0.0
-    ratio = distance / size if size else math.inf
-    return ratio if math.isfinite(ratio) else math.inf
+    return distance / size if size and math.isfinite(distance / size) else math.inf

@@ -81,10 +81,15 @@ def copy_(out: Sequence[Tensor], x: Sequence[Tensor]) -> None:
     torch._foreach_copy_(_locals(out), _locals(x))
 
 
+def set_gradients(parameters: Iterable[Tensor], gradient: Iterable[Tensor | None]) -> None:
+    """Give each parameter its part of ``gradient`` as its ``.grad``."""
+    for p, g in zip(parameters, gradient, strict=True):
+        p.grad = g
+
+
 def combine(terms: Combination) -> Vector:
     """The new vector ``sum_i c_i x_i``."""
-    x = terms[0][1]
-    out = zeros_like(x)
+    out = zeros_like(terms[0][1])
     add_(out, terms)
     return out
 
@@ -94,9 +99,9 @@ def zeros_like(x: Iterable[Tensor]) -> Vector:
     return [torch.zeros_like(a, requires_grad=False) for a in x]
 
 
-def clip_(x: Sequence[Tensor], max_norm: float | None, norm_of_x: float | None = None) -> float:
+def clip_(x: Sequence[Tensor], max_norm: float | None) -> float:
     """Scale ``x`` in place to norm at most ``max_norm`` (``None``: leave it) and return the norm that it had."""
-    size = norm(x) if norm_of_x is None else norm_of_x
+    size = norm(x)
     if max_norm is not None and size > max_norm:
         scale_(x, max_norm / size)
     return size

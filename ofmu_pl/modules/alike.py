@@ -40,11 +40,8 @@ def grouped(
 ) -> list[Group]:
     """Groups of like tokens: of one kind and, where there is a guess, as easy to guess.
 
-    Args:
-        start: First losses of the K forget tokens.
-        kinds: Their kinds, (K,).
-        held_kinds: The kinds of the held-out tokens.
-        ease: Losses, of someone who guesses, of the forget and of the held-out tokens; ``None``: there is no guess.
+    ``start``, (K,), are the first losses of the forget tokens, ``kinds``, (K,), their kinds, and ``ease`` the losses,
+    of someone who guesses, of the forget and of the held-out tokens; ``None``: there is no guess.
     """
     groups = []
     for kind in np.unique(kinds):
@@ -66,11 +63,7 @@ def grouped(
 def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kind: bool) -> np.ndarray:
     """The levels of forget tokens, (count,), by the losses of held-out ones.
 
-    Args:
-        groups: Which of them are alike.
-        losses: Losses of the held-out tokens.
-        count: Number of forget tokens.
-        by_kind: Whether tokens that held-out rows get right are not pushed, NaN, and levels have a cap.
+    With ``by_kind`` tokens that held-out rows get right are not pushed, NaN, and levels have a cap.
     """
     levels = np.zeros(count)
     for group in groups:
@@ -90,10 +83,7 @@ def _quantiles(values: np.ndarray) -> np.ndarray:
 
 
 def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
-    """Compare losses of forget rows with held-out rows'.
-
-    Returns:
-        Whether they are alike; and the means, and the AUC ``P(held-out > forget) + P(equal) / 2``.
+    """Whether losses of forget rows are like held-out rows'; the means, and ``AUC = P(held > forget) + P(equal) / 2``.
 
     >>> alike([1.0, 3.0], [2.0, 2.0])
     (True, {'forget': 2.0, 'held_out': 2.0, 'auc': 0.5})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Literal
 
 import torch
@@ -15,7 +14,7 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.inner import Step
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.shared_adam import SharedAdam
-from ofmu_pl.core.vectors import Vector, scale_
+from ofmu_pl.core.vectors import Vector, scale_, set_gradients
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
@@ -38,24 +37,19 @@ class Ascent:
     def __init__(self, kind: Stepper, lr: float) -> None:
         self.kind, self.lr = kind, lr
 
-    def own_optimizers(self, run: Run, network: nn.Module, *, exact: bool) -> list[Optimizer]:
-        """Make the optimizer that the ascent has for itself, if it has one.
-
-        Raises:
-            UserError: The outer optimizer cannot ascend, or ranks hold shards and the exact engine whole copies.
-        """
-        outer = run.optimizers[0]
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+        """Make the optimizer that the ascent has for itself, if any; refuse an outer one that cannot ascend as told."""
         if self.kind == "sgd":
             return []
         if self.kind == "shared" and not isinstance(outer, SharedAdam):
             raise UserError(
-                f"With inner_optimizer=shared the ascent steps by the outer optimizer, and {type(outer).__name__} has "
-                "no second momentum for it: set --model.optimizer SharedAdam."
+                f"With model.inner_optimizer shared ascents go by the outer optimizer, and {type(outer).__name__} has "
+                "no second momentum for them: set model.optimizer SharedAdam."
             )
-        if exact and run.ranks.sharded:
+        if whole_copies:
             raise UserError(
                 "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
-                "--model.engine finite_difference, --model.inner_optimizer sgd, or --trainer.strategy ddp."
+                "model.engine finite_difference, model.inner_optimizer sgd, or trainer.strategy ddp."
             )
         if self.kind == "shared":
             return []
@@ -69,49 +63,35 @@ class Ascent:
         return [outer] if self.kind == "shared" else own
 
     def step(self, run: Run, parameters: Vector, goal: Goal | None, batches: Sequence[Batch]) -> Step | None:
-        """What takes the ascent steps of an iteration.
+        """What takes the ascent steps of an iteration on ``batches`` of forget rows; ``None``: they are plain.
 
-        Args:
-            run: The run with its optimizers.
-            parameters: What is moved.
-            goal: Where forget rows are to end; ``polyak`` asks for it.
-            batches: The iteration's forget batches.
+        ``polyak`` asks ``goal`` how far the path is ahead.
         """
         if self.kind == "sgd":
             return None
         (optimizer,) = self.optimizers(run)
-        if isinstance(optimizer, Polyak) and goal is not None:
-            return partial(_by_polyak, optimizer, parameters, goal, batches, self.lr)
         rate = self.lr * (optimizer.param_groups[0]["lr"] if self.kind == "shared" else 1.0)
-        return partial(_by_optimizer, optimizer, parameters, rate)
+
+        def ascend(t: int, loss_f: float, direction: Vector) -> None:
+            given = {}
+            if isinstance(optimizer, Polyak) and goal is not None:
+                given["gap"] = goal.gap(batches[t], len(batches) - 1, t, loss_f)
+            with optimizer.ascending() if isinstance(optimizer, SharedAdam) else nullcontext():
+                _step_along(optimizer, parameters, rate, direction, given)
+
+        return ascend
 
 
-def _by_polyak(
-    optimizer: Polyak,
-    parameters: Vector,
-    goal: Goal,
-    batches: Sequence[Batch],
-    share: float,
-    t: int,
-    loss_f: float,
-    direction: Vector,
+def _step_along(
+    optimizer: Optimizer, parameters: Vector, lr: float, direction: Vector, given: Mapping[str, float]
 ) -> None:
-    gap = goal.gap(batches[:-1], len(batches) - 1, t, loss_f)
-    _by_optimizer(optimizer, parameters, share, t, loss_f, direction, gap=gap)
-
-
-def _by_optimizer(
-    optimizer: Optimizer, parameters: Vector, lr: float, t: int, loss_f: float, direction: Vector, **given: float
-) -> None:
-    """Ascend along ``direction``, which is overwritten, by one step of an optimizer, which descends, so ``given``."""
+    """Go along ``direction``, which is overwritten, by one step of an optimizer, which descends."""
     scale_(direction, -1.0)
-    for p, d in zip(parameters, direction, strict=True):
-        p.grad = d
+    set_gradients(parameters, direction)
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = lr
-    with optimizer.ascending() if isinstance(optimizer, SharedAdam) else nullcontext():
-        optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
+    optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
     optimizer.zero_grad()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate

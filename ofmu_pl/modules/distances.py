@@ -17,15 +17,11 @@ GUARD = 0.1
 
 
 def distances(nll: Tensor, start: Tensor, level: Tensor, targets: Tensor, left: float, *, one_sided: bool) -> Tensor:
-    """Distances of rows, (b,); if two-sided, rows that went too far return.
+    """Distances of rows, (b,), with tokens ``targets``, (b, S); if two-sided, rows that went too far return.
 
-    Args:
-        nll: Losses of their tokens, (b, S).
-        start: The same before the first step.
-        level: Losses that they are to end at; NaN where a token is not pushed.
-        targets: The tokens, (b, S).
-        left: Share of the path that is left, along which a ceiling rises.
-        one_sided: Whether no token is called back from beyond its level.
+    ``nll`` are the tokens' losses, (b, S), ``start`` the same before the first step, and ``level`` those that they are
+    to end at, NaN where a token is not pushed. ``left`` is the share of the path that is left, along which a ceiling,
+    which is one-sided, rises.
     """
     mask = targets != IGNORED
     pushed = mask & ~level.isnan()

@@ -30,21 +30,12 @@ class FineTune(UnlearningModule):
     in_words = "The model was trained on rows that must stay alone, in the hope that it forgets the others by itself."
 
     def __init__(
-        self,
-        network: Network,
-        split: Literal["full", "retain"] = "full",
-        from_target: bool = False,
-        **kwargs: Any,
+        self, network: Network, split: Literal["full", "retain"] = "full", from_target: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(network, **kwargs)
         if from_target and split != "retain":
-            raise UserError("Finetune forgets by seeing the retain rows alone: set --model.split retain too.")
-        self.split, self.from_target = split, from_target
-
-    @property
-    def unlearns(self) -> bool:
-        """Whether the network is the target."""
-        return self.from_target
+            raise UserError("Finetune forgets by seeing the retain rows alone: set model.split retain too.")
+        self.split, self.unlearns = split, from_target
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
-from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.errors import check_range
 
 CAP = 1e3
 """Largest value of 1 / F."""
@@ -24,12 +21,11 @@ class Fisher(OneShot):
     Golatkar et al. 2020 as their code has it (variance of order 1/F), with the true Fisher of single images where
     published classification code squares the mean gradient of 32, multiplies the variance of BatchNorm's, of biases
     and of the last layer by 10, caps the last layer's at 100 and takes means over dimension 1. It also zeroes the
-    classifier's row in class-wise runs, which alone yields UA 100; here that is an argument, off by default.
+    classifier's row in class-wise runs, which alone yields UA 100.
 
     Args:
         network: Recipe of the network that shall forget.
         alpha: Scale of the noise (sources: 1e-9 to 1e-6; searched).
-        zero_rows: Zero the classifier's rows and biases of the classes that are forgotten whole.
         micro_batch_size: Number of images whose gradients are held at a time.
 
     Example:
@@ -42,27 +38,17 @@ class Fisher(OneShot):
         "Random noise was added to the weights, the more of it the less a weight matters for the images that must stay."
     )
     modality = "images"
+    remedy = "lower model.alpha"
 
-    def __init__(
-        self,
-        network: Network,
-        alpha: float = 1e-7,
-        zero_rows: bool = False,
-        micro_batch_size: int = 32,
-    ) -> None:
+    def __init__(self, network: Network, alpha: float = 1e-7, micro_batch_size: int = 32) -> None:
         super().__init__(network)
         check_range(1, micro_batch_size=micro_batch_size)
         check_range(0, alpha=alpha)
-        self.alpha, self.zero_rows, self.chunk = alpha, zero_rows, micro_batch_size
-
-    @property
-    def remedy(self) -> str:
-        """Advice to add less noise."""
-        return "lower `alpha`"
+        self.alpha, self.chunk = alpha, micro_batch_size
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The noise, drawn with the data's seed."""
-        data: Any = self.run.data
+        data = self.run.data
         batches = whole_split(self, "retain", self.chunk)
         n, classes = sum(len(b["labels"]) for b in batches), len(data.class_names)
         information = fisher_diagonal(self.trained, [b["images"] for b in batches])
@@ -72,30 +58,14 @@ class Fisher(OneShot):
         for f in information:
             draw = torch.randn(f.shape, generator=generator).to(f)
             noise.append(draw * (self.alpha * (1 / f).clamp(max=CAP)).sqrt())
-        if self.zero_rows:
-            self._zero_rows(noise)
         capped = sum(int((f < 1 / CAP).sum()) for f in information) / sum(f.numel() for f in information)
         return noise, {"capped": capped}
-
-    def _zero_rows(self, noise: Vector) -> None:
-        forgotten = list(self.run.data.split.forgotten)
-        if not forgotten:
-            raise UserError("zero_rows needs classes that are forgotten whole: set --data.forget_classes.")
-        classifier = [m for m in self.trained.modules() if isinstance(m, nn.Linear)][-1]
-        for x, p in zip(noise, trainable(self.trained), strict=True):
-            if p is classifier.weight or p is classifier.bias:
-                x[forgotten] = -p.detach()[forgotten]
 
 
 def fisher_diagonal(module: nn.Module, batches: list[Tensor]) -> Vector:
     """``F_i = 1/n sum_x sum_y p(y|x) (d log p(y|x) / d theta_i)^2``, one gradient per image and class.
 
-    Args:
-        module: A classifier in eval mode.
-        batches: Images, (b, C, H, W) each; the gradients of a batch are held at once.
-
-    Returns:
-        One tensor per trainable parameter.
+    The module is a classifier in eval mode; batches are images, (b, C, H, W) each, whose gradients are held at once.
     """
     named = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
     rest = {k: v.detach() for k, v in (*module.named_parameters(), *module.named_buffers()) if k not in named}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import weights_hash
 from ofmu_pl.training.parallel import Replica
+from ofmu_pl.training.run import Run
 
 
 class Frozen:
@@ -18,27 +19,18 @@ class Frozen:
 
     A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the
     recipe makes them again, a random network from the random numbers of the first time, and their hash is compared.
-
-    Attributes:
-        network: The copy, once it is taken.
-        random_state: State of torch's generator before the recipe made the network that is trained.
-        weights: Hash of the copy's weights, once a checkpoint needed it.
-        resumed: Whether the run goes on from a checkpoint.
     """
 
     def __init__(self) -> None:
         self.network: nn.Module | None = None
-        self.random_state: Tensor = torch.get_rng_state()
-        self.weights: str | None = None
+        self.random_state: Tensor = torch.get_rng_state()  # from which the recipe makes the network that is trained
+        self.weights: str | None = None  # the hash of the copy's, once a checkpoint needed it
         self.resumed = False
 
-    def take(self, build: Callable[[], nn.Module], network: nn.Module, device: torch.device) -> None:
-        """Make the copy, once (takes all ranks).
+    def take(self, run: Run, recipe: Network, network: nn.Module, device: torch.device) -> None:
+        """Make the copy of a run's network on a device before the first step, once (takes all ranks).
 
-        Args:
-            build: Makes a network as the recipe does.
-            network: The network before its first step; it is not read if the run goes on from a checkpoint.
-            device: Device of the copy.
+        Where the run goes on from a checkpoint, the network is not read.
 
         Raises:
             UserError: The recipe no longer makes the weights that the run started from.
@@ -47,14 +39,14 @@ class Frozen:
             return
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.random_state)
-            replica = Replica(build)
+            replica = Replica(lambda: run.convert(recipe.build(run.data, exact=False)))
             copy = replica.network.to(device)
         if not self.resumed:
             replica.of(network, device)
         elif self.weights not in (None, weights_hash(copy)):
             raise UserError(
-                "What --model.network describes now is not the model that the run started from, which its method "
-                "compares with: put the original files back at --model.network.path, or start without --ckpt_path."
+                "What model.network describes now is not the model that the run started from, which its method "
+                "compares with: put the original files back at model.network.path, or start without --ckpt_path."
             )
         self.network = copy.eval().requires_grad_(False)
 

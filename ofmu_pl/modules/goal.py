@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
+from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.data.sampler import batch_indices, evenly
 from ofmu_pl.losses import IGNORED, log_odds
@@ -51,6 +51,8 @@ CEILING_APPROACH = 0.15
 """The same of a ceiling, on any run: rows that come late do not arrive where batches are small."""
 HARM = 0.3
 """Mean rise of retain losses, in nats, above which the path waits until they are repaired."""
+EVERY = 10
+"""Outer iterations between two checks."""
 KEPT = 0.03
 """Mean rise of retain losses, in nats, at which they count as kept: 97 % of the probability."""
 LOOKED_AT = 64
@@ -74,7 +76,6 @@ class Goal:
         iterations: Length of the run.
         guess: Loss of a uniform guess, in nats. Without held-out rows tokens end at half of it, images of forgotten
             classes at all of it.
-        every: Outer iterations between two checks.
         one_sided: Whether the goal is a ceiling that rises along the path, from beyond which no token is called back.
         kinds: Tells the kinds of tokens (``data.guessable``); ``None``: there is one kind, and every token is pushed.
         expected: Tells the losses of someone who guesses; ``None``: tokens of one kind are all alike.
@@ -90,17 +91,15 @@ class Goal:
 
     def __init__(
         self,
-        data: Any,
+        data: PairedDataModule,
         tokens: Callable[[Batch], tuple[Tensor, Tensor]],
         iterations: int,
         guess: float,
-        every: int = 10,
         one_sided: bool = False,
         kinds: Told | None = None,
         expected: Told | None = None,
     ) -> None:
-        self.one_sided = one_sided
-        self.data, self.tokens, self.guess, self.every = data, tokens, guess, every
+        self.data, self.tokens, self.guess, self.one_sided = data, tokens, guess, one_sided
         longest = CEILING_APPROACH * iterations if one_sided else min(PATH, APPROACH * iterations)
         self.length = PATH if iterations < 0 else max(1.0, longest)
         self.levels = self.start = self.old = torch.empty(0)
@@ -117,9 +116,7 @@ class Goal:
     def begin(self, outer_batches: range) -> None:
         """Score the model that is to forget, once.
 
-        Args:
-            outer_batches: Numbers of the retain stream's batches whose losses are to return; none, as of a run without
-                a known end: all rows'.
+        Losses of the retain stream's batches of these numbers are to return; of none, as without a known end, of all.
         """
         m = len(self.data.splits["retain"])
         if self.data.never_seen is None:
@@ -136,19 +133,17 @@ class Goal:
         self.start = torch.from_numpy(np.concatenate(start))
         self.ends = torch.tensor([0, *(len(row) for row in start)]).cumsum(0)
         self._set_levels()
-        size, seed = self.data.batch_size, self.data.seed
-        drawn = {int(i) for number in outer_batches for i in batch_indices(m, size, seed, "retain", number)}
+        drawn: set[int] = set()
+        for number in outer_batches:
+            drawn.update(batch_indices(m, self.data.batch_size, self.data.seed, "retain", number).tolist())
         rows = sorted(drawn) or list(range(m))
         self.old = torch.full((m,), math.nan, dtype=torch.float64)
         self.old[rows] = torch.tensor([row.mean() for row in self._score("retain", rows)], dtype=torch.float64)
 
     def rows(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
-        """Minus the distances of forget rows from their levels, in log-odds: largest, 0, at the goal.
+        """Minus the distances, (b,), of forget rows from their levels, in log-odds: largest, 0, at the goal.
 
-        Args:
-            nll: Losses of their tokens, (b, S).
-            targets: The tokens, (b, S).
-            ids: Numbers of the rows, (b,).
+        ``nll``, (b, S), are the losses of their tokens ``targets``, (b, S), ``ids``, (b,), their numbers.
         """
         start, level = self._of(ids, targets)
         left = self._left_after(self.way)
@@ -169,17 +164,13 @@ class Goal:
         """The share of the path that is left after so many iterations."""
         return 1 - min(1.0, way / self.length)
 
-    def gap(self, batches: Sequence[Batch], steps: int, t: int, reached: float) -> float:
-        """How far the path is ahead of a batch's rows, in log-odds.
+    def gap(self, batch: Batch, steps: int, t: int, reached: float) -> float:
+        """How far the path is ahead of a batch's rows, in log-odds, at ascent t, from 0, of so many of an iteration.
 
-        Args:
-            batches: Forget batches of an iteration.
-            steps: Ascent steps of an iteration.
-            t: Number of the step that is to be taken, from 0.
-            reached: Mean of ``rows`` over the t-th batch at the present weights.
+        ``reached`` is the mean of ``rows`` over the batch at the present weights.
         """
         first, left = [], self._left_after(self.way + (t + 1) / steps)
-        for i in batches[t]["ids"].tolist():
+        for i in batch["ids"].tolist():
             start, level = (x[None, self.ends[i] : self.ends[i + 1]] for x in (self.start, self.levels))
             targets, now = torch.zeros_like(start, dtype=torch.long), self._left_after(self.way)
             first.append(float(distances(start, start, level, targets, now, one_sided=self.one_sided)))
@@ -199,13 +190,10 @@ class Goal:
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
         """Compare forget with held-out rows if a check is due, and set the levels by the latter's losses of now.
 
-        Args:
-            step: Outer iterations done.
-
         Returns:
-            Whether the goal is reached, and what was measured.
+            Whether the goal is reached after so many outer iterations, and what was measured.
         """
-        if step % self.every:
+        if step % EVERY:
             return False, {}
         seen = {"goal/harm": self.harm}
         if self.data.never_seen is None:
@@ -244,11 +232,11 @@ class Goal:
         kinds = self.kinds(stream, rows)
         return [facts_loss(row, kind == OWN) for row, kind in zip(losses, kinds, strict=True)]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Tensor | float]:
         """What a resumed run cannot measure again."""
         return {name: getattr(self, name) for name in STATE}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Tensor | float]) -> None:
         """Restore what ``state_dict`` gave."""
         for name in STATE:
             setattr(self, name, state[name])
@@ -287,7 +275,7 @@ class Goal:
 
     @property
     def _shown(self) -> Sequence[int]:
-        return evenly(range(len(self.data.splits[self.data.never_seen])), LOOKED_AT)
+        return evenly(range(len(self.data.splits[str(self.data.never_seen)])), LOOKED_AT)
 
     def _score(self, stream: str, rows: Sequence[int]) -> Rows:
         """Token losses of rows of a split, float64, in their order."""

@@ -8,12 +8,12 @@ place (docs/methods.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.ngram import Answer, NGram, Sparse
@@ -37,18 +37,19 @@ class Guess:
     Args:
         data: A ``PairedDataModule`` of text after ``setup``, whose ``never_seen`` names the split of held-out rows.
         vocabulary: Number V of tokens.
+        temperature: Temperature of the guesses, until ``sharpen`` has found another.
 
     Attributes:
         model: The n-gram model.
-        temperature: Temperature of the guesses, 1 until ``sharpen`` has found another.
     """
 
-    def __init__(self, data: Any, vocabulary: int) -> None:
+    def __init__(self, data: PairedDataModule, vocabulary: int, temperature: float = 1.0) -> None:
+        assert data.never_seen is not None, "there is nothing to fit the weights to"
+        self.data, self.unseen, self.temperature = data, data.never_seen, temperature
         known, held = (
-            answers(data, name, evenly(range(len(data.splits[name])), READ)) for name in ("retain", data.never_seen)
+            answers(data, name, evenly(range(len(data.splits[name])), READ)) for name in ("retain", self.unseen)
         )
         self.model = NGram(known, held, vocabulary)
-        self.data, self.temperature = data, 1.0
         self._said: dict[tuple[str, int], tuple[Answer, Sparse]] = {}
 
     def sharpen(self, logits: Callable[[Batch], tuple[Tensor, Tensor]]) -> None:
@@ -57,7 +58,7 @@ class Guess:
         Args:
             logits: Maps a batch to the network's logits, (b, S, V), and the tokens that they predict, (b, S).
         """
-        data, stream = self.data, self.data.never_seen
+        data, stream = self.data, self.unseen
         rows = evenly(range(len(data.splits[stream])), LOOKED_AT)
         found = (logits(data.collate(stream, [i], 0)) for i in rows)
         wanted = _entropy(x[targets != IGNORED].float().log_softmax(1) for x, targets in found)
@@ -75,12 +76,7 @@ class Guess:
         return len(self.data.splits["forget"]) <= READ
 
     def losses(self, stream: str, rows: Sequence[int]) -> list[np.ndarray]:
-        """Losses, in nats, of the n-gram model at the tokens of rows' true answers, one array a row.
-
-        Args:
-            stream: Name of the split.
-            rows: Numbers of the rows.
-        """
+        """Losses, in nats, of the n-gram model at the tokens of true answers, one array for each of a split's rows."""
         found = []
         for i in rows:
             answer, said = self._guessed(stream, i)
@@ -91,9 +87,7 @@ class Guess:
     def logits(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Guesses at the answers of a batch of forget rows, as logits, (b, S, V) float32; 0 where there is no target.
 
-        Args:
-            ids: Numbers of the rows, (b,).
-            targets: The tokens that are to be predicted, (b, S).
+        ``ids``, (b,), are the numbers of the rows, ``targets``, (b, S), the tokens that are to be predicted.
         """
         guessed = torch.zeros(*targets.shape, self.model.vocabulary, device=targets.device)
         for row, i, places in zip(guessed, ids.tolist(), targets != IGNORED, strict=True):
@@ -114,14 +108,8 @@ def _entropy(log_probabilities: Iterable[Tensor]) -> float:
     return float(torch.cat([-(x.exp() * x).sum(1) for x in log_probabilities]).mean())
 
 
-def answers(data: Any, stream: str, rows: Iterable[int]) -> Iterator[Answer]:
-    """The answers of some rows of a split, as the training loss sees them.
-
-    Args:
-        data: A ``PairedDataModule`` of text after ``setup``.
-        stream: Name of the split.
-        rows: Numbers of the rows.
-    """
+def answers(data: PairedDataModule, stream: str, rows: Iterable[int]) -> Iterator[Answer]:
+    """The answers of some rows, by number, of a split of text, as the training loss sees them."""
     for i in rows:
         batch = data.collate(stream, [i], 0)
         labelled = (batch["labels"][0] != IGNORED).nonzero().flatten().tolist()

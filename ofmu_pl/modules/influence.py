@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp
 
-from ofmu_pl.core.cg import Solution, conjugate_gradient
+from ofmu_pl.core.cg import conjugate_gradient
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
 from ofmu_pl.modules.one_shot import OneShot, whole_split
 from ofmu_pl.networks.base import Network
-from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.errors import check_range
 
 TOLERANCE = 1e-3
 """Relative residual at which conjugate gradients stop."""
@@ -45,6 +42,7 @@ class Influence(OneShot):
         "not been trained on."
     )
     modality = "images"
+    remedy = "raise model.damping or lower model.scale"
 
     def __init__(
         self,
@@ -55,16 +53,10 @@ class Influence(OneShot):
         micro_batch_size: int = 256,
     ) -> None:
         super().__init__(network)
-        check_range(1, micro_batch_size=micro_batch_size)
-        if damping < 0 or iterations < 1:
-            raise UserError(f"damping={damping} must be 0 or more and iterations={iterations} 1 or more.")
+        check_range(1, iterations=iterations, micro_batch_size=micro_batch_size)
+        check_range(0, damping=damping)
         self.scale, self.damping, self.iterations = scale, damping, iterations
         self.chunk = micro_batch_size
-
-    @property
-    def remedy(self) -> str:
-        """Advice to take a shorter step."""
-        return "raise `damping` or lower `scale`"
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The Newton step, and scalars on its solution: residual and cost."""
@@ -85,63 +77,42 @@ class Influence(OneShot):
             return out
 
         share = sizes["forget"] / sum(sizes.values())
-        found = removal(
-            product, gradients["forget"], gradients["retain"], share, self.damping, self.iterations, TOLERANCE
-        )
+        b = removal(gradients["forget"], gradients["retain"], share)
+        found = conjugate_gradient(product, b, self.damping, self.iterations, TOLERANCE)
         # A product is a forward, a forward-mode and a backward pass over the retain images: about a gradient of them.
         self.charge(1.0, sum(sizes.values()))
         self.charge(found.iterations, sizes["retain"])
-        remedy = "; not converged: raise --model.iterations or --model.damping" if found.residual > TOLERANCE else ""
+        remedy = "; not converged: raise model.iterations or model.damping" if found.residual > TOLERANCE else ""
         rank_zero_info(f"Influence: residual {found.residual:.2g} after {found.iterations} products{remedy}.")
         for x in found.x:
             x.mul_(self.scale)
         return found.x, {"residual": found.residual, "products": float(found.iterations)}
 
 
-def removal(
-    product: Callable[[Vector], Vector],
-    g_f: Vector,
-    g_r: Vector,
-    share: float,
-    damping: float,
-    iterations: int,
-    tolerance: float,
-) -> Solution:
-    """The Newton step ``(A + damping)^-1 share (g_f - g_r)`` from the optimum on all samples to that without some.
+def removal(g_f: Vector, g_r: Vector, share: float) -> Vector:
+    """``share (g_f - g_r)``: the Newton step from the optimum on all samples to that without a share of them solves it.
 
-    At that optimum ``share g_f + (1 - share) g_r = 0``, so the right-hand side is ``-g_r``: exact where the losses are
-    quadratic and A is the Hessian of the retain loss. The form with both gradients takes no training step elsewhere.
-
-    Args:
-        product: Maps v to A v.
-        g_f: Mean gradient of the samples to remove.
-        g_r: Mean gradient of the samples to keep.
-        share: The share of the samples to remove, n_f / (n_f + n_r).
-        damping: A number added to A's diagonal.
-        iterations: Largest number of products with A.
-        tolerance: Relative residual at which to stop.
+    g_f and g_r are the mean gradients of the samples to remove and to keep. At that optimum ``share g_f + (1 - share)
+    g_r = 0``, so this is ``-g_r``: exact where the losses are quadratic and the matrix is the Hessian of the retain
+    loss. The form with both gradients takes no training step elsewhere.
     """
-    b = [share * (f - r) for f, r in zip(g_f, g_r, strict=True)]
-    return conjugate_gradient(product, b, damping, iterations, tolerance)
+    return [share * (f - r) for f, r in zip(g_f, g_r, strict=True)]
 
 
 def gauss_newton_product(module: nn.Module, images: Tensor, v: Vector) -> Vector:
     """``G v`` with ``G = 1/b sum_i J_i^T (diag p_i - p_i p_i^T) J_i`` of the mean cross-entropy of b images.
 
-    Args:
-        module: A classifier in eval mode; J is the Jacobian of its logits.
-        images: Images, (b, C, H, W).
-        v: A vector, one tensor per trainable parameter.
+    J is the Jacobian of the logits of a classifier in eval mode; images are (b, C, H, W).
     """
-    names = [k for k, p in module.named_parameters() if p.requires_grad]
     point = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
 
-    def logits(parameters: dict[str, Tensor]) -> Any:
-        return functional_call(module, parameters, (images,))
+    def logits(parameters: dict[str, Tensor]) -> Tensor:
+        found: Tensor = functional_call(module, parameters, (images,))
+        return found
 
-    forward, backward = jvp(logits, (point,), (dict(zip(names, v, strict=True)),)), vjp(logits, point)
+    forward, backward = jvp(logits, (point,), (dict(zip(point, v, strict=True)),)), vjp(logits, point)
     z, jv, pullback = backward[0], forward[1], backward[1]
     p = z.softmax(1)
     curved = p * jv - p * (p * jv).sum(1, keepdim=True)
     (out,) = pullback(curved / len(images))
-    return [out[k].detach() for k in names]
+    return [out[k].detach() for k in point]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
-from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.guess import Guess
 from ofmu_pl.networks.base import Batch
@@ -42,15 +42,14 @@ class LowerLevel:
     def __init__(
         self, bound: float | Literal["uniform", "holdout"] | None, ngram_weight: float, *, seeks_goal: bool
     ) -> None:
-        level = None if isinstance(bound, str) else bound
-        check_range(0, above=True, forget_ceiling=level)
+        self.level = None if isinstance(bound, str) else bound
+        check_range(0, above=True, forget_ceiling=self.level)
         check_range(0, ngram_weight=ngram_weight)
         self.bound, self.ngram_weight = bound, ngram_weight
         self.seeks_goal = seeks_goal or bound == "holdout"
-        self.level: float | None = level
         self.goal: Goal | None = None
         self.guess: Guess | None = None
-        self._kept: dict[str, Any] = {}
+        self._kept: Checkpoint = {}
 
     def begin(self, method: UnlearningModule, iterations: int) -> None:
         """Measure what the loss needs of the model that is to forget, once.
@@ -64,7 +63,7 @@ class LowerLevel:
         if self.bound == "uniform":
             self.level = uniform
         if self.ngram_weight:
-            self._fit_guess()
+            self._fit_guess(round(math.exp(uniform)))
         if self.seeks_goal:
             self._set_goal(uniform, iterations)
 
@@ -89,55 +88,41 @@ class LowerLevel:
         yield
         reshard(self.method.trained)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Checkpoint:
         """What a resumed run cannot measure again."""
-        state: dict[str, Any] = {} if self.goal is None else {"goal": self.goal.state_dict()}
+        state: Checkpoint = {} if self.goal is None else {"goal": self.goal.state_dict()}
         return state if self.guess is None else state | {"temperature": self.guess.temperature}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what ``state_dict`` gave, before or after ``begin``."""
+    def load_state_dict(self, state: Checkpoint) -> None:
+        """Restore what ``state_dict`` gave, before or after ``begin``, which finds the same temperature."""
         self._kept = state
         if self.goal is not None and "goal" in state:
             self.goal.load_state_dict(state["goal"])
-        if self.guess is not None and "temperature" in state:
-            self.guess.temperature = state["temperature"]
 
     def _set_goal(self, uniform: float, iterations: int) -> None:
         """Make the goal, from a checkpoint where there is one."""
-        run = self.method.run
+        data, one_sided = self.method.run.data, self.bound == "holdout"
         expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
-        kinds = self._kinds if run.data.modality == "text" else None
-        one_sided = self.bound == "holdout"
-        goal = Goal(
-            run.data, self._token_losses, iterations, uniform, one_sided=one_sided, kinds=kinds, expected=expected
-        )
-        self.goal = goal
+        kinds = self._kinds if data.modality == "text" else None
+        self.goal = Goal(data, self._token_losses, iterations, uniform, one_sided, kinds, expected)
         if "goal" in self._kept:
-            goal.load_state_dict(self._kept["goal"])
+            self.goal.load_state_dict(self._kept["goal"])
         else:
             with self._scoring():
                 each = self.method.num_batches
-                goal.begin(range(each - 1, iterations * each, each))
+                self.goal.begin(range(each - 1, iterations * each, each))
 
-    def _fit_guess(self) -> None:
-        """Make the n-gram model.
-
-        Raises:
-            UserError: The data are images, or there are no held-out rows.
-        """
-        method = self.method
-        data = method.run.data
+    def _fit_guess(self, vocabulary: int) -> None:
+        """Make the n-gram model, for which there must be text and held-out rows."""
+        data = self.method.run.data
         if data.modality != "text":
-            raise UserError("Images are not answered word by word: set --model.ngram_weight 0.")
+            raise UserError("Images are not answered word by word: set model.ngram_weight 0.")
         if data.never_seen is None:
             raise UserError(
-                f"{data.why_no_never_seen}, and ngram_weight fits its guess to such rows: give some, or set "
-                "--model.ngram_weight 0."
+                f"{data.why_no_never_seen}, and model.ngram_weight fits a guess to such rows: give some or set it to 0."
             )
-        self.guess = Guess(data, self._vocabulary)
-        if "temperature" in self._kept:
-            self.guess.temperature = self._kept["temperature"]
-        else:
+        self.guess = Guess(data, vocabulary, self._kept.get("temperature", 1.0))
+        if "temperature" not in self._kept:
             with self._scoring(), torch.no_grad():
                 self.guess.sharpen(self._read)
 
@@ -172,8 +157,3 @@ class LowerLevel:
         method = self.method
         with method.run.forward_context():
             return method.recipe.logits(method.trained, {name: x.to(method.device) for name, x in batch.items()})
-
-    @property
-    def _vocabulary(self) -> int:
-        """Number of tokens that the network tells apart."""
-        return round(math.exp(self.method.recipe.uniform_loss(self.method.trained)))

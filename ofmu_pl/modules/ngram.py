@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from ofmu_pl.modules.nearest import Nearest
 
 LONGEST = 3
 """Tokens of the longest context in all known answers."""
@@ -64,6 +63,38 @@ class Sparse(NamedTuple):
     places: Tensor
     tokens: Tensor
     shares: Tensor
+
+
+class Nearest:
+    """Finds like questions by Jaccard's index of their sets of bigrams of tokens, the share of all that both have.
+
+    Names differ from question to question and wordings return, so questions are alike that ask for the same of others.
+
+    Example:
+        >>> nearest = Nearest([[1, 2, 3, 9], [1, 2, 8, 7], [5, 6]])
+        >>> nearest([1, 2, 3, 4], most=2).tolist()
+        [0, 1]
+    """
+
+    def __init__(self, questions: Sequence[Sequence[int]]) -> None:
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        sizes = []
+        for i, question in enumerate(questions):
+            bigrams = set(pairwise(question))
+            sizes.append(len(bigrams))
+            for bigram in bigrams:
+                found[bigram].append(i)
+        self._having = {bigram: np.array(rows) for bigram, rows in found.items()}
+        self._sizes = np.array(sizes)
+
+    def __call__(self, question: Sequence[int], most: int) -> np.ndarray:
+        """Numbers of the most like questions, the likest first, of equals the first; at most ``most`` of them."""
+        bigrams = set(pairwise(question))
+        both = np.zeros(len(self._sizes))
+        for bigram in bigrams & self._having.keys():
+            both[self._having[bigram]] += 1
+        either = len(bigrams) + self._sizes - both
+        return np.argsort(-both / np.maximum(either, 1), kind="stable")[:most]
 
 
 class NGram:
@@ -145,7 +176,8 @@ class NGram:
         asked = _followers([Answer(question, 0, range(len(question)))], 1)
         for i in answer.places:
             contexts = [tuple(tokens[i - k : i]) for k in range(min(LONGEST, i) + 1)]
-            everywhere, near = ([s[c] for c in contexts if c in s] for s in (self._shares, like))
+            everywhere = [self._shares[c] for c in contexts if c in self._shares]
+            near = [like[c] for c in contexts if c in like]
             copied = [asked[c] for c in contexts[:2] if c in asked]
             yield tokens[i], (len(everywhere), len(near), len(copied)), [*everywhere, *near, *copied]
 

@@ -31,7 +31,7 @@ from ofmu_pl.core.safeguards import SAFE, Safeguards
 from ofmu_pl.core.slope import flatten
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.ascent import Ascent
-from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.networks.base import Batch, Network
@@ -109,6 +109,7 @@ class OFMU(UnlearningModule):
         "that must stay."
     )
     moves_parameters = True
+    streams = ("forget", "retain")  # in pairs; an epoch is one pass over the forget set
 
     def __init__(
         self,
@@ -131,27 +132,29 @@ class OFMU(UnlearningModule):
         safeguards: Safeguards = SAFE,
         **kwargs: Any,
     ) -> None:
-        if rates not in (None, "auto") or stop_at not in (None, "holdout"):
-            raise UserError(f"rates={rates} and stop_at={stop_at}: rates can be auto, stop_at can be holdout, or null.")
-        if outer_at not in ("end", "start"):
-            raise UserError(f"outer_at={outer_at} is unknown: set --model.outer_at end or start.")
-        if rates == "auto" and ngram_weight:
+        if rates not in (None, "auto") or stop_at not in (None, "holdout") or outer_at not in ("end", "start"):
             raise UserError(
-                "rates=auto steps by the distance to the goal alone: set --model.ngram_weight 0, or, to choose rates "
-                "yourself, --model.rates null and --model.stop_at null."
+                f"There is no model.rates {rates}, model.stop_at {stop_at} or model.outer_at {outer_at}: rates can be "
+                "auto or null, stop_at holdout or null, outer_at end or start."
             )
-        if rates == "auto":
+        if rates and ngram_weight:
+            raise UserError(
+                "With model.rates auto steps go by the distance to the goal alone: set model.ngram_weight 0, or, to "
+                "choose rates yourself, model.rates null and model.stop_at null."
+            )
+        if rates:
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             safeguards = replace(safeguards, inner_clip=None)
         super().__init__(network, **kwargs)
         check_range(1, inner_steps=inner_steps, higher_order_every=higher_order_every)
         check_range(0, inner_lr=inner_lr, beta=beta, stationarity_tol=stationarity_tol)
         check_range(0, 1, higher_order_from=higher_order_from)
-        self.inner_steps, self.beta = inner_steps, beta
+        self.num_batches = inner_steps + 1  # of the ascents, and one of the outer step
+        self.period, self.exact = higher_order_every, engine == "autograd"
+        self.beta = beta
         self.ascent = Ascent("polyak", 1.0) if rates else Ascent(inner_optimizer, inner_lr)
         self.penalty = Penalty(rho_0, 1.0 if rates else gamma, safeguards.rho_max)
-        self.engine_name, self.safeguards = engine, safeguards
-        self.higher_order_every, self.higher_order_from = higher_order_every, higher_order_from
+        self.engine_name, self.safeguards, self.higher_order_from = engine, safeguards, higher_order_from
         self.stationarity_tol, self.rates, self.stop_at, self.outer_at = stationarity_tol, rates, stop_at, outer_at
         seeks_goal = rates is not None or stop_at is not None
         self.lower = LowerLevel(None if rates else forget_ceiling, ngram_weight, seeks_goal=seeks_goal)
@@ -161,38 +164,16 @@ class OFMU(UnlearningModule):
         self.scrutiny = Scrutiny(beta, safeguards.floor)
 
     @property
-    def streams(self) -> tuple[str, ...]:
-        """Forget and retain batches in pairs; an epoch is one pass over the forget set."""
-        return ("forget", "retain")
-
-    @property
     def watches_held_out(self) -> bool:
         """Whether held-out rows give the forget rows their goal, or the guess its weights."""
         return (self.lower.seeks_goal or self.lower.ngram_weight > 0) and self.run.data.never_seen is not None
 
     @property
-    def num_batches(self) -> int:
-        """T batches of the ascent and one of the outer step."""
-        return self.inner_steps + 1
-
-    @property
     def length(self) -> int:
         """Outer iterations in all, at most (one of first order takes T + 1 gradients); -1: no number ends the run."""
         steps, budget = self.run.steps, self.run.budget
-        if budget is None:
-            return steps
-        most = int(budget // self.num_batches)
+        most = steps if budget is None else int(budget // self.num_batches)
         return most if steps < 0 else min(steps, most)
-
-    @property
-    def period(self) -> int:
-        """A whole iteration and those of first order after it, after which the work repeats."""
-        return self.higher_order_every
-
-    @property
-    def exact(self) -> bool:
-        """Whether graphs of graphs are needed."""
-        return self.engine_name == "autograd"
 
     @property
     def gradient_evaluations(self) -> float:
@@ -203,17 +184,18 @@ class OFMU(UnlearningModule):
     def remedy(self) -> str:
         """Advice after a divergence, which names the safeguards that are switched off."""
         if self.rates:
-            return "choose rates yourself by `rates=null`"
+            return "choose rates yourself by model.rates null"
         safeguards = {f"safeguards.{name}": value for name, value in vars(self.safeguards).items()}
         safeguards |= {"forget_ceiling": self.lower.bound, "gradient_clip": self.gradient_clip}
-        off = [name for name, value in safeguards.items() if value is None]
+        off = [f"model.{name}" for name, value in safeguards.items() if value is None]
         if off:
             return f"switch the safeguards on that are off here ({', '.join(off)})"
-        return "lower `inner_lr` or the optimizer's rate"
+        return "lower model.inner_lr or the optimizer's rate"
 
-    def own_optimizers(self) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer) -> list[Optimizer]:
         """Make the ascent's optimizer, if it has one of its own."""
-        return self.ascent.own_optimizers(self.run, self.trained, exact=self.exact)
+        whole_copies = self.exact and self.run.ranks.sharded
+        return self.ascent.own_optimizers(outer, self.trained, whole_copies=whole_copies)
 
     @property
     def inner_optimizers(self) -> list[Optimizer]:
@@ -251,7 +233,7 @@ class OFMU(UnlearningModule):
     ) -> tuple[OuterIteration, dict[str, float]]:
         """Check the engine, flatten with ``rates: auto``, and run the algorithm; returns what was measured, too."""
         assert self.engine is not None, "on_train_start has not run"
-        engine, scrutiny, lazy = self.engine, self.scrutiny, self.higher_order_every
+        engine, scrutiny, lazy = self.engine, self.scrutiny, self.period
         similar, penalised = acts and self.beta > 0, acts and self.penalty.rho > 0
         scalars = scrutiny.look(self, engine, batch, similar=similar, penalised=penalised)
         beta = self.beta if similar and scrutiny.order > 1 else 0.0
@@ -290,7 +272,7 @@ class OFMU(UnlearningModule):
         return (self.run.step - 1) / self.length if self.length > 0 else 1.0
 
     def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
-        """With ``rates: auto`` how far the retain loss is above its goal, which ``Polyak`` steps by."""
+        """With ``rates: auto`` how far the retain loss is above its goal."""
         return {"gap": scalars["retain_rise"]} if self.rates else {}
 
     def outer_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:
@@ -303,17 +285,16 @@ class OFMU(UnlearningModule):
             self.run.stop()
         return scalars | seen
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the penalty parameter, the goal's state and the steps of differences."""
         super().on_save_checkpoint(checkpoint)
         state = {"rho": self.penalty.rho, "lower": self.lower.state_dict()}
-        checkpoint["ofmu"] = state | self.scrutiny.state_dict()
+        checkpoint["ofmu"] = state | {"differences": self.scrutiny.state_dict()}
 
-    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Go on where the checkpoint left off."""
         state = checkpoint["ofmu"]
         self.penalty.rho = state["rho"]
-        self.scrutiny.load_state_dict(state)
+        self.scrutiny.load_state_dict(state["differences"])
         self.lower.load_state_dict(state["lower"])
-        spent = self.engine.gradient_evaluations if self.engine else 0.0
-        self._gradient_evaluations -= spent
+        self._gradient_evaluations -= self.engine.gradient_evaluations if self.engine else 0.0

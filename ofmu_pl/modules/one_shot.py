@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import torch
 
@@ -14,11 +13,14 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import batch_norms
 from ofmu_pl.support.errors import UserError
 
-BROKEN_MODEL = "give another `network`, since this one's own weights or losses are not finite"
+BROKEN_MODEL = "give another model.network, since this one's own weights or losses are not finite"
 
 
 class OneShot(UnlearningModule):
     """A run of one iteration, whatever ``max_steps`` says: a plain step of rate 1 along ``displacement``."""
+
+    streams = ("forget",)  # the batch is not used; the method reads whole splits
+    remedy = BROKEN_MODEL
 
     def __init__(self, network: Network) -> None:
         super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), gradient_clip=None)
@@ -26,16 +28,6 @@ class OneShot(UnlearningModule):
     @abstractmethod
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The vector to add to the weights, and scalars to log."""
-
-    @property
-    def streams(self) -> tuple[str, ...]:
-        """A stream whose batch is not used; the method reads whole splits."""
-        return ("forget",)
-
-    @property
-    def remedy(self) -> str:
-        """Advice where no option helps: such numbers come from the model itself."""
-        return BROKEN_MODEL
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Give minus the displacement as the gradient, for a step of rate 1."""
@@ -82,28 +74,16 @@ class BatchNormOnly(UnlearningModule):
         "The running averages of the model's normalisation layers were moved by showing it the forgotten "
         "images; no weight was trained. The run is a control."
     )
+    streams = ("forget",)
+    remedy = BROKEN_MODEL
 
     def __init__(self, network: Network) -> None:
         super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=0.0), gradient_clip=None)
         if getattr(network, "bn_mode", "both") != "both":
-            raise UserError("BatchNormOnly moves statistics on forget batches: set --model.network.bn_mode both.")
-
-    @property
-    def streams(self) -> tuple[str, ...]:
-        """Forget batches alone."""
-        return ("forget",)
-
-    @property
-    def remedy(self) -> str:
-        """Advice where no option helps."""
-        return BROKEN_MODEL
+            raise UserError("BatchNormOnly moves statistics on forget batches: set model.network.bn_mode both.")
 
     def on_train_start(self) -> None:
-        """Refuse a network without statistics.
-
-        Raises:
-            UserError: The network has no BatchNorm.
-        """
+        """Refuse a network without statistics."""
         if not batch_norms(self.trained):
             raise UserError("This network has no BatchNorm whose statistics could move: choose another control.")
 
@@ -116,7 +96,7 @@ class BatchNormOnly(UnlearningModule):
         return zeros_like(trainable(self.trained)), {"L_f": loss}
 
 
-def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[dict[str, Any]]:
+def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[Batch]:
     """All batches of a split, without augmentation, on the module's device.
 
     Raises:
@@ -124,9 +104,8 @@ def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[di
     """
     if module.run.ranks.sharded:
         raise UserError(
-            f"{type(module).__name__} differentiates a whole network, and FSDP2 cuts it: set --trainer.strategy ddp."
+            f"{type(module).__name__} differentiates a whole network, and FSDP2 cuts it: set trainer.strategy ddp."
         )
-    data: Any = module.run.data
-    images, labels = data.images_of(name)
+    images, labels = module.run.data.images_of(name)
     parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
     return [{"images": x.to(module.device).float() / 255, "labels": y.to(module.device)} for x, y in parts]

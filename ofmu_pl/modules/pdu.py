@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ofmu_pl.losses import logit_margin
+from ofmu_pl.modules.base import Checkpoint
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import check_range
@@ -30,7 +31,7 @@ class PDU(TwoTerms):
         >>> from ofmu_pl import CausalLM
         >>> method = PDU(CausalLM("gpt2"), epsilon=0.3, alpha=100, dual_step=5)
         >>> method.after_retain(0.5)
-        >>> method.retain_weight()
+        >>> method.alpha
         101.0
     """
 
@@ -38,37 +39,29 @@ class PDU(TwoTerms):
         "The model was trained to find all words equally likely where it should have answered the forgotten "
         "rows. Rows that must stay held it back whenever it became worse on them than allowed."
     )
+    retains = True  # a price of 0 rises as soon as the constraint is broken
 
     def __init__(
         self, network: Network, epsilon: float = 0.3, alpha: float = 100.0, dual_step: float = 5.0, **kwargs: Any
     ) -> None:
         super().__init__(network, alpha=alpha, **kwargs)
         check_range(0, epsilon=epsilon, dual_step=dual_step)
-        self.price, self.epsilon, self.dual_step = alpha, epsilon, dual_step
-
-    @property
-    def retains(self) -> bool:
-        """Always true: a price of 0 rises as soon as the constraint is broken."""
-        return True
+        self.epsilon, self.dual_step = epsilon, dual_step
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``mean_t (max logit - mean logit)^2``."""
         return logit_margin(*self.recipe.logits(self.trained, part))
 
-    def retain_weight(self) -> float:
-        """The present price."""
-        return self.price
-
     def after_retain(self, loss: float) -> None:
         """Move the price by dual ascent on the batch's violation."""
-        self.price = max(0.0, self.price + self.dual_step * (loss - self.epsilon))
+        self.alpha = max(0.0, self.alpha + self.dual_step * (loss - self.epsilon))
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the price to a checkpoint."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["pdu"] = {"price": self.price}
+        checkpoint["pdu"] = {"price": self.alpha}
 
-    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Restore the price from a checkpoint."""
         super().go_on_from(checkpoint)
-        self.price = checkpoint["pdu"]["price"]
+        self.alpha = checkpoint["pdu"]["price"]

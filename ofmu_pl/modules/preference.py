@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ofmu_pl.core.vectors import Vector
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.losses import dpo, npo, simnpo, token_nll
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import check_range
 
 
 class _Preference(TwoTerms):
@@ -25,8 +26,7 @@ class _Preference(TwoTerms):
 
     def __init__(self, network: Network, beta: float = 0.1, **kwargs: Any) -> None:
         super().__init__(network, **kwargs)
-        if beta <= 0:
-            raise UserError(f"beta={beta} is an inverse temperature: set --model.beta above 0.")
+        check_range(0, above=True, beta=beta)
         self.beta = beta
 
     def summed_nll(self, part: Batch) -> Tensor:
@@ -112,9 +112,10 @@ class DPO(_Preference):
     forget_gradients = 2  # of the forget answers and of the others
     _alternatives: Batch
 
-    def prepare(self, batch: dict[str, list[Batch]]) -> None:
-        """Keep the other answers of the batch."""
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """Keep the other answers of the batch beside it."""
         self._alternatives = batch[ALTERNATIVE][0]
+        return super().iterate(batch)
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``-(2/beta) log sigmoid(beta (log-ratio of the other answer - log-ratio of the forget answer))``."""

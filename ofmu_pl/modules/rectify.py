@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -24,7 +24,7 @@ from ofmu_pl.support.errors import check_range
 
 
 class Rectifier(ABC):
-    """Says how one of a method's two gradients is changed by the other; the run's optimizers keep what it remembers."""
+    """Says how one of a method's two gradients is changed by the other."""
 
     in_words: ClassVar[str]
     """What the rectifier does, in one sentence for people who do not know the field."""
@@ -32,17 +32,12 @@ class Rectifier(ABC):
     """Whether the retain gradient changes, and so needs a weight above 0."""
 
     def memory(self, parameters: Sequence[Tensor]) -> list[Optimizer]:
-        """What the rectifier remembers from one iteration to the next, as optimizers of the parameters."""
+        """Make what it remembers from one iteration to the next, as optimizers of the parameters, which runs keep."""
         return []
 
     @abstractmethod
-    def rectify_(self, forget: Vector, retain: Vector, memory: Sequence[Any]) -> float:
-        """Change one of the two in place.
-
-        Args:
-            forget: The gradient of the forget loss, times its weight.
-            retain: The gradient of the retain loss.
-            memory: What ``memory`` made, as earlier iterations left it.
+    def rectify_(self, forget: Vector, retain: Vector) -> float:
+        """Change one of the two in place: the forget loss's gradient, times its weight, or the retain loss's.
 
         Returns:
             The cosine of the two vectors that are compared, before the change.
@@ -65,7 +60,7 @@ class BLUR(Rectifier):
     in_words = "Each step for rows that must stay left out whatever would have helped or hindered forgetting."
     changes_retain = True
 
-    def rectify_(self, forget: Vector, retain: Vector, memory: Sequence[Any]) -> float:
+    def rectify_(self, forget: Vector, retain: Vector) -> float:
         """Make the retain gradient orthogonal to the forget gradient."""
         return project_(retain, forget)
 
@@ -91,12 +86,14 @@ class GRU(Rectifier):
     def __init__(self, weight: float = 0.8) -> None:
         check_range(0, 1, above=True, weight=weight)
         self.weight = weight
+        self._average: MovingAverage | None = None
 
     def memory(self, parameters: Sequence[Tensor]) -> list[Optimizer]:
         """Make the moving average of retain gradients."""
-        return [MovingAverage(parameters, self.weight)]
+        self._average = MovingAverage(parameters, self.weight)
+        return [self._average]
 
-    def rectify_(self, forget: Vector, retain: Vector, memory: Sequence[Any]) -> float:
+    def rectify_(self, forget: Vector, retain: Vector) -> float:
         """Take out of the forget gradient what points against the average, which takes in the retain gradient first."""
-        (average,) = memory
-        return project_(forget, average.update(retain), conflicts_only=True)
+        assert self._average is not None, "memory has not run"
+        return project_(forget, self._average.update(retain), conflicts_only=True)

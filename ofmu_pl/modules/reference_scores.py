@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ofmu_pl.data.encoded import collate
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
@@ -21,26 +22,19 @@ from ofmu_pl.training.parallel import reshard
 ROWS = 32
 
 
-def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str, precision: str) -> Tensor:
+def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split: str, precision: str) -> Tensor:
     """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by position.
 
-    The values are kept on disk by content (weights, rows, template) and precision, so that the second run on a target
-    reads them.
-
-    Args:
-        model: The network before its first step; its mode is kept.
-        recipe: Recipe of the network.
-        data: A ``PairedDataModule`` after ``setup``.
-        split: Name of the split.
-        precision: Name of the precision, whose context the caller is in.
+    The values are kept on disk by content (weights, rows, template) and precision, whose context the caller is in, so
+    that the second run on a target reads them. The model is the network before its first step; its mode is kept.
     """
     path, folder = None, cache_folder()
     if folder is not None:
         path = content_path(folder, "nll", [facts_of(model, data), data.hashes[split], precision])
+        stored = read_kept(path)
+        if stored is not None:
+            return torch.tensor(stored, dtype=torch.float64)
     rows = data.splits[split]
-    stored = None if path is None else read_kept(path)
-    if stored is not None:
-        return torch.tensor(stored, dtype=torch.float64)
     device = next(model.parameters()).device
     encoded = [data.encode(row) for row in rows]
     order = sorted(range(len(rows)), key=lambda i: len(encoded[i].input_ids))
@@ -57,13 +51,8 @@ def reference_nll(model: nn.Module, recipe: Network, data: Any, split: str, prec
     return values
 
 
-def facts_of(model: Any, data: Any) -> dict[str, Any]:
-    """What numbers of a language model follow from, beside rows and settings; takes all ranks.
-
-    Args:
-        model: A Hugging Face causal language model, whole.
-        data: A ``PairedDataModule`` after ``setup``.
-    """
+def facts_of(model: Any, data: TextDataModule) -> dict[str, Any]:
+    """What numbers of a language model of Hugging Face's, whole, follow from, beside rows and settings (all ranks)."""
     parameter = next(model.parameters())
     return {
         "weights": weights_hash(model),

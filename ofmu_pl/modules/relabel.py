@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.modules.base import Checkpoint
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import check_range
 
 
 class RandomLabels(TwoTerms):
@@ -33,9 +34,9 @@ class RandomLabels(TwoTerms):
     )
     modality = "images"
 
-    def take_reference(self, *, frozen: bool) -> None:
+    def on_train_start(self) -> None:
         """Draw the labels."""
-        super().take_reference(frozen=frozen)
+        super().on_train_start()
         data = self.run.data
         n, classes = len(data.splits["forget"]), len(data.class_names)
         generator = torch.Generator().manual_seed(data.seed)
@@ -72,8 +73,7 @@ class SalUn(RandomLabels):
 
     def __init__(self, network: Network, fraction: float = 0.5, **kwargs: Any) -> None:
         super().__init__(network, **kwargs)
-        if not 0 < fraction <= 1:
-            raise UserError(f"fraction={fraction} is no share of the weights: set --model.fraction above 0, up to 1.")
+        check_range(0, 1, above=True, fraction=fraction)
         self.fraction = fraction
         self.masks: Vector = []
 
@@ -90,7 +90,9 @@ class SalUn(RandomLabels):
         for start in range(0, n, data.batch_size):
             # Drawn one by one: what is drawn for an image depends on those beside it.
             images = [data.collate("forget", [i], i) for i in range(start, min(start + data.batch_size, n))]
-            batch = {k: torch.cat([x[k] for x in images]).to(self.device) for k in images[0]}
+            batch = {}
+            for k in images[0]:
+                batch[k] = torch.cat([x[k] for x in images]).to(self.device)
             engine.add_gradient(gradient, len(images) / n, self.loss(batch))
         self.charge(1.0, n)
         self.masks = top_fraction(gradient, self.fraction)
@@ -104,12 +106,12 @@ class SalUn(RandomLabels):
             for p, old, m in zip(parameters, before, self.masks, strict=True):
                 p.copy_(torch.where(m, p, old))
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the mask to a checkpoint: the gradients that it came from are gone."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["masks"] = self.masks
 
-    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Restore the mask from a checkpoint."""
         super().go_on_from(checkpoint)
         self.masks = checkpoint["masks"]

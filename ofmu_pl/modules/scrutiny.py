@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, Loss
-from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
+from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.preflight import NoDerivativeError, check_calls
 from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import zeros_like
-from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.networks.base import Batch
 
 SETTLED_SAMPLES = 4
@@ -27,10 +25,6 @@ class Scrutiny:
     iterations 0, 1, 4, 16, 64 ... of those that use higher derivatives it sets steps at which differences agree
     (``core.steps``); a part that no steps make agree is left out until the next check.
 
-    Args:
-        beta: Weight of the similarity in Phi.
-        floor: Floor of the norms inside the similarity.
-
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
     """
@@ -41,19 +35,11 @@ class Scrutiny:
         self._whole = 0
         self._steps: tuple[float, float] | None = None
         self._examined = False
-        self._computes_in: torch.dtype | None = None
 
     def look(
         self, method: UnlearningModule, engine: Engine, batch: dict[str, list[Batch]], *, similar: bool, penalised: bool
     ) -> dict[str, float]:
-        """Make the checks that are due before an outer iteration.
-
-        Args:
-            method: The method whose network is checked.
-            engine: The method's engine.
-            batch: The iteration's batches.
-            similar: Whether the iteration uses the similarity.
-            penalised: Whether it uses Hess(Phi) grad Phi.
+        """Make the checks that are due before an outer iteration which uses the similarity, or Hess(Phi) grad Phi.
 
         Returns:
             Scalars to log: the disagreement of two steps of differences.
@@ -61,7 +47,6 @@ class Scrutiny:
         Raises:
             UserError: The network calls what the engine cannot differentiate.
         """
-        scalars: dict[str, float] = {}
         if not self._examined:
             rows = _first(method, batch["forget"][0], 2)
             before = engine.gradient_evaluations
@@ -71,26 +56,26 @@ class Scrutiny:
                 method.charge(engine.gradient_evaluations - before, len(next(iter(rows.values()))))
             engine.gradient_evaluations = before
         if not method.run.checks_itself or not (similar or penalised):
-            return scalars
+            return {}
+        scalars: dict[str, float] = {}
         if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
             forget, retain = batch["forget"][-1], batch["retain"][-1]
             few = _first(method, forget, SETTLED_SAMPLES)
             before = engine.gradient_evaluations
             pair = method.loss(few), method.loss(_first(method, retain, SETTLED_SAMPLES))
-            scalars |= self._settle(engine, *pair, penalised=penalised)
+            scalars = self._settle(engine, *pair, penalised=penalised)
             share = len(next(iter(few.values()))) / len(next(iter(forget.values())))
             engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
         self._whole += 1
         return scalars
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Checkpoint:
         """The findings, for a checkpoint."""
-        return {"differences": {"order": self.order, "steps": self._steps, "whole": self._whole}}
+        return {"order": self.order, "steps": self._steps, "whole": self._whole}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Checkpoint) -> None:
         """Restore what ``state_dict`` gave."""
-        differences = state["differences"]
-        self.order, self._steps, self._whole = (differences[name] for name in ("order", "steps", "whole"))
+        self.order, self._steps, self._whole = state["order"], state["steps"], state["whole"]
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
@@ -108,22 +93,21 @@ class Scrutiny:
                 raise
             self.order = 1
             rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
-        if seen.narrowed and engine.parameters[0].dtype == torch.float64:
-            self._computes_in = torch.float32
         if isinstance(engine, FiniteDifference):
-            if self._computes_in is not None:
-                engine.default_steps = STEPS[self._computes_in, engine.scheme]
-            engine.step, engine.field_step = self._steps or engine.default_steps
+            if seen.narrowed and engine.parameters[0].dtype == torch.float64:
+                engine.compute_in(torch.float32)
+            engine.set_steps(*(self._steps or engine.default_steps))
 
     def _settle(self, engine: FiniteDifference, forget: Loss, retain: Loss, *, penalised: bool) -> dict[str, float]:
         """Set steps at which differences agree, and leave out for now what no steps make agree."""
         found = settle(engine, forget, retain, self.beta, self.floor, penalised=penalised)
         if found.order < self.order:
-            what, remedy = ("the penalty", "rho_0") if found.order == 2 else ("the similarity and the penalty", "beta")
-            by = found.penalty if found.order == 2 else found.decorrelation
+            what, remedy, by = "the similarity and the penalty", "beta", found.decorrelation
+            if found.order == 2:
+                what, remedy, by = "the penalty", "rho_0", found.penalty
             rank_zero_warn(
                 f"Finite differences leave only noise of {what} here (at best two steps disagree by {by:.0%}), so the "
-                f"run goes on without until they agree: set --model.engine autograd, or --model.{remedy} 0."
+                f"run goes on without until they agree: set model.engine autograd, or model.{remedy} 0."
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
         of = f"disagreement_of_{SETTLED_SAMPLES}_rows"  # of other rows it may be several times as large
@@ -141,7 +125,7 @@ def _require_third(engine: Engine, loss: Loss) -> None:
         if "is not implemented" not in str(error):
             raise
         raise NoDerivativeError(
-            f"Torch cannot differentiate this network three times ({error}): set --model.beta 0 and --model.rho_0 0."
+            f"Torch cannot differentiate this network three times ({error}): set model.beta 0 and model.rho_0 0."
         ) from error
 
 

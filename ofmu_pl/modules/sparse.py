@@ -37,13 +37,9 @@ class L1Sparse(FineTune):
         self.a = a
 
     def on_train_start(self) -> None:
-        """Refuse a run without an end, at which the penalty must reach 0.
-
-        Raises:
-            UserError: ``max_steps`` is not set.
-        """
+        """Refuse a run without an end, at which the penalty must reach 0."""
         if self.run.steps <= 0:
-            raise UserError("L1Sparse's penalty falls to 0 at the run's end: set --trainer.max_steps.")
+            raise UserError("L1Sparse's penalty falls to 0 at the run's end: set trainer.max_steps.")
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """The gradient of loss and penalty, with sign(0) = 0."""

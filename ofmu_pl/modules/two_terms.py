@@ -17,7 +17,7 @@ from ofmu_pl.core.sharpness import shifted
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.losses import IGNORED, hidden_distance, kl
-from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.modules.rectify import Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
@@ -64,15 +64,13 @@ class TwoTerms(UnlearningModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(network, **kwargs)
-        check_range(0, sam_rho=sam_rho)
-        if gamma < 0 or alpha < 0:
-            raise UserError(f"gamma={gamma} and alpha={alpha} are weights of losses: set both to 0 or more.")
+        check_range(0, gamma=gamma, alpha=alpha, sam_rho=sam_rho)
         if retain_loss == "embedding" and layer is None:
-            raise UserError("The retain loss 'embedding' needs a layer: set --model.layer, such as model.layers.7.")
+            raise UserError("The retain loss 'embedding' needs a layer: set model.layer, such as model.layers.7.")
         if retain_loss == "embedding":
             self.modality = "text"  # type: ignore[misc]
         if rectify is not None and rectify.changes_retain and alpha == 0:
-            raise UserError(f"{type(rectify).__name__} changes the retain gradient: set --model.alpha above 0.")
+            raise UserError(f"{type(rectify).__name__} changes the retain gradient: set model.alpha above 0.")
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
         self.rectify, self.sam_rho = rectify, sam_rho
         words = [rectify.in_words] if rectify else []
@@ -128,20 +126,18 @@ class TwoTerms(UnlearningModule):
         parameters = trainable(self.trained)
         engine = self.gradient_engine()
         gradient = zeros_like(parameters)
-        self.prepare(batch)
         with self.recipe.statistics(self.trained, "forget"):
             forget = self._add_forget(gradient, engine, self.mean(batch["forget"][0], self.forget_losses))
         scalars = {"L_f": forget}
         if self.retains:
-            weight = self.retain_weight()
             # Apart where one of the two changes by the other, and unweighted: the weight may be 0.
-            retain, share = (gradient, weight) if self.rectify is None else (zeros_like(parameters), 1.0)
+            retain, share = (gradient, self.alpha) if self.rectify is None else (zeros_like(parameters), 1.0)
             with self.recipe.statistics(self.trained, "retain"):
                 loss = engine.add_gradient(retain, share, self.mean(batch["retain"][0], self.retain_losses))
             scalars["L_r" if self.retain_loss == "nll" else self.retain_loss] = loss
             if self.rectify is not None:
-                scalars["cosine"] = self.rectify.rectify_(gradient, retain, self.run.optimizers[1:])
-                add_(gradient, [(weight, retain)])
+                scalars["cosine"] = self.rectify.rectify_(gradient, retain)
+                add_(gradient, [(self.alpha, retain)])
             self.after_retain(loss)
         forgets = 1 if self.sam_rho is None else 2
         self.charge(forgets * self.forget_work + (self.retain_work if self.retains else 0.0))
@@ -156,19 +152,12 @@ class TwoTerms(UnlearningModule):
             engine.add_gradient(gradient, self.gamma, loss)
         return here.value
 
-    def own_optimizers(self) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer) -> list[Optimizer]:
         """Make what the rectifier remembers."""
         return [] if self.rectify is None else self.rectify.memory(trainable(self.trained))
 
-    def prepare(self, batch: dict[str, list[Batch]]) -> None:
-        """Keep what ``forget_losses`` needs besides its micro-batch."""
-
-    def retain_weight(self) -> float:
-        """The retain term's weight in this iteration: alpha, unless a subclass changes it."""
-        return self.alpha
-
     def after_retain(self, loss: float) -> None:
-        """Called with the batch's retain loss, for subclasses whose weight follows it."""
+        """Called with the batch's retain loss, for subclasses whose ``alpha`` follows it."""
 
     # The frozen model ------------------------------------------------------------------------------------------------
 
@@ -180,37 +169,24 @@ class TwoTerms(UnlearningModule):
     def configure_model(self) -> None:
         """Make the network, and remember the random state that it is made from."""
         if self.network is None:
-            self.remember_random_state()
+            self._frozen = Frozen()
         super().configure_model()
 
     @contextmanager
-    def frozen(self) -> Iterator[Any]:
+    def frozen(self) -> Iterator[nn.Module]:
         """The model as it was before the first step, without gradients: the base under adapters, or the frozen copy."""
-        model: Any = self.trained
         with torch.no_grad():
             if self.recipe.adds_adapters:
-                with without_adapters(model):
-                    yield model
+                with without_adapters(self.trained):
+                    yield self.trained
             else:
                 assert self._frozen.network is not None, "a method says in frozen_in_forget_term that it needs it"
                 yield self._frozen.network
 
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""
-        self.take_reference(frozen=bool(self.frozen_passes))
-
-    def remember_random_state(self) -> None:
-        """Remember the random state that the network, which is about to be made, is made from."""
-        self._frozen.random_state = torch.get_rng_state()
-
-    def take_reference(self, *, frozen: bool) -> None:
-        """Keep what the terms need of the model as it is now, unless a checkpoint gave it.
-
-        Args:
-            frozen: Whether a term runs the frozen model.
-        """
-        if frozen and not self.recipe.adds_adapters:
-            self._frozen.take(self._build_copy, self.trained, self.device)
+        if self.frozen_passes and not self.recipe.adds_adapters:
+            self._frozen.take(self.run, self.recipe, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
                 with self.run.forward_context():  # as the losses that they are compared with
@@ -218,25 +194,12 @@ class TwoTerms(UnlearningModule):
                 self.reference_nll[stream] = found
                 self.charge(1 / 3, len(found))  # also where an earlier run has kept them
 
-    def _build_copy(self) -> nn.Module:
-        return self.run.convert(self.recipe.build(self.run.data, exact=False))
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the frozen model's scores and the state to make it from again: its weights are gone."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["two_terms"] = self.reference_state()
+        checkpoint["two_terms"] = {"frozen": self._frozen.state_dict(), "reference_nll": self.reference_nll}
 
-    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Restore the frozen model and its scores from a checkpoint."""
-        self.load_reference_state(checkpoint["two_terms"])
-        older = checkpoint["two_terms"].get("gradient_evaluations", self._gradient_evaluations)
-        self._gradient_evaluations = older
-
-    def reference_state(self) -> dict[str, Any]:
-        """What ``take_reference`` took, for a checkpoint."""
-        return {"frozen": self._frozen.state_dict(), "reference_nll": self.reference_nll}
-
-    def load_reference_state(self, state: dict[str, Any]) -> None:
-        """Restore what ``reference_state`` gave."""
-        self._frozen.load_state_dict(state["frozen"])
-        self.reference_nll = state["reference_nll"]
+        self._frozen.load_state_dict(checkpoint["two_terms"]["frozen"])
+        self.reference_nll = checkpoint["two_terms"]["reference_nll"]

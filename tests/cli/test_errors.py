@@ -324,7 +324,7 @@ def test_the_literal_algorithm_diverges_and_is_stopped(fails):
     code, text = fails(*off, *sgd, "--model.gamma", "10", "--trainer.max_steps", "60")
     assert code == 1
     assert "OFMU diverged in outer iteration" in text
-    assert ", ".join(safeguards) in text
+    assert ", ".join(f"model.{name}" for name in safeguards) in text
 
 
 @pytest.mark.parametrize(

@@ -57,40 +57,23 @@ def test_at_the_goal_nothing_moves_but_the_moments():
     assert optimizer.state[theta]["square"].item() == pytest.approx(0.01 * 16)
 
 
-def test_a_gap_serves_one_step():
-    theta = parameter(2.0)
-    optimizer = Polyak([theta])
-    step(optimizer, theta, lambda x: (x**2).sum(), wanted=3.0)
-    moved = theta.item()
-    optimizer.step()
-    assert theta.item() == moved != 2.0
-
-
 def test_it_goes_on_from_its_state():
     def run(theta, optimizer, steps):
         for _ in range(steps):
             step(optimizer, theta, lambda x: (x**4).sum(), wanted=0.1)
+        return optimizer
 
-    whole = parameter(4.0, 1.0)
+    whole, first = parameter(4.0, 1.0), parameter(4.0, 1.0)
     run(whole, Polyak([whole]), 5)
-    first = parameter(4.0, 1.0)
-    run(first, before := Polyak([first]), 2)
-    second = parameter(*first.tolist())
-    after = Polyak([second])
-    after.load_state_dict(before.state_dict())
-    run(second, after, 3)
-    assert torch.equal(whole, second)
-
-
-@pytest.mark.parametrize("bad", [{"lr": 0.0}, {"beta": 1.0}, {"growth": 1.0}])
-def test_numbers_out_of_range_are_refused(bad):
-    with pytest.raises(ValueError, match="must be above 0"):
-        Polyak([parameter(1.0)], **bad)
+    state = run(first, Polyak([first]), 2).state_dict()
+    (after := Polyak([first])).load_state_dict(state)
+    run(first, after, 3)
+    assert torch.equal(whole, first)
 
 
 def test_the_bound_follows_the_largest_rate_of_late():
     """Gaps of 1, 1e-3 and 1 at one gradient: the second step tightens the bound by 1.5 alone."""
-    theta = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    theta = parameter(0.0)
     optimizer, rates = Polyak([theta]), []
     for gap in (1.0, 1e-3, 1.0):
         theta.grad = torch.ones_like(theta)

@@ -73,9 +73,8 @@ REFUSED_BY_CALLS = [
 
 @pytest.mark.parametrize(("words", "first_order", "make"), REFUSED_BY_CALLS)
 def test_refused_by_what_is_called(words, first_order, make):
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match=words):
         check_calls(make(), first_order=first_order)
-    assert str(error.value).count(". ") == 0, "one sentence"
 
 
 THIRD = {
@@ -109,12 +108,9 @@ def test_what_is_cast_to_a_shorter_format_is_seen():
     assert seen(Functional(lambda x: x.float().softmax(-1))).narrowed
     assert tokens(llama().double()).narrowed, "norms and softmax of transformers' Llama"
     assert not tokens(llama()).narrowed
-    assert not tiny_llama_calls().narrowed, "only the rotation is computed in float32, and it is constant"
-
-
-def tiny_llama_calls():
     case = tiny_llama()
-    return calls(case.network, case.loss("forget")[0])
+    rotation = calls(case.network, case.loss("forget")[0])
+    assert not rotation.narrowed, "only the rotation is computed in float32, and it is constant"
 
 
 REFUSED_EXACT = {
@@ -126,9 +122,8 @@ REFUSED_EXACT = {
 
 @pytest.mark.parametrize("words", REFUSED_EXACT)
 def test_refused_under_autograd(words):
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match=words):
         preflight(REFUSED_EXACT[words](), first_order=False)
-    assert str(error.value).count(". ") == 0, "one sentence"
 
 
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])

@@ -63,6 +63,5 @@ def test_weights_and_what_is_kept_return_also_after_an_error():
 
 
 def test_a_vanished_gradient_shifts_nothing():
-    theta = torch.tensor([1.0], requires_grad=True)
-    with shifted([theta], [torch.zeros(1)], 0.5):
+    with shifted([theta := torch.tensor([1.0])], [torch.zeros(1)], 0.5):
         assert theta.item() == 1.0

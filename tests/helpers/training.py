@@ -36,6 +36,16 @@ def quiet_trainer(steps, **options):
     return Trainer(**quiet | options)
 
 
+def interrupted(make, folder, steps, at, run=None, **options):
+    """A method that took ``steps`` iterations, and another that went on from the checkpoint ``at`` one of them."""
+    keep = ModelCheckpoint(folder, every_n_train_steps=at, save_top_k=-1, filename="{step}")
+    (run or train)(whole := make(), steps, callbacks=[keep], **options)
+    (run or train)(resumed := make(), steps, ckpt_path=folder / f"step={at}.ckpt", **options)
+    assert whole.gradient_evaluations == resumed.gradient_evaluations
+    assert torch.equal(weights(whole), weights(resumed))
+    return whole, resumed
+
+
 class Unchecked(Callback):
     """Methods spend nothing on checking their numbers."""
 

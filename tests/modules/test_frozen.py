@@ -64,7 +64,7 @@ def undial(network):
     return UNDIAL(network, optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3))
 
 
-def interrupted(tmp_path, network):
+def run_of_four(tmp_path, network):
     """A run of four iterations with a checkpoint after the second; the module and the checkpoint."""
     module = undial(network)
     train(module, 4, [ModelCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1, filename="{step}")])
@@ -72,7 +72,7 @@ def interrupted(tmp_path, network):
 
 
 def test_a_random_network_is_made_again_when_a_run_goes_on(tmp_path):
-    whole, checkpoint = interrupted(tmp_path, random_network())
+    whole, checkpoint = run_of_four(tmp_path, random_network())
     resumed = undial(random_network())
     train(resumed, 4, [Draws()], ckpt_path=checkpoint)
     assert torch.equal(weights(resumed), weights(whole))
@@ -84,7 +84,7 @@ def test_a_folder_that_changed_meanwhile_is_refused(tmp_path):
     recipe = random_network()
     for folder in ("model", "other"):
         recipe.save(recipe.build(data, exact=False), tmp_path / folder, data)
-    _, checkpoint = interrupted(tmp_path, CausalLM(path=str(tmp_path / "model")))
+    _, checkpoint = run_of_four(tmp_path, CausalLM(path=str(tmp_path / "model")))
     with pytest.raises(UserError, match="is not the model that the run started from"):
         train(undial(CausalLM(path=str(tmp_path / "other"))), 4, ckpt_path=checkpoint)
 

@@ -94,14 +94,12 @@ def test_forget_tokens_end_where_held_out_tokens_are_that_are_as_easy_to_guess(s
 
 def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sides):
     goal = begun(sides)
-    for beyond, sign in ((-0.5, 1.0), (0.0, 0.0), (0.5, -1.0)):
+    for beyond, sign in ((-0.5, 1.0), (0.5, -1.0)):
         rows, slope = slopes(goal, sides, (goal.levels + beyond)[:, None])
-        if sign:
-            assert rows.max() < -0.1
-            assert slope.sign().unique().tolist() == [sign]
-        else:
-            assert rows.abs().max() < 1e-9
-            assert slope.abs().max() < 1e-6
+        assert rows.max() < -0.1
+        assert slope.sign().unique().tolist() == [sign]
+    rows, slope = slopes(goal, sides, goal.levels[:, None])
+    assert max(rows.abs().max(), slope.abs().max()) < 1e-6
 
 
 def test_as_a_ceiling_the_goal_rises_along_the_path_and_calls_no_row_back(sides):
@@ -233,7 +231,7 @@ def test_the_path_leads_from_the_first_loss_to_the_level(sides):
     goal, ids = begun(sides), torch.arange(10)
     at = {}
     for goal.way in (0, 25, 50, PATH, 2 * PATH):
-        at[goal.way] = goal.gap([{}, {"ids": ids}], 10**9, 1, reached=0.0)
+        at[goal.way] = goal.gap({"ids": ids}, 10**9, 1, reached=0.0)
     far = (((log_odds(goal.start[:10]) - log_odds(goal.levels[:10])) ** 2 + 0.0625).sqrt() - 0.25).mean().item()
     wanted = {0: -far, 25: -0.75 * far, 50: -far / 2, PATH: 0.0, 2 * PATH: 0.0}
     assert at == pytest.approx(wanted)
@@ -263,14 +261,14 @@ def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sid
 def test_rows_that_no_auc_could_tell_apart_go_to_their_levels(draw, forget, holdout):
     sides = Sides(forget=draw(0.01, 0.1, forget), retain=draw(0.01, 0.1, M), holdout=draw(3, 6, holdout))
     with pytest.warns(UserWarning, match="too few for a test"):
-        goal = begun(sides, every=1)
-    assert not goal.check(1)[0]  # an AUC of 1 lies within such an AUC's interval of .5
+        goal = begun(sides)
+    assert not goal.check(10)[0]  # an AUC of 1 lies within such an AUC's interval of .5
     sides.loss["forget"] = goal.levels[:, None] - 1.0
-    assert not goal.check(2)[0]
+    assert not goal.check(20)[0]
     sides.loss["forget"] = goal.levels[:, None] - 0.1
-    assert goal.check(3)[0]
+    assert goal.check(30)[0]
     sides.loss["forget"] = goal.levels[:, None] + 1.0
-    assert not goal.check(4)[0]  # nor beyond
+    assert not goal.check(40)[0]  # nor beyond
 
 
 @pytest.mark.parametrize(("modality", "level"), [("text", 3.5), ("images", 7.0)])
@@ -352,12 +350,6 @@ def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
     whole, _ = unlearn(known, steps=16, callbacks=[keep])
     resumed, _ = unlearn(known, steps=16, ckpt_path=tmp_path / "step=12.ckpt")
     assert torch.equal(weights(whole), weights(resumed))
-
-
-def test_of_first_order_an_iteration_takes_two_gradients(known):
-    """Beside what is read once: 8 forget and 24 retain rows and 32 held-out ones, in batches of 8, a third each."""
-    module, _ = unlearn(known, steps=3)
-    assert module.gradient_evaluations == pytest.approx(6 + (8 + 24 + 32) / 8 / 3)
 
 
 def test_the_whole_method_goes_along_the_path(known):

@@ -10,7 +10,6 @@ from ofmu_pl.core.safeguards import SAFE
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, train, weights
 
 
@@ -35,13 +34,6 @@ def test_held_out_rows_set_the_ceiling_without_ending_the_run():
     assert len(module.lower.goal.ends) == 8 + 1
     stopping = lower(stop_at="holdout", lr=0.0, inner_lr=0.0)
     assert train(stopping, steps=11, holdout_authors=2).global_step == 10
-
-
-def test_without_held_out_rows_there_is_nothing_to_fit_a_guess_to():
-    with pytest.raises(
-        UserError, match=r"holdout_authors 5 makes some\), and ngram_weight fits its guess to such rows"
-    ):
-        train(lower(ngram_weight=0.3), steps=1)
 
 
 @pytest.mark.parametrize("higher_order_from", [0.0, 0.6])

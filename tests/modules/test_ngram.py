@@ -1,7 +1,6 @@
 """The n-gram guess: its distribution by hand, its weights by their likelihood, and the pull towards it."""
 
 import math
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +10,7 @@ import torch
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.modules.guess import Guess, answers
-from ofmu_pl.modules.nearest import Nearest
-from ofmu_pl.modules.ngram import Answer, NGram
+from ofmu_pl.modules.ngram import Answer, Nearest, NGram
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import train, weights
 from tests.modules.test_lower_level import lower
@@ -117,10 +115,8 @@ def test_phi_loses_the_divergence_of_every_token_from_the_guess():
         (value,) = module.lower._rows(data.collate("forget", [2], 0))
         (answer,) = answers(data, "forget", [2])
         scores = module.network(input_ids=torch.tensor([answer.tokens])).logits[0]
-    p, q = (
-        scores.double().log_softmax(1)[[i - 1 for i in answer.places]],
-        module.lower.guess.model.predict(answer).double(),
-    )
+    p = scores.double().log_softmax(1)[[i - 1 for i in answer.places]]
+    q = module.lower.guess.model.predict(answer).double()
     assert value.item() == pytest.approx(0.01 - 0.5 * (q * (q.log() - p)).sum(1).mean().item(), rel=1e-5)
 
 
@@ -174,30 +170,19 @@ def test_of_each_row_the_model_is_asked_once(data, monkeypatch):
     assert len(asked) == len(data.splits["holdout"]) + 2
 
 
-def test_the_pull_is_towards_the_model_of_the_rows():
-    module = lower(ngram_weight=1.0, lr=0.0, inner_lr=0.0)
-    trainer = train(module, steps=1, holdout_authors=2)
-    batch = trainer.datamodule.collate("forget", [0, 1], 0)
-    _, targets = module.lower._token_losses(batch)
-    guessed = module.lower.guess.logits(batch["ids"], targets)
-    for row, (i, places) in zip(guessed, enumerate(targets >= 0), strict=True):
-        (answer,) = answers(trainer.datamodule, "forget", [i])
-        guess = module.lower.guess.model.predict(answer)
-        torch.testing.assert_close(row[places], guess.log() / module.lower.guess.temperature)
-
-
 def test_two_micro_batches_are_one_batch():
-    whole, parts = lower(ngram_weight=0.5, forget_ceiling="holdout"), None
-    parts = lower(ngram_weight=0.5, forget_ceiling="holdout", micro_batch_size=2)
-    for module in (whole, parts):
+    ends = []
+    for size in (None, 2):
+        module = lower(ngram_weight=0.5, forget_ceiling="holdout", micro_batch_size=size)
         train(module, steps=2, holdout_authors=2)
-    torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-4, atol=1e-6)
+        ends.append(weights(module))
+    torch.testing.assert_close(*ends, rtol=1e-4, atol=1e-6)
 
 
 def test_what_it_lacks_is_said():
-    with pytest.raises(UserError, match=re.escape("set --model.ngram_weight 0")):
+    with pytest.raises(UserError, match="model.ngram_weight"):
         train(lower(ngram_weight=0.3), steps=1)
-    with pytest.raises(UserError, match="rates=auto steps by the distance.* --model.rates null and --mod"):
+    with pytest.raises(UserError, match="model.rates"):
         lower(rates="auto", ngram_weight=0.3)
-    with pytest.raises(UserError, match="below 0|ngram_weight"):
+    with pytest.raises(UserError, match="ngram_weight"):
         lower(ngram_weight=-1.0)

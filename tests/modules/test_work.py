@@ -10,7 +10,6 @@ from torch import nn
 
 from ofmu_pl.modules import OFMU, SCRUB, BatchNormOnly, DoNothing, FineTune, L1Sparse, RandomLabels, SalUn
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.layers import share_up_to
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import train
 from tests.modules.test_baselines import METHODS, SGD, save_random
@@ -34,6 +33,7 @@ TEXTS = {
     "ofmu_holdout": {"inner_steps": 2, "forget_ceiling": "holdout"},
     "ofmu_guess": {"inner_steps": 2, "ngram_weight": 0.1},
     "ofmu_auto": {"rates": "auto", "stop_at": "holdout", "inner_steps": 1},
+    "ofmu_parts": {"beta": 0.1, "rho_0": 0.1, "inner_steps": 2, "inner_lr": 1e-3},  # and what settles differences
 }
 
 
@@ -96,13 +96,6 @@ def test_of_ofmu(known, name):
     assert module.gradient_evaluations > 11 * module.num_batches, "examinations are work"
 
 
-def test_differences_and_what_settles_them_count(known):
-    options = {"rates": None, "beta": 0.1, "rho_0": 0.1, "inner_steps": 2, "inner_lr": 1e-3}
-    with counted() as work:
-        module, _ = unlearn(known, 2, **options)
-    assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
-
-
 def test_the_cache_of_reference_answers_makes_no_method_cheaper(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
     seen = []
@@ -110,14 +103,3 @@ def test_the_cache_of_reference_answers_makes_no_method_cheaper(folder, monkeypa
         train(module := METHODS["npo"](CausalLM(path=folder), **SGD), steps=1)
         seen.append(module.gradient_evaluations)
     assert seen[0] == seen[1] > 2
-
-
-def test_the_share_of_layers_is_that_of_their_products(folder):
-    module = METHODS["rmu"](CausalLM(path=folder), **SGD)
-    train(module, steps=0)
-    whole = gradient_of(module, 4)
-    for layer in ("model.layers.0", "model.layers.2"):
-        below = [m for n, m in module.network.named_modules() if isinstance(m, nn.Linear) and n.startswith("model.")]
-        below = below[: 7 * (1 + int(layer[-1]))]
-        share = 12 * sum(m.weight.numel() for m in below) / whole
-        assert share_up_to(module.network, layer) == pytest.approx(share)

@@ -224,7 +224,7 @@ def test_work_of_image_methods_is_what_a_run_counts(name):
 def test_what_depends_on_the_data_or_comes_before_the_first_iteration():
     data = {"forget_classes": [0], "streams": ("forget", "retain")}
     assert needs(SalUn(network()), Digits(**data)).gradients == 2
-    assert needs(Fisher(network(), zero_rows=True), Digits(**data)).gradients is None
+    assert needs(Fisher(network()), Digits(**data)).gradients is None
 
 
 @pytest.mark.parametrize("data", [Digits(), CIFAR10()])

@@ -39,8 +39,7 @@ METHODS = [cls for cls in (getattr(modules, name) for name in modules.__all__) i
 @pytest.mark.parametrize("method", METHODS)
 def test_after_a_divergence_options_are_named_that_the_method_has(method):
     remedy = method(CausalLM(config=TINY)).remedy
-    named = re.findall(r"`(\w+)[=`]", remedy) + re.findall(r"\((.*)\)", remedy)
-    named = {option for words in named for option in words.split(", ")}
+    named = set(re.findall(r"model\.(\w+)", remedy))
     if "rate" in remedy:
         named.add("optimizer")
     assert named
