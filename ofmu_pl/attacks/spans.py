@@ -7,12 +7,13 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Encoded, Row
 from ofmu_pl.data.own_files import read_source
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.variables import expanded
 
 
-def entities_of(data: Any, path: str) -> list[Encoded]:
+def entities_of(data: TextDataModule, path: str) -> list[Encoded]:
     """The forgotten rows that a file names an entity of, with the loss on the entity's tokens alone.
 
     The file has rows with ``question``, ``prefix`` (the answer up to the entity) and ``entity``, as

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
@@ -17,13 +17,12 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     """Print what attacks found, model by model."""
     on, shape = console(), box.SIMPLE_HEAD
     table = Table(title=f"Attacks on {title}", box=shape, title_justify="left", title_style="bold", padding=padding(on))
-    notes, shares = list(record.remarks), {}
+    notes = list(record.remarks)
     for name, a in record.attacks.items():
         notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
-        if a.returns:
-            shares[name] = a.returns["value"]
+    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns}
     if shares:
-        worst = max(shares, key=lambda name: shares[name])
+        worst = max(shares, key=shares.__getitem__)
         notes.append(f"Most comes back by {worst}: {shares[worst]:.0%} of the way to the target.")
     notes.append("returns: 0, as the retrained model; 1, as if nothing had been forgotten.")
     table.caption, table.caption_justify = "\n".join(notes), "left"
@@ -51,9 +50,9 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     on.print(table)
 
 
-def _ends(ends: Any) -> str:
+def _ends(ends: Sequence[float] | None) -> str:
     return "" if ends is None else f"{figure(ends[0])} to {figure(ends[1])}"
 
 
-def _share(ends: Any) -> str:
+def _share(ends: Sequence[float] | None) -> str:
     return "" if ends is None else f" ({ends[0]:.0%} to {ends[1]:.0%})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,8 @@ Pair = tuple[Row, Row]
 """A forgotten row and one to be kept."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One prompt, and what an answer is compared with.
-
-    Attributes:
-        prompt: Tokens of the prompt.
-        answer: The answer, or what of it the prompt does not give.
-    """
+class Asked(NamedTuple):
+    """The tokens of one prompt, and the answer, or what of it the prompt does not give."""
 
     prompt: list[int]
     answer: str
@@ -72,24 +66,23 @@ def read_pairs(folder: Path) -> list[Pair]:
     They are ``paired_forget_retain_questions.txt`` and ``paired_forget_retain_answers.txt``.
 
     Raises:
-        UserError: A file is missing, a line is no pair, or the files have not the same number of lines.
+        UserError: A file cannot be read, a line is no pair, or the files have not the same number of lines.
     """
-    sides = []
-    for what in ("questions", "answers"):
-        path = folder / f"paired_forget_retain_{what}.txt"
-        try:
-            lines = path.read_text(encoding="utf-8").replace("\\'", "'").splitlines()  # BLUR's have stray escapes
-        except (OSError, ValueError) as error:
-            raise UserError(f"'{path}' cannot be read: give attacks.pairs BLUR's folder of pairs.") from error
-        found = [PAIR.fullmatch(line.strip()) for line in lines]
-        if None in found:
-            raise UserError(f"Line {found.index(None) + 1} of '{path}' is no pair: write '1. ... 2. ...'.")
-        sides.append([match.groups() for match in found if match])
-    questions, answers = sides
-    if len(questions) != len(answers):
-        raise UserError(f"'{folder}' has {len(questions)} pairs of questions and {len(answers)} of answers: mend it.")
     pairs = []
-    for asked, said in zip(questions, answers, strict=True):
-        one, two = ({"question": q, "answer": a} for q, a in zip(asked, said, strict=True))
-        pairs.append((one, two))
+    try:
+        asked, said = (_lines(folder / f"paired_forget_retain_{what}.txt") for what in ("questions", "answers"))
+        for (q1, q2), (a1, a2) in zip(asked, said, strict=True):
+            pairs.append(({"question": q1, "answer": a1}, {"question": q2, "answer": a2}))
+    except (OSError, ValueError) as error:
+        raise UserError(f"'{folder}' holds no pairs ({error}): give attacks.pairs BLUR's folder of them.") from error
+    return pairs
+
+
+def _lines(path: Path) -> list[tuple[str, ...]]:
+    pairs = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").replace("\\'", "'").splitlines(), start=1):
+        match = PAIR.fullmatch(line.strip())  # without BLUR's stray escapes
+        if match is None:
+            raise ValueError(f"line {number} of {path.name} is not '1. ... 2. ...'")
+        pairs.append(match.groups())
     return pairs
