@@ -78,5 +78,5 @@ class ImageUnlearning(Metric):
 
     def compute(self) -> dict[str, float]:
         """Values by name; see ``vision_metrics``."""
-        options: dict[str, Any] = {"forgotten": self.forgotten, "attack_samples": self.attack_samples}
-        return {k: m.value for k, m in vision_metrics(self.scores(), seed=self.seed, **options).items()}
+        options = {"attack_samples": self.attack_samples, "seed": self.seed}
+        return {k: m.value for k, m in vision_metrics(self.scores(), forgotten=self.forgotten, **options).items()}

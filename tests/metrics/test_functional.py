@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -57,11 +55,6 @@ def test_extraction_strength_at_its_ends():
     assert F.extraction_strength(suffix, tokens, floor=1).tolist() == [0.25, 1.0, 0.0]
 
 
-def test_overall_score_is_the_mean_of_shares_of_the_best():
-    got = F.overall_score({"a": {"FQ": 0.0, "MU": 0.6}, "b": {"FQ": 0.0, "MU": 0.3}})
-    assert got == {"a": 0.5, "b": 0.25}, "a metric on which all have nothing gives nothing"
-
-
 def test_a_collapsed_model_keeps_its_ratios():
     # exp(-900) is 0 in float64: in probability space every ratio would be 0/0 or, with an epsilon, 0.
     log_ratio = F.log_truth_ratio(CORRECT + 900, WRONG + 900)
@@ -108,12 +101,3 @@ def test_harmonic_mean():
     parts = RNG.uniform(0.1, 1, 9)
     assert F.harmonic_mean(parts) == pytest.approx(9 / (1 / parts).sum(), rel=1e-12)
     assert F.harmonic_mean([*parts[:8], 0.0]) == 0.0
-
-
-def test_metrics_import_neither_lightning_nor_transformers():
-    code = (
-        "import sys, ofmu_pl.metrics; "
-        "print([m for m in ('lightning', 'transformers', 'ofmu_pl.data') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

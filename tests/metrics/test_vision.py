@@ -133,11 +133,6 @@ def test_attacks_with_all_samples_are_scikit_learn_called_by_hand():
     verdicts = machine.predict(confidences(scores["forget"])[:, None])
     assert 0 < np.mean(verdicts == 0) < 1
     assert metrics["MIA"].value == 100 * np.mean(verdicts == 0)
-
-    columns = [scores["retain"].log_probs, scores["test"].log_probs[kept], scores["forget"].log_probs]
-    vectors = [np.exp(x.astype(np.float64)) for x in columns]
-    machine.fit(np.concatenate(vectors[:2]), np.repeat([1, 0], 40))
-    assert metrics["MIA_probability"].value == 100 * np.mean(machine.predict(vectors[2]) == 0)
     # 39 of 40 members are right, 32 of 40 strangers: who is right passes for a member, and 15 of 20 are.
     assert metrics["MIA_correctness"].value == 25.0
 
@@ -243,16 +238,10 @@ def test_intervals_are_of_accuracies_and_of_forget_against_test():
 
 
 @pytest.mark.parametrize(
-    ("attack_samples", "forgotten", "says"),
-    [
-        (41, (0,), "from 41 of 40 test images outside the forgotten classes: .*between 2 and 40"),
-        (51, (), "from 51 of 50 test images .*between 2 and 50"),
-        (61, (), "from 61 of 60 retain images: .*between 2 and 50"),
-        (1, (), "between 2 and 50"),
-    ],
+    ("attack_samples", "forgotten", "most"), [(41, (0,), 40), (51, (), 50), (61, (), 50), (1, (), 50)]
 )
-def test_too_few_images_for_the_attack(attack_samples, forgotten, says):
-    with pytest.raises(UserError, match=says):
+def test_too_few_images_for_the_attack(attack_samples, forgotten, most):
+    with pytest.raises(UserError, match=rf"evaluation.attack_samples .*between 2 and {most}\b"):
         vision_metrics(made_up(), forgotten=forgotten, attack_samples=attack_samples)
 
 
@@ -261,11 +250,9 @@ def test_a_reference_of_other_images_is_refused(name):
     scores = made_up()
     s = scores[name]
     fewer = ImageScores(s.ids[1:], s.labels[1:], s.log_probs[1:])
-    for other in (fewer, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
+    for other in (fewer, None, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
         with pytest.raises(UserError, match=f"other {name} images"):
             vision_metrics(scores, {**scores, name: other}, attack_samples=9)
-    with pytest.raises(UserError, match=f"other {name} images .0."):
-        vision_metrics(scores, {k: v for k, v in scores.items() if k != name}, attack_samples=9)
 
 
 def test_a_broken_model_is_wrong_and_not_attacked():
