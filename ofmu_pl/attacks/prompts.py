@@ -112,7 +112,7 @@ class Prompts(Attack):
 
     def _pairs(self, data: TextDataModule, forget: list[Row], seed: int) -> list[Pair]:
         """Forgotten rows, each with a row to be kept."""
-        if self.pairs is None:
+        if not self.pairs:
             places = np.random.default_rng(seed).integers(len(data.splits[RETAIN]), size=len(forget))
             return [(row, data.splits[RETAIN][i]) for row, i in zip(forget, places, strict=True)]
         gone = {" ".join(row["question"].split()) for row in data.splits[FORGET]}

@@ -39,9 +39,3 @@ def test_what_only_the_last_layer_hides_is_found(subjects):
     assert found.y[-1] < 0.01
     assert found.figures["logit_lens_prob"] == pytest.approx(max(found.y[:-1]))
     assert max(found.y[:-1]) > 10 * found.y[-1]
-
-
-def test_few_rows_are_spread_evenly(subjects):
-    subject = subjects["target"]
-    own = subject.probabilities(subject.build(), "forget", [0, 2, 5])
-    assert LogitLens(rows=3).run(subject, 0).rows["logit_lens_prob"] == pytest.approx(own, abs=1e-5)
