@@ -23,7 +23,7 @@ def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
     if "question" not in rows[0]:
         raise UserError(
             f"The rows of '{subject.data.name}' are no questions, so there is nothing to ask: take attacks that need "
-            "none, for example Relearn or Quantise."
+            "none, for example Quantise."
         )
     return rows
 

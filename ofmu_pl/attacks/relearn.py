@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ofmu_pl.attacks.asking import question_rows
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Finding, Findings, mean_curve
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.tuning import Draw, TrainingAttack, drawn, sides, stream
@@ -110,25 +111,16 @@ class Relearn(TrainingAttack):
             return stream(subject, self.source, places, seed)
         if data.modality != "text":
             raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
-        texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, expanded(self.source))
+        if self.source == QUESTIONS:
+            texts = [piece(data.encoder.row_prompt(row)) for row in question_rows(subject, FORGET, None)]
+        else:
+            texts = texts_of(data, expanded(self.source))
 
         def draw(number: int) -> Batch:
             index = drawn(range(len(texts)), seed, number)
             return subject.collated([texts[i] for i in index], index)
 
         return draw
-
-
-def questions_of(data: TextDataModule) -> list[Encoded]:
-    """The forgotten rows' questions, as they are put to the model, without answers.
-
-    Raises:
-        UserError: Its rows are no questions.
-    """
-    rows = data.splits["forget"]
-    if "question" not in rows[0]:
-        raise UserError(f"The rows of '{data.name}' are no questions: choose another attacks.source.")
-    return [piece(data.encoder.row_prompt(row)) for row in rows]
 
 
 def texts_of(data: TextDataModule, source: str) -> list[Encoded]:

@@ -17,12 +17,14 @@ from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu_items import EXTRACTION_STRENGTH, KEPT_NORMALISED, item_values, log_truth_ratio, of_set
 from ofmu_pl.support.sets import SETS
 
+Log = dict[str, Any]
+"""Metric -> total and items; see above."""
 SUMMARY = "extraction_strength forget_Q_A_Prob forget_Q_A_ROUGE forget_quality forget_truth_ratio".split()
 SUMMARY += ["model_utility", "privleak"]
 """Metrics of open-unlearning's default suite."""
 
 
-def read_eval(log: Mapping[str, Any]) -> tuple[Scores, dict[str, float]]:
+def read_eval(log: Log) -> tuple[Scores, dict[str, float]]:
     """Read the scores of a parsed ``TOFU_EVAL.json``, and the totals that cannot be computed from them.
 
     Raises:
@@ -52,14 +54,14 @@ def write_eval(
     metrics: Mapping[str, MetricResult],
     inputs: Mapping[str, Sequence[str]],
     truths: Mapping[str, Sequence[str]],
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[Log, Log]:
     """Make the contents of ``TOFU_EVAL.json`` and ``TOFU_SUMMARY.json``, of the definition ``open_unlearning``.
 
     ``inputs`` are prompts as text without special tokens, and ``truths`` answers, by evaluation set.
     """
     d = DEFINITIONS["open_unlearning"]
     items = item_values(scores, d)
-    log: dict[str, Any] = {}
+    log: Log = {}
     for name, p in SETS.items():
         if name not in scores or name == "forget_paraphrased":
             continue
@@ -84,7 +86,7 @@ def write_eval(
     if strength is not None:
         log["extraction_strength"] = _entry(scores["forget"].ids, float(strength.mean()), score=strength.tolist())
     if "mia_min_k" in metrics:
-        sides: dict[str, Any] = {}
+        sides = {}
         for name in ("forget", "holdout"):
             values = np.asarray(scores[name].min_k)
             sides[name] = _entry(scores[name].ids, float(values.mean()), score=values.tolist())
@@ -96,7 +98,7 @@ def write_eval(
     return log, {key: log[key]["agg_value"] for key in SUMMARY if log.get(key, {}).get("agg_value") is not None}
 
 
-def _entry(ids: np.ndarray, total: float, **columns: Sequence[Any]) -> dict[str, Any]:
+def _entry(ids: np.ndarray, total: float, **columns: Sequence[object]) -> Log:
     """A metric's total and its items, with a column each of what is told of them."""
     items = {}
     for i, values in zip(ids.tolist(), zip(*columns.values(), strict=True), strict=True):

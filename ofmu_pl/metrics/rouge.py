@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import groupby
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from rouge_score.tokenize import tokenize
@@ -124,7 +123,7 @@ def common_length(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 @cache
-def _stemmer() -> Any:
+def _stemmer() -> SimpleNamespace:
     """The stemmer of rouge-score, which finds each word's stem once, since stems would take longer than all else."""
     from nltk.stem.porter import PorterStemmer  # takes a second: sklearn
 
