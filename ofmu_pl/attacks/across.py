@@ -7,10 +7,9 @@ from itertools import chain, product
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_warn
-from rich import box
-from rich.table import Table
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding, Findings
+from ofmu_pl.attacks.table import left_table
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.records import ACROSS, NULL, RESULTS, AcrossRecord, Results
 from ofmu_pl.support.terminal import console, print_whole
@@ -80,8 +79,7 @@ def _kept(results: Sequence[Results]) -> float | None:
 
 
 def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
-    table = Table(title="Single examples over runs", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.caption_justify, table.caption = "left", CHANCE
+    table = left_table("Single examples over runs", CHANCE)
     rows = []
     for method, of in figures.items():
         rows += [(method.name, values) for values in of.values()]

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from ofmu_pl import DepthScore
-from ofmu_pl.attacks.depth_score import _lost
-from ofmu_pl.attacks.spans import entities_of, narrowed
+from ofmu_pl.attacks.depth_score import _lost, entities_of, narrowed
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised_models import Made

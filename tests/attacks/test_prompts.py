@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ofmu_pl import Prompts
-from ofmu_pl.attacks.ways import paired, read_pairs, with_examples, with_prefix
+from ofmu_pl.attacks.prompts import paired, read_pairs, with_examples, with_prefix
 from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised_models import Made
 
