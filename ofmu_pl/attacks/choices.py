@@ -24,11 +24,7 @@ Choices = list[list[Encoded]]
 
 
 def choices_of(data: TextDataModule, rows: Sequence[Row], attack: str) -> Choices:
-    """The answers to choose from.
-
-    Raises:
-        UserError: Rows have no wrong answers.
-    """
+    """The answers to choose from; rows without wrong answers are a ``UserError``."""
     if not rows or not all(wrong_answers_of(row) for row in rows):
         raise UserError(
             f"The rows of '{data.name}' have no wrong answers (perturbed_answer), which the attack '{attack}' lets a "

@@ -124,11 +124,7 @@ class Relearn(TrainingAttack):
 
 
 def texts_of(data: TextDataModule, source: str) -> list[Encoded]:
-    """Pieces of the texts of a ``.txt`` file, a folder of them, or rows with ``text``.
-
-    Raises:
-        UserError: There is no such file, or it has no texts.
-    """
+    """Pieces of the texts of a ``.txt`` file, a folder of them, or rows with ``text``; none are a ``UserError``."""
     rows = read_source(source, "attacks.source").rows
     texts = [row["text"] for row in rows if isinstance(row.get("text"), str) and row["text"].strip()]
     if not texts:

@@ -17,11 +17,7 @@ from ofmu_pl.support.errors import UserError
 
 
 def usable_device(name: str | None) -> str:
-    """Return the name of a device that is there.
-
-    Raises:
-        UserError: It is not there.
-    """
+    """The name of a device that is there; another is a ``UserError``."""
     device = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=device)

@@ -84,10 +84,7 @@ class TrainingAttack(Attack, ABC):
 def sides(n: int, share: float, seed: int, together: int = 1) -> tuple[list[int], list[int]]:
     """Places of the forgotten rows that are shown, and of those that are asked for; both have one at least.
 
-    Rows that stand ``together``, so many one after another, go to one side.
-
-    Raises:
-        UserError: There is one row.
+    Rows that stand ``together``, so many one after another, go to one side. A single row is a ``UserError``.
 
     >>> sides(6, 0.5, seed=1, together=2)
     ([0, 1, 2, 3], [4, 5])
