@@ -27,8 +27,7 @@ SUMMARY += ["model_utility", "privleak"]
 def read_eval(log: Log) -> tuple[Scores, dict[str, float]]:
     """Read the scores of a parsed ``TOFU_EVAL.json``, and the totals that cannot be computed from them.
 
-    Raises:
-        KeyError: The log lacks the forget set's losses or generations, or some of another set's losses.
+    A log without the forget set's losses or generations, or with some of another set's losses, is a ``KeyError``.
     """
     scores: Scores = {}
     for name, p in SETS.items():

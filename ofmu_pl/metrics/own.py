@@ -51,11 +51,7 @@ def with_own(
     scores: Mapping[str, Any],
     retrained: Mapping[str, Any] | None,
 ) -> dict[str, MetricResult]:
-    """The metrics of a suite, then the user's own, whose goals are the retrained model's values, if it is there.
-
-    Raises:
-        UserError: A metric of the user's own has the name of another.
-    """
+    """The metrics of a suite, then the user's own, whose goals are the retrained model's values, if it is there."""
     found = dict(metrics)
     for own in own_metrics:
         goals = {} if retrained is None else by_name(*own.compute(retrained))
