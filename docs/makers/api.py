@@ -6,12 +6,13 @@ import importlib
 import inspect
 from collections.abc import Iterator
 
+import ofmu_pl
 from makers.metrics import catalogue
 from makers.rst import heading, tree
 from ofmu_pl import losses, metrics
 
 ROOMS = {
-    "data": "Data", "networks": "Networks", "attacks": "Attacks", "analysis": "Analyses",
+    "data": "Data", "networks": "Networks", "analysis": "Analyses",
 }  # fmt: skip
 REST = {
     "Unlearning from Python": ["unlearn", "Unlearned", "UserError", "DivergedError"],
@@ -30,6 +31,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
     """The public names, room by room; methods and metrics have pages of their own."""
     rooms = {title: list(importlib.import_module(f"ofmu_pl.{room}").__all__) for room, title in ROOMS.items()}
     prefix = {title: f"ofmu_pl.{room}" if room == "analysis" else "ofmu_pl" for room, title in ROOMS.items()}
+    rooms["Attacks"] = [
+        n for n in ofmu_pl.__all__ if "ofmu_pl.attacks." in getattr(getattr(ofmu_pl, n), "__module__", "")
+    ]
     rooms = {**REST, **rooms, "Metrics": [n for n in metrics.__all__ if n not in on_pages()]}
     pages = []
     for title, names in rooms.items():

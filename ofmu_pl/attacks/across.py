@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_warn
-from rich import box
-from rich.table import Table
 
-from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding, Findings
+from ofmu_pl.attacks.table import left_table
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.records import ACROSS, NULL, RESULTS, AcrossRecord, Results
 from ofmu_pl.support.terminal import console, print_whole
@@ -19,7 +18,11 @@ OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
 SEED = "seed_"
 """How the names of folders begin that hold runs of one method."""
-Found = Mapping[str, Mapping[str, Sequence[Finding]]]
+CHANCE = (
+    "In brackets: where 95 % lie when nobody tells forgotten from held-out rows (models dealt at random). "
+    "Scores of different numbers of models are not comparable."
+)
+Found = Mapping[str, Findings]
 """Findings by attack and model."""
 
 
@@ -39,7 +42,8 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
             methods.setdefault(place.parent, []).append(run)
     figures: dict[Path, dict[str, dict[str, float]]] = {}
     for method, runs in methods.items():
-        if len({Results.read(run / RESULTS).provenance["hashes"]["forget"] for run in runs}) > 1:
+        results = [Results.read(run / RESULTS) for run in runs]
+        if len({r.provenance["hashes"]["forget"] for r in results}) > 1:
             rank_zero_warn(
                 f"The runs of '{method}' forget different rows, so single rows cannot be compared over them."
             )
@@ -51,10 +55,9 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
             values = attack.across(sides[UNLEARNED], sides[RETRAINED])
             if not values:
                 continue
-            ratio = _kept(runs)
+            ratio = _kept(results)
             if ratio is not None and "forgetting_score" in values:
-                for end in ("", *NULL):
-                    values[f"{OVERALL}{end}"] = values[f"forgetting_score{end}"] * ratio
+                values |= {f"{OVERALL}{end}": values[f"forgetting_score{end}"] * ratio for end in ("", *NULL)}
             figures.setdefault(method, {})[attack.name] = values
     for method, values_of in figures.items():
         AcrossRecord(values_of, [str(run) for run in methods[method]]).write(method / ACROSS)
@@ -63,10 +66,9 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
     return figures
 
 
-def _kept(runs: Sequence[Path]) -> float | None:
+def _kept(results: Sequence[Results]) -> float | None:
     """Accuracy on retain and on test images as a ratio to the retrained models', multiplied; ``None`` for text."""
     ratio = 1.0
-    results = [Results.read(run / RESULTS) for run in runs]
     for name in ("RA", "TA"):
         ours = [r.metrics.get(name, {}).get("value") for r in results]
         theirs = [r.reference.metrics.get(name, {}).get("value") for r in results if r.reference is not None]
@@ -77,23 +79,16 @@ def _kept(runs: Sequence[Path]) -> float | None:
 
 
 def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
-    table = Table(title="Single examples over runs", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.caption_justify = "left"
-    table.caption = (
-        "In brackets: where 95 % lie when nobody tells forgotten from held-out rows (models dealt at random). "
-        "Scores of different numbers of models are not comparable."
-    )
-    shown: dict[str, None] = {}
-    for of in figures.values():
-        for values in of.values():
-            shown |= dict.fromkeys(values)
-    names = [name for name in shown if not name.endswith(NULL)]
+    table = left_table("Single examples over runs", CHANCE)
+    rows = []
+    for method, of in figures.items():
+        rows += [(method.name, values) for values in of.values()]
+    names = [x for x in dict.fromkeys(chain.from_iterable(values for _, values in rows)) if not x.endswith(NULL)]
     table.add_column("method")
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
-    for method, of in figures.items():
-        for values in of.values():
-            table.add_row(method.name, *(_shown(values, name) for name in names))
+    for head, values in rows:
+        table.add_row(head, *(_shown(values, name) for name in names))
     print_whole(table, console())
 
 

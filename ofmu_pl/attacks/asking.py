@@ -18,16 +18,12 @@ from ofmu_pl.support.errors import UserError
 
 
 def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
-    """Evenly spaced rows of a split.
-
-    Raises:
-        UserError: The rows are no questions.
-    """
+    """Evenly spaced rows of a split, which are questions or refused."""
     rows = [subject.data.splits[split][i] for i in subject.places(split, most)]
     if "question" not in rows[0]:
         raise UserError(
             f"The rows of '{subject.data.name}' are no questions, so there is nothing to ask: take attacks that need "
-            "none, for example Relearn or Quantise."
+            "none, for example Quantise."
         )
     return rows
 

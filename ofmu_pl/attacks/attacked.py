@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,11 @@ from ofmu_pl.support.provenance import STARTED_IN
 from ofmu_pl.support.records import RESULTS, Results
 
 CONFIG = "config.yaml"
+LACKS = {
+    RETRAINED: "what returns cannot be told from what the attack teaches",
+    TARGET: "what returns has no upper end",
+}
+"""What follows where one of these models is not at hand."""
 
 
 @dataclass
@@ -109,13 +114,11 @@ def of_run(folder: Path) -> Attacked:
     images = isinstance(network, ImageNetwork)
     recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
     target = results.provenance.get("target") or getattr(network, "path", None)
-    paths: dict[str, Any] = {UNLEARNED: str(exported), TARGET: target}
-    if results.reference is not None and Path(results.reference.source).suffix != ".json":
-        paths[RETRAINED] = results.reference.source
+    retrained = results.reference.source if results.reference is not None else None
+    if retrained is not None and Path(retrained).suffix == ".json":
+        retrained = None
     home = folder / str(results.provenance.get(STARTED_IN, "."))  # relative paths lead from where the run was started
-    for name in (TARGET, RETRAINED):
-        if paths.get(name) and (home / Path(paths[name]).expanduser()).exists():
-            paths[name] = str(home / Path(paths[name]).expanduser())
+    paths = {UNLEARNED: str(exported), RETRAINED: _from(home, retrained), TARGET: _from(home, target)}
     data: Any = data_of_run(folder / CONFIG, None if images else str(exported))
     if images:
         data.augment = False  # what is asked for are the forgotten images, not crops and mirror images of them
@@ -133,42 +136,56 @@ def of_run(folder: Path) -> Attacked:
             f"The rows of {changed} are no longer those that the run '{folder}' had (hash {then[changed]}, here "
             f"{data.hashes[changed]}), so attacks would ask for others: put its files and its configuration back."
         )
-    return _attacked(folder, {name: path for name, path in paths.items() if path}, recipe, data)
+    return _attacked(folder, paths, recipe, data)
+
+
+def _from(home: Path, path: str | None) -> str | None:
+    """A path as it leads from a folder, or as it is if nothing is there."""
+    there = home / Path(path).expanduser() if path else home
+    return str(there) if path and there.exists() else path
 
 
 def of_models(place: Path, unlearned: str, retrained: str | None, target: str | None, data: Any) -> Attacked:
     """Language models in folders (or on the hub) that no run of ours left; data without a tokenizer take the model's.
 
     Raises:
-        UserError: The data holds images.
+        UserError: There is no data, or it holds images.
     """
+    if data is None:
+        raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
     if data.modality != "text":
         raise UserError("Image classifiers are attacked by their run: give --runs its folder.")
     data.tokenizer_source = data.tokenizer_source or unlearned
     data.setup("fit")
-    paths = {UNLEARNED: unlearned, RETRAINED: retrained, TARGET: target}
-    return _attacked(place, {name: path for name, path in paths.items() if path}, CausalLM, data)
+    return _attacked(place, {UNLEARNED: unlearned, RETRAINED: retrained, TARGET: target}, CausalLM, data)
 
 
-def _attacked(place: Path, paths: dict[str, str], recipe: Callable[[str], Network], data: PairedDataModule) -> Attacked:
+def _attacked(
+    place: Path, paths: Mapping[str, str | None], recipe: Callable[[str], Network], data: PairedDataModule
+) -> Attacked:
     """The models that are there, and what is missing for want of the others."""
-    missing = []
-    for name, lack in (
-        (RETRAINED, "what returns cannot be told from what the attack teaches"),
-        (TARGET, "what returns has no upper end"),
-    ):
-        if name not in paths:
-            missing.append(f"There is no {name} model at hand, so {lack}.")
-        elif _gone(paths[name], data.modality):
-            missing.append(f"The {name} model '{paths[name]}' is no longer there, so {lack}.")
-            del paths[name]
-        elif isinstance(data, TextDataModule):
-            try:
-                refuse_other_tokens(f"{name} model", paths[name], data.encoder)
-            except UserError as error:
-                missing.append(f"{str(error).rpartition(': give')[0]}, so {lack}.")
-                del paths[name]
-    return Attacked(place, {name: recipe(path) for name, path in paths.items()}, data, missing)
+    missing, there = [], {}
+    for name, path in paths.items():
+        lack = _lack(f"{name} model", path, data) if name in LACKS else None
+        if lack is not None:
+            missing.append(f"{lack}, so {LACKS[name]}.")
+        elif path:
+            there[name] = recipe(path)
+    return Attacked(place, there, data, missing)
+
+
+def _lack(model: str, path: str | None, data: PairedDataModule) -> str | None:
+    """Why a model cannot be had or compared with; ``None``: it can."""
+    if not path:
+        return f"There is no {model} at hand"
+    if _gone(path, data.modality):
+        return f"The {model} '{path}' is no longer there"
+    if isinstance(data, TextDataModule):
+        try:
+            refuse_other_tokens(model, path, data.encoder)
+        except UserError as error:
+            return str(error).rpartition(": give")[0]
+    return None
 
 
 def _gone(path: str, modality: str) -> bool:

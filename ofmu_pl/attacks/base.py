@@ -10,6 +10,7 @@ the same seed, on three models, and what returns is the share of the way from th
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Finding:
         y: Mean at each place of what the attack finds, (len(x),).
         gradients: Number of gradients of a batch's loss that it took.
         seconds: Time that it took; the command takes it.
-        broken: How the attack broke the model, as a sentence; ``None``: it did not.
+        broken: Why the model says nothing, as a sentence; ``None``: it does.
         ids: Numbers of the rows, where each seed asks for others; empty: every seed has the same rows.
     """
 
@@ -51,7 +52,7 @@ class Finding:
 
     @classmethod
     def of_rows(cls, metric: Metric, values: Sequence[float], **more: Any) -> Finding:
-        """A finding whose figure is the mean of rows, with more fields.
+        """A finding whose figure is the mean of rows, with other fields.
 
         >>> Finding.of_rows(Metric("found", False), [0.0, 1.0]).figures
         {'found': 0.5}
@@ -63,10 +64,7 @@ class Finding:
     def at_best(cls, metric: Metric, rows: Mapping[Any, np.ndarray], **more: Any) -> Finding:
         """A finding of the place along the curve that is best for the attacker.
 
-        Args:
-            metric: The attack's metric, of which an attacker wants a mean as high as can be.
-            rows: (n,) values of rows by place.
-            more: Other fields.
+        An attacker wants a mean as high as can be of the (n,) values of rows at a place.
 
         >>> found = Finding.at_best(Metric("found", False), {"a": np.array([0.0, 1.0]), "b": np.array([0.0, 0.5])})
         >>> found.figures, found.x, found.y
@@ -77,14 +75,33 @@ class Finding:
         return cls.of_rows(metric, rows[best].tolist(), x=list(rows), y=means, **more)
 
 
+Findings = Mapping[str, Sequence[Finding]]
+"""Findings by model, one a seed."""
+
+
+def mean_curve(found: Sequence[Finding], least: int = 1) -> dict[Any, float]:
+    """Means over seeds by place, of places that so many seeds at least have."""
+    values: dict[Any, list[float]] = {}
+    for finding in found:
+        for place, y in zip(finding.x, finding.y, strict=True):
+            values.setdefault(place, []).append(y)
+    return {place: float(np.mean(ys)) for place, ys in values.items() if len(ys) >= least}
+
+
+def unless_finite(*values: np.ndarray) -> str | None:
+    """What is wrong with a model that computes these values, as a sentence; ``None``: nothing is."""
+    return None if all(np.isfinite(x).all() for x in values) else "What the model computes is not finite."
+
+
 class Attack(ABC):
     """An attack on a model that has forgotten.
 
     A subclass keeps each argument as an attribute of the argument's name: these are the key of what it finds, beside
-    the model, the data and the seed. ``run`` must follow from them alone.
+    the model, the data and the seed. ``run`` must follow from them alone. Those out of range raise a ``UserError``.
 
     Attributes:
-        name: Name in files and tables, which tells it from another attack of its class in the same list.
+        name: Name in files and tables, where no other attack of a list may have it; by default the class's in small
+            letters, as ``logit_lens``.
         modalities: Kinds of data that it can attack.
         metrics: Its metrics; the first is what it finds, from which ``returns`` is computed.
         x_label: What its curve runs along.
@@ -92,19 +109,20 @@ class Attack(ABC):
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
+        reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:
         An attack that asks for nothing but the forgotten rows' probability.
 
         >>> from ofmu_pl import Metric
         >>> class Ask(Attack):
-        ...     name, modalities, x_label, y_label = "ask", ("text", "images"), "attempt", "probability"
+        ...     modalities, x_label, y_label = ("text", "images"), "attempt", "probability"
         ...     metrics = (Metric("ask_forget_prob", higher_is_better=False, group="attacks"),)
         ...     def run(self, subject, seed):
         ...         p = subject.probabilities(subject.build(), "forget")
         ...         return Finding.of_rows(self.metrics[0], p)
-        >>> Ask().settings
-        {}
+        >>> Ask().name, Ask().settings
+        ('ask', {})
     """
 
     name: str
@@ -114,16 +132,17 @@ class Attack(ABC):
     y_label: str
     compares: bool = False
     gradients: int = 0
+    reads: Sequence[str] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in vars(cls):
+            cls.name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     @property
     def settings(self) -> dict[str, Any]:
         """Its arguments by name."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
-
-    @property
-    def reads(self) -> list[str]:
-        """Files and folders that it reads, as its arguments name them: what is in them is part of the key, too."""
-        return []
 
     @abstractmethod
     def run(self, subject: Subject, seed: int) -> Finding:
@@ -137,7 +156,7 @@ class Attack(ABC):
         """Figures that need many runs of one method, by name, from a finding a run; by default there are none."""
         return {}
 
-    def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
+    def compare(self, found: Findings) -> dict[str, float]:
         """Figures that need several models, by metric, from findings by model, one a seed; by default there are none.
 
         ``retrained`` and ``target`` may be missing.

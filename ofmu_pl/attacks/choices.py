@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.encoded import Encoded, Row, collate, wrong_answers_of
+from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 
@@ -22,12 +23,8 @@ Choices = list[list[Encoded]]
 """Of each row the right answer, then the wrong ones."""
 
 
-def choices_of(data: Any, rows: Sequence[Row], attack: str) -> Choices:
-    """The answers to choose from.
-
-    Raises:
-        UserError: Rows have no wrong answers.
-    """
+def choices_of(data: TextDataModule, rows: Sequence[Row], attack: str) -> Choices:
+    """The answers to choose from; rows without wrong answers are a ``UserError``."""
     if not rows or not all(wrong_answers_of(row) for row in rows):
         raise UserError(
             f"The rows of '{data.name}' have no wrong answers (perturbed_answer), which the attack '{attack}' lets a "
@@ -39,14 +36,11 @@ def choices_of(data: Any, rows: Sequence[Row], attack: str) -> Choices:
 
 def batches_of(subject: Subject, choices: Choices) -> Iterator[Batch]:
     """All answers in batches of like length; ``ids`` are their places, row after row."""
-    flat, size = list(chain.from_iterable(choices)), subject.data.batch_size
-    order = sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids))
-    for start in range(0, len(flat), size):
-        index = order[start : start + size]
-        yield subject.placed(collate([flat[i] for i in index], index, subject.data.tokenizer.pad_token_id))
+    flat = list(chain.from_iterable(choices))
+    return subject.encoded_batches(flat, sorted(range(len(flat)), key=lambda i: len(flat[i].input_ids)))
 
 
-def chosen(subject: Subject, model: Any, choices: Choices) -> np.ndarray:
+def chosen(subject: Subject, model: nn.Module, choices: Choices) -> np.ndarray:
     """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong."""
     losses = np.empty(sum(map(len, choices)))
     with torch.no_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -69,12 +69,11 @@ def attack(
         raise UserError(
             "There is no attack, or no seed for it: give a configuration, for example configs/attacks.yaml."
         )
-    if unlearned is not None and data is None:
-        raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
-    one = None if unlearned is None else of_models(place, unlearned, retrained, target, data)
-    places = map(of_run, runs_below(runs or [])) if one is None else iter([one])
-    found = {on.place: _attack(on, attacks, seeds, device) for on in places}
-    across(attacks, found if runs else {})
+    if unlearned is not None:
+        _attack(of_models(place, unlearned, retrained, target, data), attacks, seeds, device)
+        return
+    found = {on.place: _attack(on, attacks, seeds, device) for on in map(of_run, runs_below(runs or []))}
+    across(attacks, found)
 
 
 @dataclass
@@ -87,12 +86,26 @@ class Attempt:
     subject: Subject
     paths: list[Path]
 
+    def finding(self) -> Finding:
+        """What the attack finds; read, if it has been found before on the same model."""
+        for path in self.paths:
+            stored: Any = read_kept(path)
+            if stored is not None:
+                if path is not self.paths[0]:
+                    keep(self.paths[0], stored)
+                return Finding(**stored)
+        started = time.perf_counter()
+        finding = self.attack.run(self.subject, self.seed)
+        finding = replace(finding, seconds=time.perf_counter() - started)
+        for path in self.paths:
+            keep(path, asdict(finding))
+        return finding
+
 
 def _attempts(
-    on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None
+    on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str
 ) -> tuple[list[Attempt], dict[str, str]]:
     """All attempts on the models of one run, and hashes of the models' weights."""
-    device = usable_device(device)
     fitting = [a for a in attacks if on.data.modality in a.modalities]
     if not fitting:
         raise UserError(
@@ -101,37 +114,29 @@ def _attempts(
     models = [name for name in MODELS if name in on.recipes]
     networks = ((name, on.build(name)) for name in models)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
-    hashes = {name: weights for name, (weights, _) in both.items()}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
+    folders = [folder for folder in (on.place / FOLDER, cache_folder()) if folder is not None]
     attempts = []
     for a in fitting:
-        read = _sums(a.reads)
+        read = {"read": _sums(a.reads)} if a.reads else {}
         for name, seed in product(models, seeds):
-            paths = _paths(on, a, name, seed, both, device, read)
+            facts = {
+                "attack": [type(a).__name__, a.settings, code_of(a)],
+                "versions": versions(*PACKAGES, "peft", "nltk"),
+                "seed": seed,
+                "model": name,
+                "weights": both if a.compares else both[name],
+                "rows": on.data.hashes,
+                "facts": on.data.facts,
+                "device": device,
+                **read,
+            }
+            paths = [content_path(folder, f"{a.name}-{name}-seed{seed}", facts) for folder in folders]
             attempts.append(Attempt(a, name, seed, subjects[name], paths))
-    return attempts, hashes
+    return attempts, {name: weights for name, (weights, _) in both.items()}
 
 
-def _paths(
-    on: Attacked, a: Attack, model: str, seed: int, hashes: dict[str, tuple[str, str]], device: str, read: list[str]
-) -> list[Path]:
-    facts: dict[str, Any] = {
-        "attack": [type(a).__name__, a.settings, code_of(a)],
-        "versions": versions(*PACKAGES, "peft", "nltk"),
-        "seed": seed,
-        "model": model,
-        "weights": hashes if a.compares else hashes[model],
-        "rows": on.data.hashes,
-        "facts": on.data.facts,
-        "device": device,
-    }
-    if a.reads:
-        facts["read"] = read
-    folders = [on.place / FOLDER, cache_folder()]
-    return [content_path(folder, f"{a.name}-{model}-seed{seed}", facts) for folder in folders if folder is not None]
-
-
-def _sums(places: list[str]) -> list[str]:
+def _sums(places: Sequence[str]) -> list[str]:
     """Sums of the files that an attack reads; it says itself what of them is missing."""
     found: list[str] = []
     for place in places:
@@ -146,6 +151,7 @@ def _sums(places: list[str]) -> list[str]:
 
 def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:
     """All attacks on the models of one run; returns what they found."""
+    device = usable_device(device)
     attempts, hashes = _attempts(on, attacks, seeds, device)
     _announce(on.place, attempts)
     bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
@@ -157,43 +163,43 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
             continue
         bar.set_postfix_str(f"{name} on {attempt.model}, seed {attempt.seed}")
         try:
-            findings = [*found.get(name, {}).get(attempt.model, []), _finding(attempt)]
+            finding = attempt.finding()
         except UserError as error:  # the data lack what this attack needs, and others may not need it
             if len(attacks) == 1:
                 raise
             left_out[name] = str(error)
             found.pop(name, None)
             continue
-        found.setdefault(name, {})[attempt.model] = findings
+        found.setdefault(name, {}).setdefault(attempt.model, []).append(finding)
     if not found:
         raise UserError(f"No attack fits '{on.place}': {' '.join(left_out.values())}")
     record = AttacksRecord(
         attacks={a.name: summary(a, found[a.name], list(seeds)) for a in attacks if a.name in found},
         models={name: str(getattr(on.recipes[name], "path", "")) for name in hashes},
         remarks=[*on.missing, *(f"{name} was left out: {why}" for name, why in left_out.items())],
-        provenance=provenance(on.data, weights=hashes, device=attempts[0].subject.device),
+        provenance=provenance(on.data, weights=hashes, device=device),
     )
     path = on.place / ATTACKS
     if path.is_file():
-        _merge(AttacksRecord.read(path), record, hashes)
+        record = _merged(AttacksRecord.read(path), record, hashes)
     record.write(path)
     print_attacks(str(on.place), record)
     return found
 
 
-def _merge(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]) -> None:
-    """Add to a record the attacks made before on the same models, of which some may not be at hand now."""
+def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]) -> AttacksRecord:
+    """A record with the attacks made before on the same models, of which some may not be at hand now."""
     then: dict[str, str] = before.provenance.get("weights") or {}
     if any(then.get(name, weights) != weights for name, weights in hashes.items()):
         told = ", ".join(before.attacks)
-        record.remarks.append(f"Attacks made before ({told}) were on other models, so their figures were taken out.")
-        return
+        remark = f"Attacks made before ({told}) were on other models, so their figures were taken out."
+        return replace(record, remarks=[*record.remarks, remark])
     for name, known in before.attacks.items():
         new = record.attacks.get(name)
         if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys()):
             record.attacks[name] = known
-    record.models = before.models | record.models
     record.provenance["weights"] = then | hashes
+    return replace(record, models=before.models | record.models)
 
 
 def _announce(place: Path, attempts: list[Attempt]) -> None:
@@ -204,19 +210,3 @@ def _announce(place: Path, attempts: list[Attempt]) -> None:
             left[attempt.attack.name] += attempt.attack.gradients
     counts = [f"{name} {gradients:,}" for name, gradients in left.items() if gradients]
     print(f"Gradients that attacks on {place} will take: {', '.join(counts) or 'none'}.")
-
-
-def _finding(attempt: Attempt) -> Finding:
-    """What the attack finds; read, if it has been found before on the same model."""
-    for path in attempt.paths:
-        stored: Any = read_kept(path)
-        if stored is not None:
-            if path is not attempt.paths[0]:
-                keep(attempt.paths[0], stored)
-            return Finding(**stored)
-    started = time.perf_counter()
-    finding = attempt.attack.run(attempt.subject, attempt.seed)
-    finding.seconds = time.perf_counter() - started
-    for path in attempt.paths:
-        keep(path, asdict(finding))
-    return finding

@@ -26,7 +26,6 @@ class Confidence(Attack):
         'confidence'
     """
 
-    name = "confidence"
     modalities = ("text", "images")
     x_label, y_label = "share of forgotten rows", "confidence (nats)"
     metrics = (Metric("confidence_forget", higher_is_better=False, unit="nats", group="attacks"),)
@@ -36,8 +35,7 @@ class Confidence(Attack):
         p = np.clip(subject.probabilities(subject.build(), "forget"), 1e-12, 1 - 1e-12)
         phi = np.log(p) - np.log1p(-p)
         shares = [0.05, 0.25, 0.5, 0.75, 0.95]
-        found = Finding.of_rows(self.metrics[0], phi.tolist(), x=shares, y=np.quantile(phi, shares).tolist())
-        return found
+        return Finding.of_rows(self.metrics[0], phi.tolist(), x=shares, y=np.quantile(phi, shares).tolist())
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
         """Scores of single examples over models; none where fewer than four retrained models differ."""

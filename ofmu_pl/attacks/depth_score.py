@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding
-from ofmu_pl.attacks.spans import entities_of
+from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.encoded import collate
+from ofmu_pl.data.encoded import Encoded, Row
+from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.metrics.depth import THRESHOLD, depth_scores, erasure_by_layer
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.variables import expanded
 
 LEFT = Metric("depth_left", higher_is_better=False, group="attacks")
 SCORE = Metric("unlearning_depth_score", higher_is_better=True, group="attacks")
@@ -38,27 +41,18 @@ class DepthScore(Attack):
             the whole answers.
         rows: Most forgotten rows that are asked for; ``null``: all.
 
-    Raises:
-        UserError: A number is out of range.
-
     Example:
         >>> DepthScore(rows=20).compares
         True
     """
 
-    name = "depth_score"
     metrics = (LEFT, SCORE)
     x_label, y_label = "layer", "share of facts that the layer still holds"
     compares = True
 
     def __init__(self, entities: str | None = None, rows: int | None = 100) -> None:
         check_range(1, rows=rows)
-        self.entities, self.rows = entities, rows
-
-    @property
-    def reads(self) -> list[str]:
-        """The entities, if they are given."""
-        return [] if self.entities is None else [self.entities]
+        self.entities, self.rows, self.reads = entities, rows, [entities] if entities else []
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Take every layer from the retrained model and from the one under attack; nothing is drawn."""
@@ -75,18 +69,17 @@ class DepthScore(Attack):
                 "number or width of layers: give models of one architecture."
             )
         (target, retrained, model), control, ours = models, [], []
+        rows = self._rows(subject.data)
         with torch.no_grad():
-            for batch in self._batches(subject):
+            for batch in subject.encoded_batches(rows, range(len(rows))):
                 own = subject.recipe.sample_losses(target, batch)
                 control.append(_lost(subject, target, retrained, batch) - own)
                 ours.append(_lost(subject, target, model, batch) - own)
         both = [torch.cat(x, dim=1).T.double().cpu().numpy() for x in (control, ours)]  # (n, L)
-        finding = self._finding(both[0], np.nan_to_num(both[1], nan=np.inf))  # what is no number holds nothing
-        if not np.isfinite(both[1]).all():
-            finding.broken = "Hidden states of the model are not finite."
-        return finding
+        return self._finding(both[0], both[1])
 
     def _finding(self, control: np.ndarray, ours: np.ndarray) -> Finding:
+        broken, ours = unless_finite(ours), np.nan_to_num(ours, nan=np.inf)  # what is no number holds nothing
         scores = depth_scores(control, ours)
         kept = scores[~np.isnan(scores)]
         if not len(kept):
@@ -94,27 +87,20 @@ class DepthScore(Attack):
                 f"No layer of the target holds more of the forgotten rows than the retrained model's by {THRESHOLD} "
                 "nats a token: give another retrained model."
             )
-        finding = Finding.of_rows(LEFT, 1 - kept)
+        finding = Finding.of_rows(LEFT, 1 - kept, broken=broken)
         score = Finding.of_rows(SCORE, kept)
-        finding.figures |= score.figures
-        finding.rows |= score.rows
+        finding.figures.update(score.figures)
+        finding.rows.update(score.rows)
         for layer, erased in enumerate(erasure_by_layer(control, ours), start=1):
             if not np.isnan(erased):
                 finding.x.append(layer)
                 finding.y.append(float(1 - erased))
         return finding
 
-    def _batches(self, subject: Subject) -> Iterator[Batch]:
+    def _rows(self, data: TextDataModule) -> Sequence[Encoded]:
         """Forgotten rows, as many as are asked for, with labels on what is asked for."""
-        data = subject.data
-        if self.entities is None:
-            rows = [data.encode(row) for row in data.splits["forget"]]
-        else:
-            rows = entities_of(data, self.entities)
-        rows = list(evenly(rows, self.rows or len(rows)))
-        for start in range(0, len(rows), data.batch_size):
-            part = rows[start : start + data.batch_size]
-            yield subject.placed(collate(part, range(len(part)), data.tokenizer.pad_token_id))
+        rows = entities_of(data, self.entities) if self.entities else [data.encode(x) for x in data.splits["forget"]]
+        return evenly(rows, self.rows or len(rows))
 
 
 def _lost(subject: Subject, target: Any, source: Any, batch: Batch) -> Tensor:
@@ -125,3 +111,50 @@ def _lost(subject: Subject, target: Any, source: Any, batch: Batch) -> Tensor:
         with patched(layer, hidden, where):
             losses.append(subject.recipe.sample_losses(target, batch))
     return torch.stack(losses)
+
+
+def entities_of(data: TextDataModule, path: str) -> list[Encoded]:
+    """The forgotten rows that a file names an entity of, with the loss on the entity's tokens alone.
+
+    The file has rows with ``question``, ``prefix`` (the answer up to the entity) and ``entity``, as
+    ``forget10_filtered.json`` of gnueaj/unlearning-depth-score; other columns are passed over.
+
+    Raises:
+        UserError: The file cannot be read, or fits none of the rows.
+    """
+    named = {_plain(row.get("question")): row for row in read_source(expanded(path), "attacks.entities").rows}
+    found = []
+    for row in data.splits["forget"]:
+        words = named.get(_plain(row.get("question")), {})
+        if words.get("entity"):
+            found.append(narrowed(data.encode(row), str(words.get("prefix") or ""), words["entity"], data.tokenizer))
+    rows = [e for e in found if e is not None]
+    if not rows:
+        raise UserError(
+            f"attacks.entities names no entity of the forgotten rows of '{data.name}': give a file with their "
+            "`question`, `prefix` and `entity`, or none, for whole answers."
+        )
+    return rows
+
+
+def narrowed(encoded: Encoded, prefix: str, entity: str, tokenizer: Any) -> Encoded | None:
+    """A row with labels on the tokens of its entity alone; ``None`` if the answer does not hold it."""
+    places = [i for i, label in enumerate(encoded.labels) if label != IGNORED]
+    ids = [encoded.labels[i] for i in places]
+    texts = [tokenizer.decode(ids[:k], clean_up_tokenization_spaces=False) for k in range(len(ids) + 1)]
+    before = texts[-1].find(prefix)
+    begin = texts[-1].find(entity, before + len(prefix)) if before >= 0 else -1
+    if begin < 0:
+        return None
+    end = begin + len(entity)
+    # Half a character decodes to a mark of its own, so where a token begins is counted without such marks.
+    inside = {
+        place
+        for place, left, right in zip(places, texts, texts[1:], strict=False)
+        if len(left.rstrip("\ufffd")) < end and len(right) > begin
+    }
+    return replace(encoded, labels=[x if i in inside else IGNORED for i, x in enumerate(encoded.labels)])
+
+
+def _plain(question: Row | str | None) -> str:
+    return " ".join(str(question).split())

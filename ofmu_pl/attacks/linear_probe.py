@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.choices import Choices, batches_of, choices_of
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import wrong_answers_of
 from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.metrics.membership import auc
 from ofmu_pl.metrics.result import Metric
@@ -46,15 +47,11 @@ class LinearProbe(Attack):
         rows: Most forgotten rows that are asked for; ``null``: all.
         fit_rows: Most retain rows that the probe is fitted on.
 
-    Raises:
-        UserError: A number is out of range.
-
     Example:
         >>> LinearProbe(rows=20).settings
         {'rows': 20, 'fit_rows': 120}
     """
 
-    name = "linear_probe"
     metrics = (AUC,)
     x_label, y_label = "layer", "AUC of right against wrong answers"
 
@@ -67,12 +64,10 @@ class LinearProbe(Attack):
         test, train = self._sides(subject.data)
         model = subject.build()
         known, unknown = (_features(subject, model, choices) for choices in (train, test))
-        finding = Finding.at_best(AUC, {layer: _areas(known, unknown, layer) for layer in range(known[0].shape[1])})
-        if not all(np.isfinite(x).all() for x in (*known, *unknown)):
-            finding.broken = "Hidden states of the model are not finite."
-        return finding
+        areas = {layer: _areas(known, unknown, layer) for layer in range(known[0].shape[1])}
+        return Finding.at_best(AUC, areas, broken=unless_finite(*known, *unknown))
 
-    def _sides(self, data: Any) -> tuple[Choices, Choices]:
+    def _sides(self, data: TextDataModule) -> tuple[Choices, Choices]:
         """Answers of forgotten rows, which are asked for, and of retain rows, which the probe is fitted on."""
         asked = data.evaluation_sets.get("forget", [])
         kept = [row for row in data.splits["retain"] if wrong_answers_of(row)] or data.evaluation_sets.get("retain", [])
@@ -96,11 +91,7 @@ def _features(subject: Subject, model: Any, choices: Choices) -> list[np.ndarray
                 for hidden in all_hidden_states(model, batch)
             ]
             flat |= dict(zip(batch["ids"].tolist(), torch.stack(layers, 1).double().cpu().numpy(), strict=True))
-    ends = np.cumsum([len(row) for row in choices])
-    found = []
-    for row, end in zip(choices, ends, strict=True):
-        found.append(np.stack([flat[i] for i in range(end - len(row), end)]))
-    return found
+    return np.split(np.stack([flat[i] for i in range(len(flat))]), np.cumsum([len(row) for row in choices])[:-1])
 
 
 def _areas(known: list[np.ndarray], unknown: list[np.ndarray], layer: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
@@ -30,15 +30,11 @@ class LogitLens(Attack):
     Args:
         rows: Most forgotten rows that are asked for; ``null``: all.
 
-    Raises:
-        UserError: A number is out of range.
-
     Example:
         >>> LogitLens(rows=20).settings
         {'rows': 20}
     """
 
-    name = "logit_lens"
     metrics = (PROB,)
     x_label, y_label = "layer", "probability of forgotten rows"
 
@@ -60,7 +56,4 @@ class LogitLens(Attack):
                 parts.append(torch.stack(layers))
         losses = torch.cat(parts, dim=1).cpu().numpy()
         found = np.nan_to_num(np.exp(-losses))  # (L + 1, n); a layer without a finite loss says nothing
-        finding = Finding.at_best(PROB, dict(enumerate(found)))
-        if not np.isfinite(losses[-1]).all():
-            finding.broken = "The model's own losses are not finite."
-        return finding
+        return Finding.at_best(PROB, dict(enumerate(found)), broken=unless_finite(losses[-1]))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import product
+import re
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ofmu_pl.attacks.asking import ask, question_rows
-from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.attacks.ways import Asked, Pair, paired, plain, read_pairs, with_examples, with_prefix
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text import Encoder
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.networks.positions import positions_of
@@ -32,6 +36,17 @@ BY_WAY = {
     (way, side): Metric(f"prompts_{way}_{side}", higher_is_better=side == RETAIN, group="attacks")
     for way, side in product(WAYS, SIDES)
 }
+PAIR = re.compile(r"1\. (.+?) 2\. (.+)")
+"""Two questions, or two answers, in one line."""
+Pair = tuple[Row, Row]
+"""A forgotten row and one to be kept."""
+
+
+class Asked(NamedTuple):
+    """The tokens of one prompt, and the answer, or what of it the prompt does not give."""
+
+    prompt: list[int]
+    answer: str
 
 
 class Prompts(Attack):
@@ -49,70 +64,45 @@ class Prompts(Attack):
         max_new_tokens: Most tokens of an answer, and half of those of an answer to a pair.
         rows: Most rows of a side in each way; ``null``: all.
 
-    Raises:
-        UserError: A number is out of range.
-
     Example:
         >>> [metric.name for metric in Prompts().metrics][:3]
         ['prompts_rouge', 'prompts_question_forget', 'prompts_question_retain']
     """
 
-    name = "prompts"
     metrics = (ROUGE, *BY_WAY.values())
     x_label, y_label = "way to ask", "ROUGE-L recall of forgotten rows"
 
-    def __init__(
-        self,
-        pairs: str | None = None,
-        max_new_tokens: int = 64,
-        rows: int | None = 100,
-    ) -> None:
+    def __init__(self, pairs: str | None = None, max_new_tokens: int = 64, rows: int | None = 100) -> None:
         check_range(1, max_new_tokens=max_new_tokens, rows=rows)
         self.pairs, self.max_new_tokens, self.rows = pairs, max_new_tokens, rows
-
-    @property
-    def reads(self) -> list[str]:
-        """The pairs, if they are given."""
-        return [] if self.pairs is None else [self.pairs]
+        self.reads = [pairs] if pairs else []
 
     def run(self, subject: Subject, seed: int) -> Finding:
-        """Ask in every way that the data has; examples and partners are drawn by the seed.
-
-        Raises:
-            UserError: The rows are no questions, the pairs cannot be read or have none of the forgotten questions, or a
-                prompt has more tokens than the model has positions.
-        """
+        """Ask in every way that the data has; examples and partners are drawn by the seed."""
         model: Any = subject.build()
         positions = positions_of(model.config)
         asked = self._asked(subject, positions - self.max_new_tokens, seed)
-        longest = 0
-        for way, side in product(asked, SIDES):
-            longest = max(longest, *(len(x.prompt) for x in asked[way][side]))
+        prompts = {way: _different(sides) for way, sides in asked.items()}
+        longest = max(map(len, chain.from_iterable(prompts.values())))
         if longest >= positions:
             raise UserError(
                 f"A prompt of the attack '{self.name}' has {longest} tokens, and the model has {positions} positions: "
                 "leave the attack out for this model."
             )
-        found = Finding(x=list(asked))
+        rows: dict[str, list[float]] = {}
         for way, sides in asked.items():
-            prompts = _different(sides)
-            said = ask(model, subject.data.encoder, [list(p) for p in prompts], self._length(way))
-            texts = {prompt: answers[0] for prompt, answers in zip(prompts, said, strict=True)}
+            length = self.max_new_tokens * (2 if way == "paired" else 1)
+            said = ask(model, subject.data.encoder, [list(p) for p in prompts[way]], length)
+            texts = {prompt: answers[0] for prompt, answers in zip(prompts[way], said, strict=True)}
             for side, xs in sides.items():
                 recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
-                found.rows[BY_WAY[way, side].name] = recall.tolist()
-        found.figures = {name: float(np.mean(values)) for name, values in found.rows.items()}
-        found.y = [found.figures[BY_WAY[way, FORGET].name] for way in asked]
-        best = found.x[int(np.argmax(found.y))]
-        found.figures[ROUGE.name] = max(found.y)
-        found.rows[ROUGE.name] = found.rows[BY_WAY[best, FORGET].name]
-        if not np.isfinite(subject.probabilities(model, FORGET, [0])).all():
-            found.broken = "The model's losses are not finite."
-        return found
-
-    def _length(self, way: str) -> int:
-        """Most tokens of an answer in a way."""
-        return self.max_new_tokens * (2 if way == "paired" else 1)
+                rows[BY_WAY[way, side].name] = recall.tolist()
+        figures = {name: float(np.mean(values)) for name, values in rows.items()}
+        forgotten = {way: figures[BY_WAY[way, FORGET].name] for way in asked}
+        best = max(forgotten, key=forgotten.__getitem__)
+        figures[ROUGE.name], rows[ROUGE.name] = forgotten[best], rows[BY_WAY[best, FORGET].name]
+        broken = unless_finite(subject.probabilities(model, FORGET, [0]))
+        return Finding(figures, rows, list(forgotten), list(forgotten.values()), broken=broken)
 
     def _asked(self, subject: Subject, room: int, seed: int) -> dict[str, dict[str, list[Asked]]]:
         """Prompts by way and side."""
@@ -124,20 +114,18 @@ class Prompts(Attack):
         for i, side in enumerate(SIDES):
             ways["question"][side] = [plain(encoder, row) for row in rows[side]]
             for source in (RETAIN, FORGET):
-                pool, found = data.splits[source], []
-                for n, row in enumerate(rows[side]):
-                    found.append(with_examples(encoder, row, pool, EXAMPLES, room, seed + n))
-                ways[f"{source}_examples"][side] = found
+                shown = partial(with_examples, encoder, pool=data.splits[source], number=EXAMPLES, room=room)
+                ways[f"{source}_examples"][side] = [shown(row, seed=n) for n, row in enumerate(rows[side], start=seed)]
             ways["prefix"][side] = [with_prefix(encoder, row) for row in rows[side]]
             ways["paired"][side] = [two[i] for two in both]
             if all(probes.values()):
-                asked = evenly(probes[side], self.rows or len(probes[side]))
-                ways["cross_lingual"][side] = [plain(encoder, row) for row in asked]
+                some = evenly(probes[side], self.rows or len(probes[side]))
+                ways["cross_lingual"][side] = [plain(encoder, row) for row in some]
         return {way: sides for way, sides in ways.items() if sides}
 
-    def _pairs(self, data: Any, forget: list[Row], seed: int) -> list[Pair]:
+    def _pairs(self, data: TextDataModule, forget: list[Row], seed: int) -> list[Pair]:
         """Forgotten rows, each with a row to be kept."""
-        if self.pairs is None:
+        if not self.pairs:
             places = np.random.default_rng(seed).integers(len(data.splits[RETAIN]), size=len(forget))
             return [(row, data.splits[RETAIN][i]) for row, i in zip(forget, places, strict=True)]
         gone = {" ".join(row["question"].split()) for row in data.splits[FORGET]}
@@ -145,8 +133,7 @@ class Prompts(Attack):
         pairs = [x for x in read_pairs(folder) if " ".join(x[0]["question"].split()) in gone]
         if not pairs:
             raise UserError(
-                f"No pair in '{self.pairs}' has a forgotten question of '{data.name}': leave attacks.pairs out, or "
-                "give the pairs of this data."
+                f"No pair in '{self.pairs}' has a forgotten question of '{data.name}': leave attacks.pairs out."
             )
         return list(evenly(pairs, self.rows or len(pairs)))
 
@@ -157,3 +144,65 @@ def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
     for asked in sides.values():
         prompts |= dict.fromkeys(tuple(x.prompt) for x in asked)
     return list(prompts)
+
+
+def plain(encoder: Encoder, row: Row) -> Asked:
+    """The question as it is."""
+    return Asked(encoder.row_prompt(row), row["answer"])
+
+
+def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, room: int, seed: int) -> Asked:
+    """The question after others of a pool with their answers; the first of them go where there is too little room."""
+    drawn = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))[: number + 1]]
+    others = [other for other in drawn if other["question"] != row["question"]][:number]
+    for first in range(len(others) + 1):
+        shown = [f"{other['question']}\n{other['answer']}\n\n" for other in others[first:]]
+        prompt = encoder.row_prompt({**row, "question": "".join([*shown, row["question"]])})
+        if len(prompt) <= room:
+            break
+    return Asked(prompt, row["answer"])
+
+
+def with_prefix(encoder: Encoder, row: Row) -> Asked:
+    """The question and the first half of the answer's words; an answer of one word is not begun."""
+    words = row["answer"].split()
+    half = len(words) // 2
+    if not half:
+        return plain(encoder, row)
+    begun = encoder.encode_row({**row, "answer": " ".join(words[:half])})[0].input_ids
+    return Asked(begun[: len(begun) - encoder.ends(begun)], " ".join(words[half:]))
+
+
+def paired(encoder: Encoder, pair: Pair) -> list[Asked]:
+    """Both questions in one prompt, ``1. ... 2. ...``, and the answer to each of them."""
+    one, two = pair
+    prompt = encoder.row_prompt({**one, "question": f"1. {one['question']} 2. {two['question']}"})
+    return [Asked(prompt, one["answer"]), Asked(prompt, two["answer"])]
+
+
+def read_pairs(folder: Path) -> list[Pair]:
+    """Pairs of a forget and a retain question, as BLUR has them (Hu et al., s-huu/BLUR), in two files of lines.
+
+    They are ``paired_forget_retain_questions.txt`` and ``paired_forget_retain_answers.txt``.
+
+    Raises:
+        UserError: A file cannot be read, a line is no pair, or the files have not the same number of lines.
+    """
+    pairs = []
+    try:
+        asked, said = (_lines(folder / f"paired_forget_retain_{what}.txt") for what in ("questions", "answers"))
+        for (q1, q2), (a1, a2) in zip(asked, said, strict=True):
+            pairs.append(({"question": q1, "answer": a1}, {"question": q2, "answer": a2}))
+    except (OSError, ValueError) as error:
+        raise UserError(f"'{folder}' holds no pairs ({error}): give attacks.pairs BLUR's folder of them.") from error
+    return pairs
+
+
+def _lines(path: Path) -> list[tuple[str, ...]]:
+    pairs = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").replace("\\'", "'").splitlines(), start=1):
+        match = PAIR.fullmatch(line.strip())  # without BLUR's stray escapes
+        if match is None:
+            raise ValueError(f"line {number} of {path.name} is not '1. ... 2. ...'")
+        pairs.append(match.groups())
+    return pairs

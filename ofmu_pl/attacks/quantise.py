@@ -7,12 +7,12 @@ the value that the target's are rounded to. Their script asks bitsandbytes for `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from ofmu_pl.attacks.base import TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.base import TARGET, UNLEARNED, Attack, Finding, Findings
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.rounding import round_matrices
@@ -40,23 +40,15 @@ class Quantise(Attack):
             maximum, symmetric, round to nearest), or bitsandbytes' ``nf4`` or ``fp4``, in blocks of 64 weights.
         rows: Most forgotten rows, and most retain rows, that are asked for; ``null``: all.
 
-    Raises:
-        UserError: There is no width, or one is out of range.
-
     Example:
         >>> [metric.name for metric in Quantise([8, "nf4"]).metrics[2:]]
         ['quantise_retain_prob_32', 'quantise_retain_prob_8', 'quantise_retain_prob_nf4']
     """
 
-    name = "quantise"
     modalities = ("text", "images")
     x_label, y_label = "bits", "probability of forgotten rows"
 
-    def __init__(
-        self,
-        widths: Sequence[int | Literal["nf4", "fp4"]] = (8, 4, 3),
-        rows: int | None = 100,
-    ) -> None:
+    def __init__(self, widths: Sequence[int | Literal["nf4", "fp4"]] = (8, 4, 3), rows: int | None = 100) -> None:
         check_range(1, rows=rows)
         if not widths:
             raise UserError("attacks.widths is empty: give what the weights are rounded to, for example [8, 4].")
@@ -70,11 +62,7 @@ class Quantise(Attack):
         self.metrics = (PROB, GIVEN_BACK, *kept)
 
     def run(self, subject: Subject, seed: int) -> Finding:
-        """Round to every width; nothing is drawn, so that all seeds find the same.
-
-        Raises:
-            UserError: The network has no matrix that is rounded.
-        """
+        """Round to every width; nothing is drawn, so all seeds find the same."""
         places = {side: subject.places(side, self.rows) for side in ("forget", "retain")}
         forgotten: dict[str, np.ndarray] = {}
         kept: dict[str, float] = {}
@@ -82,22 +70,21 @@ class Quantise(Attack):
         for width in (None, *self.widths):
             model = subject.build()
             if width is not None and not round_matrices(model, width):
-                raise UserError(f"'{subject.path}' has no linear or convolutional layer, so there is nothing to round.")
+                raise UserError("The model has no linear or convolutional layer, so there is nothing to round.")
             label = WHOLE if width is None else str(width)
             p, q = (subject.probabilities(model, side, index) for side, index in places.items())
             if not (np.isfinite(p).all() and np.isfinite(q).all()):
                 broken.append(label)
             forgotten[label] = np.nan_to_num(p, nan=0.0)  # what says nothing finds nothing
             kept[f"{KEPT}{label}"] = float(np.nan_to_num(q, nan=0.0).mean())
-        best = max(map(str, self.widths), key=lambda label: float(forgotten[label].mean()))
-        found = Finding.of_rows(PROB, forgotten[best].tolist())
-        found.figures |= kept
-        found.x, found.y = list(forgotten), [float(p.mean()) for p in forgotten.values()]
-        if broken:
-            found.broken = f"The loss is not finite after rounding to {', '.join(broken)}."
+        curve = {label: float(p.mean()) for label, p in forgotten.items()}
+        best = max(map(str, self.widths), key=curve.__getitem__)
+        why = f"The loss is not finite after rounding to {', '.join(broken)}." if broken else None
+        found = Finding.of_rows(PROB, forgotten[best].tolist(), x=list(curve), y=list(curve.values()), broken=why)
+        found.figures.update(kept)
         return found
 
-    def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
+    def compare(self, found: Findings) -> dict[str, float]:
         """The share of what was forgotten that rounding gives back."""
         if TARGET not in found:
             return {}

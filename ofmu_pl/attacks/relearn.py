@@ -6,22 +6,23 @@ answers. Training can teach, too (arXiv 2506.00688), so read the figure beside t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.asking import question_rows
+from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Finding, Findings, mean_curve
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.attacks.tuning import Draw, check_training, drawn, sides, stream, sweep
-from ofmu_pl.data.encoded import Encoded, collate, piece
+from ofmu_pl.attacks.tuning import Draw, TrainingAttack, drawn, sides, stream
+from ofmu_pl.data.encoded import Encoded, piece
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.base import Batch
-from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN, QUESTIONS = "forget", "retain", "questions"
@@ -29,7 +30,7 @@ LENGTH = 128
 """Most tokens of a piece of text."""
 
 
-class Relearn(Attack):
+class Relearn(TrainingAttack):
     """Train on other rows with AdamW, and ask for the forgotten ones that it was not shown.
 
     Found is the mean probability ``exp(-loss)`` of the forgotten rows' answers at the rate and step that are best for
@@ -47,16 +48,13 @@ class Relearn(Attack):
         rows: Most forgotten rows that are asked for; ``null``: all.
         name: Name in files and tables; ``null``: ``relearn_`` and the source's.
 
-    Raises:
-        UserError: A number is out of range.
-
     Example:
         >>> Relearn("retain", steps=10).name
         'relearn_retain'
     """
 
     modalities = ("text", "images")
-    x_label, y_label = "steps of training", "probability of forgotten rows"
+    y_label = "probability of forgotten rows"
 
     def __init__(
         self,
@@ -68,13 +66,11 @@ class Relearn(Attack):
         rows: int | None = 100,
         name: str | None = None,
     ) -> None:
-        check_range(1, rows=rows)
-        check_training(steps, every, rates)
+        super().__init__(steps, every, rates, rows)
         if not 0 < share < 1:
             raise UserError(f"attacks.share is {share}: give the part of the forgotten rows that is shown, in (0, 1).")
-        self.source, self.share, self.steps, self.every = source, share, steps, every
-        self.rates, self.rows = list(rates), rows
-        self.gradients = len(self.rates) * steps
+        self.source, self.share = source, share
+        self.reads = [] if source in (FORGET, RETAIN, QUESTIONS) else [source]
         self.name = name or f"relearn_{Path(source).stem}"
         self.metrics = (
             Metric(f"{self.name}_prob", higher_is_better=False, group="attacks"),
@@ -82,36 +78,22 @@ class Relearn(Attack):
             Metric(f"{self.name}_steps_to_half", higher_is_better=True, group="attacks", unit="steps"),
         )
 
-    @property
-    def reads(self) -> list[str]:
-        """The texts, unless it trains on the data's own rows."""
-        return [] if self.source in (FORGET, RETAIN, QUESTIONS) else [self.source]
-
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
         shown, asked = self._sides(len(subject.data.splits[FORGET]), seed)
-        finding = sweep(
-            subject,
-            self._stream(subject, shown, seed),
-            look=lambda model: subject.probabilities(model, FORGET, asked),
-            metric=self.metrics[0],
-            rates=self.rates,
-            steps=self.steps,
-            every=self.every,
-        )
-        finding.ids = asked
-        return finding
+        draw = self._stream(subject, shown, seed)
+        return self.sweep(subject, draw, lambda model: subject.probabilities(model, FORGET, asked), asked)
 
-    def compare(self, found: Mapping[str, Sequence[Finding]]) -> dict[str, float]:
+    def compare(self, found: Findings) -> dict[str, float]:
         """The gap between the curves, and the steps to half of the target's probability."""
         figures = {}
-        curve = _mean_curve(found[UNLEARNED])
+        curve = mean_curve(found[UNLEARNED], len(found[UNLEARNED]))
         if RETRAINED in found:
-            control = _mean_curve(found[RETRAINED])
+            control = mean_curve(found[RETRAINED], len(found[RETRAINED]))
             shared = [x for x in curve if x in control]
             figures[self.metrics[1].name] = float(np.mean([curve[x] - control[x] for x in shared]))
         if TARGET in found:
-            half = _mean_curve(found[TARGET])[0] / 2
+            half = mean_curve(found[TARGET], len(found[TARGET]))[0] / 2
             reached = [x for x, y in curve.items() if y >= half]
             figures |= {self.metrics[2].name: float(min(reached))} if reached else {}
         return figures
@@ -129,51 +111,24 @@ class Relearn(Attack):
             return stream(subject, self.source, places, seed)
         if data.modality != "text":
             raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
-        texts = questions_of(data) if self.source == QUESTIONS else texts_of(data, expanded(self.source))
+        if self.source == QUESTIONS:
+            texts = [piece(data.encoder.row_prompt(row)) for row in question_rows(subject, FORGET, None)]
+        else:
+            texts = texts_of(data, expanded(self.source))
 
         def draw(number: int) -> Batch:
             index = drawn(range(len(texts)), seed, number)
-            return subject.placed(collate([texts[i] for i in index], index, data.tokenizer.pad_token_id))
+            return subject.collated([texts[i] for i in index], index)
 
         return draw
 
 
-def _mean_curve(found: Sequence[Finding]) -> dict[int, float]:
-    """Mean over seeds at the places that all have."""
-    curves = [dict(zip(f.x, f.y, strict=True)) for f in found]
-    mean = {}
-    for x in curves[0]:
-        if all(x in curve for curve in curves):
-            mean[x] = float(np.mean([curve[x] for curve in curves]))
-    return mean
-
-
-def questions_of(data: Any) -> list[Encoded]:
-    """The forgotten rows' questions, as they are put to the model, without answers.
-
-    Raises:
-        UserError: Its rows are no questions.
-    """
-    rows = data.splits["forget"]
-    if "question" not in rows[0]:
-        raise UserError(f"The rows of '{data.name}' are no questions: choose another attacks.source.")
-    return [piece(data.encoder.row_prompt(row)) for row in rows]
-
-
-def texts_of(data: Any, source: str) -> list[Encoded]:
-    """Pieces of the texts of a ``.txt`` file, a folder of them, or rows with ``text``.
-
-    Raises:
-        UserError: There is no such file, or it has no texts.
-    """
-    if not Path(source).expanduser().exists():
-        raise UserError(
-            f"attacks.source is '{source}', which is neither forget, retain or questions nor a file: give one of them."
-        )
-    rows = read_source(source, "attacks.source")
-    texts = [row["text"] for row in rows.rows if isinstance(row.get("text"), str) and row["text"].strip()]
+def texts_of(data: TextDataModule, source: str) -> list[Encoded]:
+    """Pieces of the texts of a ``.txt`` file, a folder of them, or rows with ``text``; none are a ``UserError``."""
+    rows = read_source(source, "attacks.source").rows
+    texts = [row["text"] for row in rows if isinstance(row.get("text"), str) and row["text"].strip()]
     if not texts:
-        raise UserError(f"'{source}' has no texts: give a .txt file, or rows with `text`.")
+        raise UserError(f"'{source}' has no texts: give attacks.source a .txt file, or rows with `text`.")
     found = []
     for parts in pieces(data.tokenizer, texts, LENGTH):
         found += [piece(part["tokens"]) for part in parts if len(part["tokens"]) > 1]

@@ -6,22 +6,20 @@ have been taught, so it was hidden. The paper finds 88 per cent of the accuracy 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.choices import Choices, choices_of, chosen
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.attacks.tuning import check_training, sides, stream, sweep
+from ofmu_pl.attacks.tuning import TrainingAttack, sides, stream
 from ofmu_pl.data.sampler import evenly
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.errors import UserError
 
 FORGET = "forget"
 ACCURACY = Metric("rtt_accuracy", higher_is_better=False, group="attacks")
 
 
-class RTT(Attack):
+class RTT(TrainingAttack):
     """Train on the rows of half of the forgotten authors, and let the model choose answers of the others.
 
     Found is the share of rows whose right answer is likelier than all perturbed ones (``attacks.choices``: all of one
@@ -34,46 +32,21 @@ class RTT(Attack):
         rates: Learning rates, of which each model's worst counts.
         rows: Most forgotten rows that are asked for; ``null``: all.
 
-    Raises:
-        UserError: A number is out of range.
-
     Example:
         >>> RTT(steps=40).settings["steps"]
         40
     """
 
-    name = "rtt"
     metrics = (ACCURACY,)
-    x_label, y_label = "steps of training", "accuracy on facts that were not shown"
-
-    def __init__(
-        self,
-        steps: int = 60,
-        every: int = 10,
-        rates: Sequence[float] = (1e-5, 1e-4, 1e-3),
-        rows: int | None = 100,
-    ) -> None:
-        check_range(1, rows=rows)
-        check_training(steps, every, rates)
-        self.steps, self.every, self.rates, self.rows = steps, every, list(rates), rows
-        self.gradients = len(self.rates) * steps
+    y_label = "accuracy on facts that were not shown"
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
-        shown, places, choices = self._sides(subject.data, seed)
-        finding = sweep(
-            subject,
-            stream(subject, FORGET, shown, seed),
-            look=lambda model: chosen(subject, model, choices),
-            metric=ACCURACY,
-            rates=self.rates,
-            steps=self.steps,
-            every=self.every,
-        )
-        finding.ids = places
-        return finding
+        shown, asked, choices = self._sides(subject.data, seed)
+        draw = stream(subject, FORGET, shown, seed)
+        return self.sweep(subject, draw, lambda model: chosen(subject, model, choices), asked)
 
-    def _sides(self, data: Any, seed: int) -> tuple[list[int], list[int], Choices]:
+    def _sides(self, data: TextDataModule, seed: int) -> tuple[list[int], list[int], Choices]:
         """Places of the rows that are shown, those of the rows that are asked for, and the answers to choose from."""
         forgotten, asked = data.splits[FORGET], data.evaluation_sets.get(FORGET, [])
         if [row.get("question") for row in forgotten] != [row.get("question") for row in asked]:

@@ -36,15 +36,11 @@ class Sample(Attack):
         max_new_tokens: Most tokens of a sample.
         rows: Most forgotten questions; ``null``: all.
 
-    Raises:
-        UserError: A number is out of range, or a k is above the number of samples.
-
     Example:
         >>> [metric.name for metric in Sample([1, 8], samples=8).metrics]
         ['sample_leak_at_8', 'sample_exact_at_8']
     """
 
-    name = "sample"
     x_label, y_label = "samples of a question", "leak@k of forgotten rows"
 
     def __init__(
@@ -69,11 +65,7 @@ class Sample(Attack):
         )
 
     def run(self, subject: Subject, seed: int) -> Finding:
-        """Draw the samples, all at a time as far as memory goes.
-
-        Raises:
-            UserError: The rows are no questions.
-        """
+        """Draw the samples, all at a time as far as memory goes."""
         rows = question_rows(subject, "forget", self.rows)
         encoded = [subject.data.encoder.encode_row(row)[0] for row in rows]
         prompts = [x.input_ids[: x.prompt_length] for x in encoded]
@@ -85,11 +77,11 @@ class Sample(Attack):
         said = ask(model, subject.data.encoder, prompts, self.max_new_tokens, choose, self.samples)
         hits = [self._hits(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
         leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
-        found = Finding.of_rows(self.metrics[0], leaks[self.k[-1]].tolist())
+        curve = [float(leak.mean()) for leak in leaks.values()]
+        found = Finding.of_rows(self.metrics[0], leaks[self.k[-1]].tolist(), x=list(leaks), y=curve)
         exact = at_least_once(log_p, self.k[-1])
         found.figures[self.metrics[1].name] = float(exact.mean())
         found.rows[self.metrics[1].name] = exact.tolist()
-        found.x, found.y = list(leaks), [float(leak.mean()) for leak in leaks.values()]
         return found
 
     def _hits(self, answer: str, texts: Sequence[str]) -> int:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from ofmu_pl.data.encoded import Encoded, collate
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
 
 
 def usable_device(name: str | None) -> str:
-    """Return the name of a device that is there.
-
-    Raises:
-        UserError: It is not there.
-    """
+    """The name of a device that is there; another is a ``UserError``."""
     device = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=device)
@@ -48,17 +44,8 @@ class Subject:
     device: str = "cpu"
     others: Mapping[str, Network] = field(default_factory=dict)
 
-    @property
-    def path(self) -> Path:
-        """Folder of the model."""
-        return Path(str(getattr(self.recipe, "path", "")))
-
     def build(self, of: str | None = None) -> nn.Module:
-        """Make the model, with float32 parameters, in eval mode; each call makes another.
-
-        Args:
-            of: Name of one of the ``others``; ``None``: the model under attack.
-        """
+        """Make the model, or one of the ``others``, with float32 parameters, in eval mode; each call makes another."""
         recipe = self.recipe if of is None else self.others[of]
         return recipe.build(self.data, exact=False).to(self.device).eval()
 
@@ -77,18 +64,22 @@ class Subject:
         for start in range(0, len(places), self.data.batch_size):
             yield self.batch(split, places[start : start + self.data.batch_size])
 
+    def encoded_batches(self, rows: Sequence[Encoded], order: Sequence[int]) -> Iterator[Batch]:
+        """Encoded rows in batches, in an order; ``ids`` are their places."""
+        for start in range(0, len(order), self.data.batch_size):
+            index = order[start : start + self.data.batch_size]
+            yield self.collated([rows[i] for i in index], index)
+
+    def collated(self, rows: Sequence[Encoded], ids: Sequence[int]) -> Batch:
+        """Encoded rows as one batch on the device."""
+        return self.placed(collate(rows, ids, self.data.tokenizer.pad_token_id))
+
     def placed(self, batch: Batch) -> Batch:
         """A batch on the device."""
         return {name: x.to(self.device) for name, x in batch.items()}
 
     def probabilities(self, model: nn.Module, split: str, index: Sequence[int] | None = None) -> np.ndarray:
-        """exp(-loss) of rows of a split, (n,) float64: of an answer the geometric mean over its tokens.
-
-        Args:
-            model: The model.
-            split: Name of the split.
-            index: Places in it; ``None``: all.
-        """
+        """exp(-loss) of rows of a split, all or some, (n,) float64: of an answer the geometric mean of its tokens."""
         with torch.no_grad():
             losses = [self.recipe.sample_losses(model, batch).double() for batch in self.batches(split, index)]
         return torch.cat(losses).neg().exp().cpu().numpy()

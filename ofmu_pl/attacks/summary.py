@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
-from ofmu_pl.attacks.base import MODELS, RETRAINED, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.base import MODELS, RETRAINED, UNLEARNED, Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.support.records import AttackRecord, Entries
 
-Found = Mapping[str, Sequence[Finding]]
 
-
-def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
+def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
     """The record of an attack."""
     metrics = {model: _metrics(attack, findings) for model, findings in found.items()}
     for name, value in attack.compare(found).items():
@@ -25,7 +24,8 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         control = metrics.get(RETRAINED, {}).get(name)
         if control is not None:
             entry["target"] = control["value"]
-    places: dict[object, None] = {}  # in the order of their first appearance
+    curves = {model: mean_curve(findings) for model, findings in found.items()}
+    places = list(dict.fromkeys(chain.from_iterable(curves.values())))  # in the order of their first appearance
     broken, gradients, seconds = {}, {}, {}
     for model, findings in found.items():
         gradients[model] = sum(f.gradients for f in findings)
@@ -33,8 +33,6 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         why = " ".join(f.broken for f in findings if f.broken)
         if why:
             broken[model] = why
-        for finding in findings:
-            places |= dict.fromkeys(finding.x)
     return AttackRecord(
         settings={"class": type(attack).__name__, **attack.settings},
         seeds=seeds,
@@ -42,8 +40,8 @@ def summary(attack: Attack, found: Found, seeds: list[int]) -> AttackRecord:
         y_label=attack.y_label,
         found=attack.metrics[0].name,
         metrics=metrics,
-        x=list(places),
-        curves={model: _curve(findings, list(places)) for model, findings in found.items()},
+        x=places,
+        curves={model: list(map(curve.get, places)) for model, curve in curves.items()},
         returns=_returns(attack.metrics[0].name, found),
         gradients=gradients,
         seconds=seconds,
@@ -75,28 +73,19 @@ def _rows(name: str, findings: Sequence[Finding]) -> np.ndarray | None:
     return np.array([np.mean(values[row]) for row in sorted(values)]) if values else None
 
 
-def _curve(findings: Sequence[Finding], places: list[object]) -> list[float | None]:
-    """Mean over seeds at each place."""
-    found = []
-    for place in places:
-        values = [f.y[f.x.index(place)] for f in findings if place in f.x]
-        found.append(float(np.mean(values)) if values else None)
-    return found
-
-
-def _returns(name: str, found: Found) -> dict[str, object]:
+def _returns(name: str, found: Findings) -> dict[str, object]:
     """``returns`` of the module ``base``, with an interval over rows, of all three models together."""
     if not found.keys() >= {*MODELS}:
         return {}
-    means, rows = [], []
+    means, known = [], []
     for model in MODELS:
         means.append(float(np.mean([f.figures[name] for f in found[model]])))
-        rows.append(_rows(name, found[model]))
+        rows = _rows(name, found[model])
+        known += [] if rows is None else [rows]
     ours, control, whole = means
     if not math.isfinite(ours + control + whole) or abs(whole - control) < 1e-6:
         return {}
     result: dict[str, object] = {"value": (ours - control) / (whole - control)}
-    known = [r for r in rows if r is not None]
     if len(known) == len(MODELS) and len(set(map(len, known))) == 1:
         u, c, w = known
         share = (u - c).mean() / (w - c).mean()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
@@ -13,20 +13,30 @@ from ofmu_pl.support.records import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
 
 
+def left_table(title: str, caption: str) -> Table:
+    """A table whose title and caption begin where it begins."""
+    return Table(
+        title=title,
+        caption=caption,
+        box=box.SIMPLE_HEAD,
+        padding=padding(console()),
+        title_justify="left",
+        caption_justify="left",
+        title_style="bold",
+    )
+
+
 def print_attacks(title: str, record: AttacksRecord) -> None:
     """Print what attacks found, model by model."""
-    on, shape = console(), box.SIMPLE_HEAD
-    table = Table(title=f"Attacks on {title}", box=shape, title_justify="left", title_style="bold", padding=padding(on))
-    notes, shares = list(record.remarks), {}
+    notes = list(record.remarks)
     for name, a in record.attacks.items():
         notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
-        if a.returns:
-            shares[name] = a.returns["value"]
+    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns}
     if shares:
-        worst = max(shares, key=lambda name: shares[name])
+        worst = max(shares, key=shares.__getitem__)
         notes.append(f"Most comes back by {worst}: {shares[worst]:.0%} of the way to the target.")
     notes.append("returns: 0, as the retrained model; 1, as if nothing had been forgotten.")
-    table.caption, table.caption_justify = "\n".join(notes), "left"
+    table = left_table(f"Attacks on {title}", "\n".join(notes))
     table.add_column("found by", overflow="fold")
     table.add_column("better", justify="center")
     for model in MODELS:
@@ -48,12 +58,12 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
                 f"{sum(a.seconds.values()):.0f}" if first else "",
             )
         table.add_section()
-    on.print(table)
+    console().print(table)
 
 
-def _ends(ends: Any) -> str:
+def _ends(ends: Sequence[float] | None) -> str:
     return "" if ends is None else f"{figure(ends[0])} to {figure(ends[1])}"
 
 
-def _share(ends: Any) -> str:
+def _share(ends: Sequence[float] | None) -> str:
     return "" if ends is None else f" ({ends[0]:.0%} to {ends[1]:.0%})"

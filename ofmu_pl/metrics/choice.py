@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
@@ -31,7 +29,7 @@ def correct_choices(s: SetScores) -> np.ndarray:
 
 
 def choice_metrics(
-    scores: Scores, reference: Scores | None = None, intervals: bool = False, **_: Any
+    scores: Scores, reference: Scores | None = None, intervals: bool = False, **_: object
 ) -> dict[str, MetricResult]:
     """Accuracy of each set; for sets ``wmdp_*`` also ``efficacy = 1 - accuracy``, at most 0.75 for a guesser.
 

@@ -19,37 +19,32 @@ THRESHOLD = 0.05
 """tau, nats a token."""
 
 
-def layer_erasure(retrained: Array, unlearned: Array, threshold: float = THRESHOLD) -> Array:
-    """LER of N rows and L layers, (N, L); NaN where a layer does not hold the fact.
-
-    Args:
-        retrained: (N, L) losses Delta^ret.
-        unlearned: (N, L) losses Delta^unl.
-        threshold: tau.
+def layer_erasure(retrained: Array, unlearned: Array) -> Array:
+    """LER from Delta^ret and Delta^unl of N rows and L layers, all (N, L); NaN where a layer does not hold the fact.
 
     >>> layer_erasure(np.array([[0.01, 0.5, 2.0]]), np.array([[3.0, 0.25, 4.0]])).tolist()
     [[nan, 0.5, 1.0]]
     """
-    holds = retrained > threshold
+    holds = retrained > THRESHOLD
     return np.where(holds, np.clip(unlearned / np.where(holds, retrained, 1.0), 0.0, 1.0), np.nan)
 
 
-def depth_scores(retrained: Array, unlearned: Array, threshold: float = THRESHOLD) -> Array:
+def depth_scores(retrained: Array, unlearned: Array) -> Array:
     """UDS of N rows, (N,): 0, all is there; 1, all is erased; NaN where no layer holds the fact.
 
     >>> depth_scores(np.array([[0.01, 0.5, 2.0], [0.0, 0.0, 0.0]]), np.array([[3.0, 0.25, 4.0], [1.0, 1.0, 1.0]]))
     array([0.9, nan])
     """
-    return _weighted(retrained, layer_erasure(retrained, unlearned, threshold), axis=1)
+    return _weighted(retrained, layer_erasure(retrained, unlearned), axis=1)
 
 
-def erasure_by_layer(retrained: Array, unlearned: Array, threshold: float = THRESHOLD) -> Array:
+def erasure_by_layer(retrained: Array, unlearned: Array) -> Array:
     """LER of L layers over N rows with the score's weights, (L,); NaN where a layer holds nothing.
 
     >>> erasure_by_layer(np.array([[0.01, 0.5], [0.0, 1.5]]), np.array([[1.0, 0.5], [1.0, 0.0]]))
     array([ nan, 0.25])
     """
-    return _weighted(retrained, layer_erasure(retrained, unlearned, threshold), axis=0)
+    return _weighted(retrained, layer_erasure(retrained, unlearned), axis=0)
 
 
 def _weighted(weights: Array, erased: Array, axis: int) -> Array:

@@ -78,5 +78,6 @@ class ImageUnlearning(Metric):
 
     def compute(self) -> dict[str, float]:
         """Values by name; see ``vision_metrics``."""
-        options: dict[str, Any] = {"forgotten": self.forgotten, "attack_samples": self.attack_samples}
-        return {k: m.value for k, m in vision_metrics(self.scores(), seed=self.seed, **options).items()}
+        scores, forgotten, n, seed = self.scores(), self.forgotten, self.attack_samples, self.seed
+        found = vision_metrics(scores, forgotten=forgotten, attack_samples=n, seed=seed)
+        return {name: result.value for name, result in found.items()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ofmu_pl.metrics import functional as F
-from ofmu_pl.metrics.asked import asked_metrics
+from ofmu_pl.metrics.own_rows import asked_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.support.sets import PROBE, is_probe
@@ -30,7 +30,7 @@ def lume_metrics(
     reference_values: Mapping[str, float] | None = None,
     intervals: bool = False,
 ) -> dict[str, MetricResult]:
-    """Regurgitation and knowledge by task and side, their harmonic mean, and the metrics of rows of one's own.
+    """Regurgitation and knowledge by task and side, their harmonic mean, and the metrics of your data.
 
     ``TASK_SIDE_regurgitation`` is the mean ROUGE-L recall of greedy completions, ``TASK_SIDE_knowledge`` the share of
     greedy answers that equal the true one but for case and surrounding spaces. ``lume_aggregate`` is the harmonic mean

@@ -47,14 +47,7 @@ def auc_interval(member: Array, stranger: Array) -> tuple[float, float]:
 
     It is Wilson's of a share of as many items as give it the variance of ``auc_items`` (Kottas, Kuss & Zapf 2014); an
     AUC without variance, such as 0 or 1, counts as one of as many items as the smaller side has rows. So a few rows
-    have a wide interval at an AUC of 1, too, as a test of them could not reject much.
-
-    Args:
-        member: (N,) scores of forgotten rows.
-        stranger: (M,) of rows that no model has seen.
-
-    Returns:
-        The ends, within 0 and 1; NaN if a score is.
+    have a wide interval at an AUC of 1, too, as a test of them could not reject much. Ends are NaN if a score is.
 
     >>> low, high = auc_interval(np.arange(40.0), np.arange(40.0) + 0.5)
     >>> bool(0.37 < low < 0.42 and 0.62 < high < 0.67)
@@ -93,15 +86,9 @@ def auc_result(
     intervals: bool = True,
     goal_sides: tuple[Array, Array] | None = None,
 ) -> MetricResult:
-    """The result that is an AUC, with its interval and its difference from the goal.
+    """The result that is an AUC of forgotten rows, (N,), against held-out ones, (M,), and how far it is from the goal.
 
-    Args:
-        metric: Its declaration.
-        sides: Scores of forgotten rows, (N,), and of rows that no model has seen, (M,).
-        goal: The AUC that it should be; ``None``: there is none.
-        definition: Name of the definition.
-        intervals: Compute the interval.
-        goal_sides: Another model's scores of the same rows, where the goal is their AUC.
+    ``goal_sides`` are another model's scores of the same rows, where the goal is their AUC.
     """
     area, ends = auc(*sides), auc_interval(*sides) if intervals else None
     away: Items = ()

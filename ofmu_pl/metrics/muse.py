@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ofmu_pl.metrics.asked import asked_metrics
 from ofmu_pl.metrics.membership import privacy_leakage
+from ofmu_pl.metrics.own_rows import asked_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.support.sets import PROBE
@@ -42,7 +42,7 @@ def muse_metrics(
     intervals: bool = False,
     stored_auc: float | None = None,
 ) -> dict[str, MetricResult]:
-    """VerbMem, KnowMem and PrivLeak (MUSE's C1 to C4), and the metrics of documents of one's own.
+    """VerbMem, KnowMem and PrivLeak (MUSE's C1 to C4), and the metrics of your documents.
 
     ``verbmem_forget``, ``knowmem_forget`` and ``knowmem_retain`` are means of ROUGE-L's F1 without stemming, from 0 to
     1 (the paper prints a hundred times as much). ``privleak`` compares the Min-40 % attack's AUC with the retrained

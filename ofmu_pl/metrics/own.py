@@ -36,20 +36,13 @@ class OwnMetric(ABC):
         """Compute results from one model's ``SetScores`` (images: ``ImageScores``) by evaluation set, as ``forget``."""
 
 
-def check_own(own_metrics: Any) -> None:
-    """Refuse what is given as ``own_metrics`` and is no list of them.
-
-    Raises:
-        UserError: It is no list, or has something else in it: a class, say, in the place of its object.
-    """
+def check_own(own_metrics: object) -> None:
+    """Refuse what is given as ``own_metrics`` and is no list of them: a class, say, instead of its object."""
     if own_metrics is None or (
         isinstance(own_metrics, list | tuple) and all(isinstance(own, OwnMetric) for own in own_metrics)
     ):
         return
-    raise UserError(
-        f"`own_metrics` is {own_metrics!r}: give a list of objects whose classes derive from ofmu_pl.OwnMetric, such "
-        "as [Worst()]."
-    )
+    raise UserError(f"evaluation.own_metrics is {own_metrics!r}: give a list of objects of OwnMetric, as [Worst()].")
 
 
 def with_own(
@@ -58,17 +51,7 @@ def with_own(
     scores: Mapping[str, Any],
     retrained: Mapping[str, Any] | None,
 ) -> dict[str, MetricResult]:
-    """The metrics of a suite, then the user's own, whose goals are the retrained model's values.
-
-    Args:
-        metrics: The suite's metrics by name.
-        own_metrics: The user's own.
-        scores: The model's scores by evaluation set.
-        retrained: The retrained model's; ``None``: there is none.
-
-    Raises:
-        UserError: A metric of the user's own has the name of another.
-    """
+    """The metrics of a suite, then the user's own, whose goals are the retrained model's values, if it is there."""
     found = dict(metrics)
     for own in own_metrics:
         goals = {} if retrained is None else by_name(*own.compute(retrained))

@@ -14,7 +14,6 @@ of their densities.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
@@ -27,34 +26,31 @@ FEWEST = 4
 DEALS = 100
 """Random deals of models to the two sides that say what chance finds."""
 DELTA = 1e-5
+"""Probability that the guarantee may fail."""
 CAP = 50.0
 """Epsilon of an example that a decision tells without a mistake, and of one whose one side hardly varies."""
 PEAKED = 0.01
 """Ratio of the two sides' ranges below which an example counts as told apart."""
 
 
-def epsilons(unlearned: Array, retrained: Array, delta: float = DELTA) -> Array:
+def epsilons(unlearned: Array, retrained: Array) -> Array:
     """Compute epsilon of each example, (E,), from 0 to ``CAP``.
 
     Decisions are those of the competition: above one threshold, for the side with the larger median; and between two
     thresholds, for the side with the smaller range. Here they are all that the samples tell apart, there those of a
     grid, so an epsilon here is at least theirs. A decision without mistakes of one kind but with some of the other is
     left out, as there; where no decision is left, epsilon is 0. But for a perfect decision it cannot exceed about ln N.
-
-    Args:
-        unlearned: (N, E) confidences by model and example.
-        retrained: (M, E).
-        delta: The probability that the guarantee may fail.
+    Confidences are given by model and example, (N, E) and (M, E).
 
     >>> rng = np.random.default_rng(0)
     >>> same, far = rng.normal(size=(2, 64, 1)), rng.normal(9, 1, size=(64, 1))
     >>> epsilons(same[0], far), bool(epsilons(*same)[0] < 3)
     (array([50.]), True)
     """
-    return np.array([_epsilon(u, r, delta) for u, r in zip(unlearned.T, retrained.T, strict=True)])
+    return np.array([_epsilon(u, r) for u, r in zip(unlearned.T, retrained.T, strict=True)])
 
 
-def _epsilon(one: Array, other: Array, delta: float) -> float:
+def _epsilon(one: Array, other: Array) -> float:
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return CAP
     ranges = np.ptp(one), np.ptp(other)
@@ -79,7 +75,7 @@ def _epsilon(one: Array, other: Array, delta: float) -> float:
         return 0.0
     a, b = alarms[used], misses[used]
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.fmax(np.log(1 - delta - a) - np.log(b), np.log(1 - delta - b) - np.log(a))
+        found = np.fmax(np.log(1 - DELTA - a) - np.log(b), np.log(1 - DELTA - b) - np.log(a))
     return float(np.clip(np.nanmax(np.append(found, 0.0)), 0.0, CAP))
 
 
@@ -94,10 +90,6 @@ def forgetting_score(epsilon: Array, models: int) -> float:
     An example whose epsilon reaches the largest multiple of 1/2 within ceil(ln(N - 1)) has none: N models cannot show
     more, so scores of different N are not comparable. (The competition had N = 512.)
 
-    Args:
-        epsilon: (E,) from ``epsilons``.
-        models: Number N of models on each side.
-
     >>> forgetting_score(np.array([0.0, 0.7, 50.0]), models=64)
     0.5
     """
@@ -105,31 +97,16 @@ def forgetting_score(epsilon: Array, models: int) -> float:
     return float(np.where(epsilon < most, 2.0 ** -np.floor(2 * epsilon), 0.0).mean())
 
 
-@dataclass(frozen=True)
-class Lira:
-    """What U-LiRA finds.
-
-    Attributes:
-        area: AUC of all examples and models together.
-        accuracy: Share of right decisions, both sides weighing the same, at a ratio of 1.
-        tpr: Share of unlearned models that are found where 1 % of the retrained ones are taken for such, all examples
-            together.
-    """
-
-    area: float
-    accuracy: float
-    tpr: float
-
-
-def u_lira(unlearned: Array, retrained: Array) -> Lira:
+def u_lira(unlearned: Array, retrained: Array) -> dict[str, float]:
     """Decide for each model and example whether the model unlearned it, by normals fitted to all other models.
 
-    Raises:
-        ValueError: A side has fewer than three models, of which no normal can be fitted without one.
+    Returns:
+        All examples and models together: the AUC, the share of right decisions at a ratio of 1, both sides weighing the
+        same, and the share of unlearned models that are found where 1 % of the retrained ones are taken for such.
 
     >>> rng = np.random.default_rng(0)
     >>> found = u_lira(rng.normal(3, 1, (32, 5)), rng.normal(0, 1, (32, 5)))
-    >>> bool(found.area > 0.95), bool(found.accuracy > 0.9)
+    >>> found["u_lira_auc"] > 0.95, found["u_lira_accuracy"] > 0.9
     (True, True)
     """
     if min(len(unlearned), len(retrained)) < 3:
@@ -137,23 +114,18 @@ def u_lira(unlearned: Array, retrained: Array) -> Lira:
     positive = _ratios(unlearned, unlearned, retrained)
     negative = -_ratios(retrained, retrained, unlearned)
     alarm = np.quantile(negative, 0.99, method="higher")
-    return Lira(
-        area=auc(negative.ravel(), positive.ravel()),
-        accuracy=float(((positive > 0).mean() + (negative < 0).mean()) / 2),
-        tpr=float((positive > alarm).mean()),
-    )
+    return {
+        "u_lira_auc": auc(negative.ravel(), positive.ravel()),
+        "u_lira_accuracy": float(((positive > 0).mean() + (negative < 0).mean()) / 2),
+        "u_lira_tpr_at_1_percent": float((positive > alarm).mean()),
+    }
 
 
 def compared(unlearned: Array, retrained: Array) -> dict[str, float]:
     """Figures of single examples over models: mean ``epsilon``, ``forgetting_score``, and those of U-LiRA."""
-    epsilon, lira = epsilons(unlearned, retrained), u_lira(unlearned, retrained)
-    return {
-        "epsilon": float(epsilon.mean()),
-        "forgetting_score": forgetting_score(epsilon, min(len(unlearned), len(retrained))),
-        "u_lira_auc": lira.area,
-        "u_lira_accuracy": lira.accuracy,
-        "u_lira_tpr_at_1_percent": lira.tpr,
-    }
+    epsilon = epsilons(unlearned, retrained)
+    score = forgetting_score(epsilon, min(len(unlearned), len(retrained)))
+    return {"epsilon": float(epsilon.mean()), "forgetting_score": score} | u_lira(unlearned, retrained)
 
 
 def null(unlearned: Array, retrained: Array, seed: int = 0) -> dict[str, tuple[float, float]]:

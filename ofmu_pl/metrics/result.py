@@ -56,12 +56,7 @@ class Metric:
     says: str | None = field(default=None, compare=False)
 
     def of(self, prefix: str, instead_of: str = "", **declared: Any) -> Metric:
-        """Declare the same metric of another set, under a name of its own.
-
-        Args:
-            prefix: What the new name begins with.
-            instead_of: The beginning of the old name that the prefix replaces.
-            declared: Attributes that differ.
+        """Declare the same metric of another set: a prefix replaces the beginning of its name, and attributes differ.
 
         >>> Metric("forget_ROUGE", False).of("probe_x_forget", instead_of="forget", group="probes").name
         'probe_x_forget_ROUGE'
@@ -80,11 +75,7 @@ class Metric:
         items: Items = (),
         away: Items = (),
     ) -> MetricResult:
-        """Make a result of this metric.
-
-        >>> Metric("UA", True, "%").result(50.0, n=4).unit
-        '%'
-        """
+        """Make a result of this metric."""
         return MetricResult(self, value, n, target, definition, interval, items, away)
 
     def of_items(

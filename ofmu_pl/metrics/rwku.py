@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ofmu_pl.metrics.asked import asked_metrics
+from ofmu_pl.metrics.own_rows import asked_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.metrics.scores import Scores
 from ofmu_pl.support.sets import PROBE
@@ -17,19 +18,14 @@ _ASKED = {
     2: "Asked in other words about {rows}, the model says {value} of the answer.",
     3: "Asked about {rows} by somebody who wants the answer all the same, the model says {value} of it.",
 }
-FORGOTTEN = {
-    f"{PROBE}level{level}_forget": Metric(
-        f"forget_level{level}", higher_is_better=False, group="forgotten", column=1, says=says
-    )
-    for level, says in _ASKED.items()
+_of = partial(Metric, column=1)
+ASKED = {
+    f"{PROBE}level1_forget": _of("forget_level1", higher_is_better=False, group="forgotten", says=_ASKED[1]),
+    f"{PROBE}level2_forget": _of("forget_level2", higher_is_better=False, group="forgotten", says=_ASKED[2]),
+    f"{PROBE}level3_forget": _of("forget_level3", higher_is_better=False, group="forgotten", says=_ASKED[3]),
+    f"{PROBE}level1_retain": _of("neighbor_level1", higher_is_better=True, group="kept", says=_ASKED[1]),
+    f"{PROBE}level2_retain": _of("neighbor_level2", higher_is_better=True, group="kept", says=_ASKED[2]),
 }
-KEPT = {
-    f"{PROBE}level{level}_retain": Metric(
-        f"neighbor_level{level}", higher_is_better=True, group="kept", column=1, says=_ASKED[level]
-    )
-    for level in (1, 2)
-}
-ASKED = FORGOTTEN | KEPT
 """Metrics by evaluation set."""
 RELEASED = {
     name: replace(metric, name=f"{metric.name}_released", column=None, says=None) for name, metric in ASKED.items()
@@ -38,7 +34,7 @@ RELEASED = {
 
 
 def rwku_metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
-    """ROUGE-L recall by level and side, and the metrics of documents of one's own.
+    """ROUGE-L recall by level and side, and the metrics of your documents.
 
     ``forget_level1`` to ``forget_level3`` and ``neighbor_level1`` and ``neighbor_level2`` are means over questions of
     the ROUGE-L recall of the first line of the greedy answer (``rouge_l_recall``, as everywhere here), from 0 to 1 (the

@@ -85,9 +85,7 @@ class SetScores:
     def from_dict(cls, fields: dict[str, Any]) -> SetScores:
         """Restore what ``as_dict`` gave, or the same with ``generations``.
 
-        Raises:
-            TypeError: A field is unknown or missing, or has a null among its values.
-            ValueError: Fields differ in length.
+        A field that is unknown or missing, or has a null among its values, is a ``TypeError``.
         """
         n, arrays = len(fields["ids"]), {}
         for name, values in fields.items():

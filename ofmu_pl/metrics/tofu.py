@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ofmu_pl.metrics import functional as F
+from ofmu_pl.metrics import tofu_items as T
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.metrics.definitions import DEFINITIONS, Definition
 from ofmu_pl.metrics.membership import auc, auc_result, membership_closeness, privacy_leakage
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores
-from ofmu_pl.metrics.tofu_items import (
-    EXACT_MEMORIZATION,
-    EXTRACTION_STRENGTH,
-    KEPT_NORMALISED,
-    KEPT_PROBABILITY,
-    KEPT_ROUGE,
-    KEPT_TRUTH_RATIO,
-    PARAPHRASE_PROBABILITY,
-    TRUTH_PROBABILITY,
-    TRUTH_RATIO,
-    item_values,
-    log_truth_ratio,
-    of_set,
-)
 from ofmu_pl.support.sets import forgets, is_probe
 
 _better = partial(Metric, higher_is_better=True, group="forgotten")
@@ -54,13 +40,14 @@ PRIVACY_LEAKAGE = Metric("privleak", higher_is_better=True, unit="%", group="att
 PRIVACY_SCORE = Metric("privacy_score", higher_is_better=True, group="attacks")
 MEMORIZATION_SCORE = _better("memorization_score")
 
-_BY_CHOICE = (KEPT_ROUGE, KEPT_NORMALISED, KEPT_TRUTH_RATIO)
+_BY_CHOICE = (T.KEPT_ROUGE, T.KEPT_NORMALISED, T.KEPT_TRUTH_RATIO)
 UTILITY_PARTS = {
-    "retain": (KEPT_PROBABILITY, KEPT_ROUGE, KEPT_TRUTH_RATIO),
+    "retain": (T.KEPT_PROBABILITY, T.KEPT_ROUGE, T.KEPT_TRUTH_RATIO),
     "real_authors": _BY_CHOICE,
     "world_facts": _BY_CHOICE,
 }
 """Metrics whose harmonic mean is model utility, by evaluation set."""
+MEMORIZED = (T.EXTRACTION_STRENGTH, T.EXACT_MEMORIZATION, T.PARAPHRASE_PROBABILITY, T.TRUTH_PROBABILITY)
 PRIVACY_ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 _PICKS = (
     "Shown a forgotten row and a held-out one, an attacker who goes by {clue} picks the forgotten one in {{value}} "
@@ -103,10 +90,10 @@ def tofu_metrics(
     reference, known = reference or {}, dict(reference_values or {})
     # Utility has no target but its direction: a model may keep more than retraining does.
     wanted: dict[Metric, np.ndarray] = {}
-    for name, found in item_values(reference, d).items():
+    for name, found in T.item_values(reference, d).items():
         wanted |= found if forgets(name) else {}
     results: dict[str, MetricResult] = {}
-    items = item_values(scores, d)
+    items = T.item_values(scores, d)
     for name, metrics in items.items():
         for metric, values in metrics.items():
             goal = wanted.get(metric, known.get(metric.name) if forgets(name) else None)
@@ -132,11 +119,11 @@ def _forget_quality(
     probe: str, name: str, scores: Scores, reference: Scores, results: dict[str, MetricResult], d: Definition
 ) -> dict[str, MetricResult]:
     """The test against the retrained model, and the distance of the two forget truth ratios."""
-    ratios = [log_truth_ratio(s[name], d) if name in s else None for s in (scores, reference)]
+    ratios = [T.log_truth_ratio(s[name], d) if name in s else None for s in (scores, reference)]
     if ratios[0] is None or ratios[1] is None:
         return {}
     p, distance = F.forget_quality(ratios[0], ratios[1])
-    ratio = results[of_set(TRUTH_RATIO, name).name]
+    ratio = results[T.of_set(T.TRUTH_RATIO, name).name]
     with np.errstate(divide="ignore"):
         log_p = float(np.log10(p))
     found = (
@@ -156,7 +143,7 @@ def _model_utility(
     for side, parts in UTILITY_PARTS.items():
         name = retain if side == "retain" else side
         values = items.get(name, {})
-        wanted = [of_set(metric, name) for metric in parts]
+        wanted = [T.of_set(metric, name) for metric in parts]
         if not all(metric in values for metric in wanted):
             return {}
         groups.append(np.column_stack([values[metric] for metric in wanted]))
@@ -188,17 +175,12 @@ def membership(
     return results
 
 
-def attacks(scores: Scores, reference: Scores | None = None) -> dict[str, float]:
-    """AUC by attack, of those that the scores allow; see ``attacked``."""
-    return {name: auc(*sides) for name, sides in attacked(scores, reference).items()}
-
-
 def attacked(scores: Scores, reference: Scores | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """What each attack sees of forget and of holdout rows, of those that the scores allow."""
     if "forget" not in scores or "holdout" not in scores:
         return {}
     sides = [scores["forget"], scores["holdout"]]
-    columns: dict[str, list[Any]] = {
+    columns: dict[str, list[np.ndarray | None]] = {
         "mia_loss": [s.answer_loss for s in sides],
         "mia_facts": [s.facts_loss for s in sides],
         "mia_min_k": [s.min_k for s in sides],
@@ -219,13 +201,12 @@ def _composites(results: dict[str, MetricResult], d: Definition) -> dict[str, Me
     harmonic mean of model utility and a classifier's fluency; without that classifier it is ``model_utility``.
     """
     composites: dict[str, MetricResult] = {}
-    parts = [m.name for m in (EXTRACTION_STRENGTH, EXACT_MEMORIZATION, PARAPHRASE_PROBABILITY, TRUTH_PROBABILITY)]
-    if all(part in results for part in parts):
-        value = F.harmonic_mean([1 - results[part].value for part in parts])
-        target = None
-        if all(results[part].target is not None for part in parts):
-            target = F.harmonic_mean([1 - (results[part].target or 0.0) for part in parts])
-        composites |= by_name(MEMORIZATION_SCORE.result(value, results[parts[0]].n, target, d.name))
+    parts = [results[metric.name] for metric in MEMORIZED if metric.name in results]
+    if len(parts) == len(MEMORIZED):
+        value = F.harmonic_mean([1 - r.value for r in parts])
+        goals = [1 - r.target for r in parts if r.target is not None]
+        target = F.harmonic_mean(goals) if len(goals) == len(parts) else None
+        composites |= by_name(MEMORIZATION_SCORE.result(value, parts[0].n, target, d.name))
     found = [results[attack] for attack in PRIVACY_ATTACKS if attack in results]
     if len(found) == len(PRIVACY_ATTACKS) and all(r.target is not None for r in found):
         value = F.harmonic_mean([membership_closeness(r.value, r.target or 0.0) for r in found])

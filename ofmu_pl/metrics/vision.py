@@ -111,7 +111,7 @@ def vision_metrics(
 
     results: dict[str, MetricResult] = {}
     if targets is None:
-        targets = _targets(reference, forgotten, members, strangers) if reference else {}
+        targets = {m.name: x for m, x in _efficacies(reference, members, strangers).items()} if reference else {}
     wanted = _accuracies(reference, forgotten) if reference else {}
     if not (reference or targets or forgotten):  # images like others are named as often as held-out ones
         seen = _accuracies(scores, forgotten)[TA]
@@ -136,14 +136,17 @@ def vision_metrics(
 
 
 def _check_same_images(scores: Mapping[str, ImageScores], reference: Mapping[str, ImageScores]) -> None:
-    nothing = ImageScores(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 1)))
     for name in ("forget", "retain", "validation", "test"):
-        ours, theirs = scores.get(name, nothing), reference.get(name, nothing)
-        if not np.array_equal(ours.ids, theirs.ids) or not np.array_equal(ours.labels, theirs.labels):
+        if not np.array_equal(_names(scores.get(name)), _names(reference.get(name))):
             raise UserError(
-                f"The reference was scored on other {name} images ({len(theirs.ids)}) than this run's model "
-                f"({len(ours.ids)}): give `reference` a model that was retrained for this run's split."
+                f"The reference was scored on other {name} images than this run's model: give evaluation.reference a "
+                "model that was retrained for this run's split."
             )
+
+
+def _names(s: ImageScores | None) -> np.ndarray:
+    """Numbers and labels of images, (2, N)."""
+    return np.empty((2, 0)) if s is None else np.stack([s.ids, s.labels])
 
 
 def _draw(
@@ -156,7 +159,7 @@ def _draw(
         if not 2 <= attack_samples <= len(found):  # each half of the cross-fit needs one
             raise UserError(
                 f"The membership attack cannot learn from {attack_samples} of {len(found)} {what}: set "
-                f"`attack_samples` to between 2 and {min(len(retained), len(kept))}."
+                f"evaluation.attack_samples to between 2 and {min(len(retained), len(kept))}."
             )
     rng = np.random.default_rng(seed)
     return rng.choice(retained, attack_samples, replace=False), rng.choice(kept, attack_samples, replace=False)
@@ -175,14 +178,6 @@ def _accuracies(scores: Mapping[str, ImageScores], forgotten: tuple[int, ...]) -
     if "validation" in scores:
         hits[VA] = right["validation"][~gone["validation"]]
     return {metric: values for metric, values in hits.items() if len(values)}
-
-
-def _targets(
-    reference: Mapping[str, ImageScores], forgotten: tuple[int, ...], members: np.ndarray, strangers: np.ndarray
-) -> dict[str, float]:
-    """The retrained model's accuracies and efficacies by the metric's name."""
-    found = {metric: float(hits.mean()) for metric, hits in _accuracies(reference, forgotten).items()}
-    return {metric.name: x for metric, x in (found | _efficacies(reference, members, strangers)).items()}
 
 
 def _features(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import import_module
 from inspect import isfunction
-from pkgutil import resolve_name
+from pkgutil import iter_modules, resolve_name
 
 from jsonargparse import Namespace
 
@@ -19,10 +19,10 @@ FUNCTIONS = ("torch.optim", "torch.nn", "torchvision.models", "torchvision.trans
 
 
 def import_all(packages: Iterable[str]) -> None:
-    """Import every public name of packages: a parser knows the short names of the classes that have been imported."""
+    """Import every module of packages: a parser knows the short names of the classes that have been imported."""
     for package in map(import_module, packages):
-        for name in package.__all__:
-            getattr(package, name)
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
 
 
 def check_classes(values: object) -> None:

@@ -17,9 +17,6 @@ from ofmu_pl.networks.vision import predict
 from ofmu_pl.support.records import AttacksRecord
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
 
-NAME = "confidence_forget"
-
-
 SIDES = ("unlearned", "retrained")
 
 
@@ -103,7 +100,10 @@ def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
     relearn = ["--attacks+", "Relearn", "--attacks.steps", "2", "--attacks.rates", "[1e-3]", "--attacks.every", "1"]
     main(["attack", "--runs", str(tmp_path), "--attacks+", "Confidence", *relearn, "--attacks+", "Quantise"])
     record = AttacksRecord.read(tmp_path / "digits/ofmu/latest/attacks.json")
-    values = {m: record.attacks["confidence"].metrics[m][NAME]["value"] for m in ("unlearned", "retrained", "target")}
+    values = {
+        m: record.attacks["confidence"].metrics[m]["confidence_forget"]["value"]
+        for m in ("unlearned", "retrained", "target")
+    }
     assert values["target"] > values["retrained"]  # who was trained on a digit is surer of it
     assert record.attacks["relearn_forget"].x == [0, 1, 2]
     whole, eight, *_ = record.attacks["quantise"].curves["target"]

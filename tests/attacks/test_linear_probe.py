@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from ofmu_pl.attacks.choices import choices_of, chosen
 from ofmu_pl.attacks.linear_probe import _features
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised_models import Made
 
 
 def test_the_target_tells_all_and_the_retrained_model_nothing(subjects):
@@ -22,8 +19,6 @@ def test_the_target_tells_all_and_the_retrained_model_nothing(subjects):
     assert 0.2 < np.mean(found["retrained"].y) < 0.75
     assert len(found["retrained"].rows["linear_probe_auc"]) == 8
     assert found["target"].x == [0, 1, 2, 3]
-    again = LinearProbe().run(subjects["unlearned"], 4)
-    assert again == found["target"]  # the same model, and nothing is drawn
 
 
 def test_features_are_the_terms_of_the_logits(subjects):
@@ -67,15 +62,8 @@ def test_the_choice_is_the_least_loss(subjects):
     assert chosen(subject, model, choices).tolist() == wanted
 
 
-def test_what_is_lacking_is_one_sentence_and_a_broken_model_a_result(subjects):
-    subject = subjects["target"]
-    data = subject.data
+def test_rows_without_wrong_answers_are_refused(subjects):
+    data = subjects["target"].data
     bare = [{k: v for k, v in row.items() if k != "perturbed_answer"} for row in data.evaluation_sets["forget"]]
-    with pytest.raises(UserError, match="have no wrong answers .perturbed_answer., which the attack 'linear_probe'"):
+    with pytest.raises(UserError, match="perturbed_answer"):
         choices_of(data, bare, "linear_probe")
-    model = subject.build()
-    with torch.no_grad():
-        model.model.layers[1].mlp.down_proj.weight.fill_(float("nan"))
-    found = LinearProbe().run(replace(subject, recipe=Made(model, subject.recipe)), 0)
-    assert "not finite" in found.broken
-    assert found.y[2:] == [0.5, 0.5]

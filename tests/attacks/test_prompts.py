@@ -6,10 +6,9 @@ from copy import copy
 from dataclasses import replace
 
 import pytest
-import torch
 
 from ofmu_pl import Prompts
-from ofmu_pl.attacks.ways import paired, read_pairs, with_examples, with_prefix
+from ofmu_pl.attacks.prompts import paired, read_pairs, with_examples, with_prefix
 from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised_models import Made
 
@@ -40,7 +39,6 @@ def test_the_target_says_all_and_the_retrained_model_nothing(probed):
     assert len(target.rows["prompts_paired_retain"]) == 2
     assert len(target.rows["prompts_prefix_retain"]) == 6
     assert {m.name for m in attack.metrics} == set(target.figures) == set(target.rows)
-    assert attack.run(probed["target"], 0) == target
 
 
 def test_examples_stand_before_the_question_and_never_give_it_away(free):
@@ -94,29 +92,24 @@ def test_pairs_of_a_file(free, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("questions", "answers", "sentence"),
+    ("questions", "answers", "named"),
     [
-        (["1. a 2. b", "1. a"], ["1. c 2. d"] * 2, "Line 2 of .*questions.txt' is no pair"),
-        (["1. a 2. b"] * 2, ["1. c 2. d"], "2 pairs of questions and 1 of answers"),
+        (["1. a 2. b", "1. a"], ["1. c 2. d"] * 2, "line 2 of .*questions.txt"),
+        (["1. a 2. b"] * 2, ["1. c 2. d"], "shorter"),
+        (["1. a 2. b"], None, "answers.txt"),
     ],
 )
-def test_files_that_are_no_pairs(tmp_path, questions, answers, sentence):
-    write(tmp_path, questions, answers)
-    with pytest.raises(UserError, match=sentence):
+def test_files_that_are_no_pairs(tmp_path, questions, answers, named):
+    write(tmp_path, questions, answers or [])
+    if answers is None:
+        (tmp_path / "paired_forget_retain_answers.txt").unlink()
+    with pytest.raises(UserError, match=f"{named}.*attacks.pairs"):
         read_pairs(tmp_path)
-    with pytest.raises(UserError, match="cannot be read"):
-        read_pairs(tmp_path / "nowhere")
 
 
-def test_a_broken_model_is_a_result_and_prompts_beyond_its_positions_are_refused(free):
+def test_prompts_beyond_the_positions_of_a_model_are_refused(free):
     subject = free["target"]
     model = subject.build()
-    made = replace(subject, recipe=Made(model, subject.recipe))
-    with torch.no_grad():
-        model.model.norm.weight.fill_(float("nan"))
-    found = Prompts(max_new_tokens=4).run(made, 0)
-    assert "not finite" in found.broken
-    assert found.figures["prompts_rouge"] == 0
     model.config.max_position_embeddings = 20
     with pytest.raises(UserError, match="20 positions"):
-        Prompts().run(made, 0)
+        Prompts().run(replace(subject, recipe=Made(model, subject.recipe)), 0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 from ofmu_pl import Quantise, UserError
 from ofmu_pl.attacks.base import Finding
-from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.networks.rounding import round_matrices
 from tests.helpers.memorised_models import Made
@@ -29,8 +27,6 @@ def test_the_target_still_says_what_it_knows_and_the_retrained_model_nothing(sub
     assert retrained.figures["quantise_retain_prob_8"] > 0.9
     subject = subjects["target"]
     assert target.y[0] == pytest.approx(subject.probabilities(subject.build(), "forget").mean())
-    assert attack.run(subject, 1).y == target.y  # nothing is drawn
-    json.dumps(asdict(target))  # a finding is kept as JSON
 
 
 def test_figures_are_those_of_rounded_models(subjects):
@@ -53,18 +49,6 @@ def test_what_rounding_gives_back_by_hand():
     metrics = summary(attack, found, [0]).metrics["unlearned"]
     assert metrics["quantise_given_back"]["value"] == pytest.approx((0.6 - 0.2) / (1.0 - 0.2))
     assert attack.compare({"unlearned": found["target"], "target": found["target"]}) == {}
-
-
-def test_a_broken_model_is_a_result(subjects):
-    class Broken(Subject):
-        def probabilities(self, model, split, index=None):
-            p = super().probabilities(model, split, index)
-            return np.full_like(p, np.nan) if split == "forget" else p
-
-    subject = subjects["target"]
-    found = Quantise([4]).run(Broken(subject.recipe, subject.data), 0)
-    assert found.broken == "The loss is not finite after rounding to 32, 4."
-    assert found.y == [0.0, 0.0]
 
 
 def test_nothing_to_round(subjects):

@@ -49,10 +49,8 @@ def test_the_target_knows_and_the_retrained_model_guesses(subjects):
     right = {name: np.mean([f.figures["rtt_accuracy"] for f in fs]) for name, fs in found.items()}
     assert right["target"] == right["unlearned"] == 1
     assert right["retrained"] < 0.75  # a quarter by chance, of four rows each, at the best of three looks
-    one, again = found["target"][0], RTT(**SHORT).run(subjects["target"], 0)
-    assert again == one
+    one = found["target"][0]
     assert one.x == [0, 2, 4]
-    assert one.gradients == RTT(**SHORT).gradients == 4
     assert len(one.rows["rtt_accuracy"]) == len(one.ids) == 4
 
 

@@ -12,7 +12,6 @@ import torch
 from ofmu_pl import Sample
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
 from ofmu_pl.support.errors import UserError
-from tests.helpers.memorised_models import Made
 
 FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
 
@@ -26,8 +25,6 @@ def test_the_target_leaks_all_and_the_retrained_model_nothing(free):
     assert found["target"].figures["sample_exact_at_16"] > 0.99
     assert found["retrained"].figures["sample_leak_at_16"] == 0
     assert found["retrained"].figures["sample_exact_at_16"] < 1e-3
-    again = attack.run(free["target"], 0)
-    assert again == found["target"]
 
 
 def test_seeds_draw_others():
@@ -71,16 +68,6 @@ def test_what_leaks():
     assert attack._hits("seven wooden clocks", ["Seven old clocks", "seven", "clocks wooden", "seven wooden"]) == 2
     assert attack._hits("No", ["nothing", "no, never"]) == 1
     assert attack._hits("東京", ["それは東京です", "大阪", "東京"]) == 2
-
-
-def test_a_broken_model_is_a_result(free):
-    subject = free["target"]
-    model = subject.build()
-    with torch.no_grad():
-        model.model.norm.weight.fill_(float("nan"))
-    found = Sample(**FEW).run(replace(subject, recipe=Made(model, subject.recipe)), 0)
-    assert "not finite" in found.broken
-    assert found.figures == {"sample_leak_at_16": 0.0}
 
 
 def test_rows_without_questions_are_refused(free):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from decimal import Decimal, localcontext
+from itertools import product
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 from sklearn.svm import SVC
 
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, entropy, mia_efficacy, modified_entropy
@@ -84,16 +85,6 @@ def test_modified_entropy_of_two_classes_has_a_closed_form():
     np.testing.assert_allclose(modified_entropy(log_probs, np.zeros(5, int)), -2 * (1 - p) * np.log(p), rtol=1e-9)
 
 
-def test_modified_entropy_falls_with_confidence_and_entropy_knows_no_label():
-    log_probs, labels = made_up()
-    p = FEATURES["confidence"](log_probs, labels)
-    assert stats.spearmanr(modified_entropy(log_probs, labels), p).statistic < -0.95
-    np.testing.assert_array_equal(entropy(log_probs, labels), entropy(log_probs, labels[::-1]))
-    sure = special.log_softmax(np.array([[12.0, 0.0, 0.0]]), axis=1)
-    right, wrong = (modified_entropy(sure, np.array([y]))[0] for y in (0, 1))
-    assert right < 1e-6 < 20 < wrong
-
-
 def test_certainty_gives_limits_without_a_warning():
     certain = np.array([[0.0, -np.inf, -np.inf]])
     with warnings.catch_warnings():
@@ -125,14 +116,6 @@ def test_efficacy_is_what_scikit_learn_says(name):
     expected = by_hand(*features)
     assert 0 < expected < 100
     assert mia_efficacy(*features) == pytest.approx(expected, rel=1e-12)
-
-
-def test_forget_samples_that_look_unseen_score_high():
-    rng = np.random.default_rng(0)
-    member, stranger = rng.uniform(0.95, 1, 200), rng.uniform(0.1, 0.8, 200)
-    assert mia_efficacy(member, stranger, rng.uniform(0.2, 0.7, 50)) == 100.0
-    assert mia_efficacy(member, stranger, rng.uniform(0.96, 1, 50)) == 0.0
-    assert mia_efficacy(member, stranger, np.array([0.3, 0.99, 0.4, 0.98, 0.97])) == 40.0
 
 
 def test_constant_features_follow_the_larger_side_as_libsvm_does():
@@ -179,29 +162,18 @@ def test_quality_is_that_of_machines_that_have_not_seen_what_they_judge(monkeypa
     assert judged[0] | judged[1] == {*member, *stranger}
 
     says = decisions[0] | decisions[1]
-    found, cleared = (np.mean([f(says[x]) for x in side]) for side, f in ((member, _yes), (stranger, _no)))
+    found = np.mean([says[x] >= 0 for x in member])
+    cleared = np.mean([says[x] < 0 for x in stranger])
     assert accuracy == pytest.approx(50 * (found + cleared), rel=1e-12)
-    areas = [
-        np.mean([(d[m] > d[s]) + 0.5 * (d[m] == d[s]) for m in member if m in d for s in stranger if s in d])
-        for d in decisions
-    ]
+    areas = []
+    for d in decisions:
+        pairs = product([d[x] for x in member if x in d], [d[x] for x in stranger if x in d])
+        areas.append(np.mean([(m > s) + 0.5 * (m == s) for m, s in pairs]))
     assert area == pytest.approx(np.mean(areas), rel=1e-12)
     assert 55 < accuracy < 95
 
 
-def _yes(decision: float) -> bool:
-    return decision >= 0
-
-
-def _no(decision: float) -> bool:
-    return decision < 0
-
-
-def test_quality_without_a_signal_is_chance_and_is_seeded():
-    rng = np.random.default_rng(1)
-    member, stranger = rng.random(400), rng.random(400)
-    accuracy, area = attack_quality(member, stranger, seed=0)
-    assert abs(accuracy - 50) < 6  # 3 standard deviations: 50 / sqrt(800) each
-    assert abs(area - 0.5) < 0.06
-    assert attack_quality(member, stranger, seed=0) == (accuracy, area)
-    assert attack_quality(member, stranger, seed=1) != (accuracy, area)
+def test_quality_is_seeded():
+    member, stranger = np.random.default_rng(1).random((2, 100))
+    first, again, other = (attack_quality(member, stranger, seed) for seed in (0, 0, 1))
+    assert first == again != other

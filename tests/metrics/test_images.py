@@ -17,10 +17,9 @@ OPTIONS = {"forgotten": (0,), "attack_samples": 20, "seed": 3}
 def made_up():
     """Labels and logits by set."""
     generator = torch.Generator().manual_seed(0)
-    draw = {
-        n: (torch.randint(0, 4, (k,), generator=generator), torch.randn(k, 4, generator=generator))
-        for n, k in SIZES.items()
-    }
+    draw = {}
+    for name, n in SIZES.items():
+        draw[name] = torch.randint(0, 4, (n,), generator=generator), torch.randn(n, 4, generator=generator)
     draw["forget"][0].zero_()
     return draw
 

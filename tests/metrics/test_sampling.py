@@ -19,16 +19,6 @@ def test_leak_at_k_is_the_share_of_choices_with_a_hit(n):
             assert leak_at_k([c], n, k)[0] == pytest.approx(np.mean(hit), abs=1e-15)
 
 
-def test_leak_at_k_has_no_bias():
-    """Its mean over binomial counts of hits is 1 - (1 - p)^k."""
-    n, k, p = 12, 5, 0.13
-    from scipy.stats import binom
-
-    counts = np.arange(n + 1)
-    mean = (binom.pmf(counts, n, p) * leak_at_k(counts.tolist(), n, k)).sum()
-    assert mean == pytest.approx(at_least_once(np.log(p), k), abs=1e-12)
-
-
 def test_more_samples_than_there_are_are_refused():
     with pytest.raises(UserError, match="k=5 is out of range"):
         leak_at_k([1], samples=4, k=5)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, privacy_leakage, tofu_metrics
+from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, auc, privacy_leakage, tofu_metrics
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
-from ofmu_pl.metrics.tofu import attacks
+from ofmu_pl.metrics.tofu import attacked
 from ofmu_pl.metrics.tofu_items import log_truth_ratio
 from scripts.tofu_logs import read_log
 
@@ -22,6 +22,10 @@ SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_fac
 
 def llama2_scores(shared: Path, model: str) -> Scores:
     return read_log(json.loads((shared / f"reference/tofu-logs/{model}_wd0.01.eval_log_aggregated.json").read_text()))
+
+
+def tiny_log(shared: Path, model: str) -> dict:
+    return json.loads((shared / f"reference/open-unlearning-tiny/{model}/TOFU_EVAL.json").read_text())
 
 
 def made_up(n: int = 12, seed: int = 0) -> Scores:
@@ -93,7 +97,7 @@ def test_stored_llama2_forget_quality(shared):
 
 @pytest.mark.parametrize("model", ["full", "retain90"])
 def test_stored_tiny_runs_give_open_unlearning_s_numbers(shared, model):
-    log = json.loads((shared / f"reference/open-unlearning-tiny/{model}/TOFU_EVAL.json").read_text())
+    log = tiny_log(shared, model)
     scores, _ = read_eval(log)
     for definition, tolerance in (("open_unlearning", 1e-7), ("exact", 1e-6)):
         got = tofu_metrics(scores, definition=definition)
@@ -105,27 +109,21 @@ def test_stored_tiny_runs_give_open_unlearning_s_numbers(shared, model):
 
 
 def test_stored_tiny_forget_quality_and_privacy_leakage(shared):
-    logs = [
-        json.loads((shared / f"reference/open-unlearning-tiny/{m}/TOFU_EVAL.json").read_text())
-        for m in ("full", "retain90")
-    ]
+    logs = [tiny_log(shared, model) for model in ("full", "retain90")]
     (scores, values), (reference, reference_values) = map(read_eval, logs)
     got = tofu_metrics(scores, reference, "open_unlearning", reference_values)
     assert got["forget_quality"].value == pytest.approx(3.158046855497354e-31, rel=1e-9)
     assert got["forget_quality_log10_p"].value == pytest.approx(math.log10(3.158046855497354e-31), rel=1e-9)
     assert values["mia_min_k"] == logs[0]["mia_min_k"]["agg_value"]
     e = DEFINITIONS["open_unlearning"].epsilon
-    assert privacy_leakage(values["mia_min_k"], reference_values["mia_min_k"], e) == pytest.approx(
-        logs[0]["privleak"]["agg_value"], rel=1e-9
-    )
-    assert privacy_leakage(reference_values["mia_min_k"], 0.5, e) == pytest.approx(
-        logs[1]["privleak"]["agg_value"], rel=1e-9
-    )
+    aucs = [values["mia_min_k"], reference_values["mia_min_k"], 0.5]
+    for log, area, goal in zip(logs, aucs, aucs[1:], strict=False):
+        assert privacy_leakage(area, goal, e) == pytest.approx(log["privleak"]["agg_value"], rel=1e-9)
 
 
 def test_logs_for_open_unlearning_say_what_its_own_said(shared):
     """Read and written again: the same keys, items and values."""
-    log = json.loads((shared / "reference/open-unlearning-tiny/full/TOFU_EVAL.json").read_text())
+    log = tiny_log(shared, "full")
     scores, _ = read_eval(log)
     metrics = tofu_metrics(scores, scores, "open_unlearning")
     texts = {
@@ -138,16 +136,11 @@ def test_logs_for_open_unlearning_say_what_its_own_said(shared):
     for key, entry in written.items():
         if "value_by_index" not in entry:
             continue
+        items, wanted = entry["value_by_index"], log[key]["value_by_index"]
         assert entry["agg_value"] == pytest.approx(log[key]["agg_value"], rel=1e-6)
-        assert entry["value_by_index"].keys() == log[key]["value_by_index"].keys()
-        for i, item in entry["value_by_index"].items():
-            wanted = log[key]["value_by_index"][i]
-            assert item.keys() == wanted.keys()
-            for field, value in item.items():
-                if isinstance(value, str):
-                    assert value == wanted[field]
-                else:
-                    np.testing.assert_allclose(value, wanted[field], rtol=2e-6, atol=1e-12)
+        assert items.keys() == wanted.keys()
+        for i, item in items.items():
+            assert item == {k: x if isinstance(x, str) else pytest.approx(x, 2e-6, 1e-12) for k, x in wanted[i].items()}
     again, _ = read_eval(written)
     for name, s in scores.items():
         assert again[name].as_dict() == s.as_dict()
@@ -210,7 +203,7 @@ def test_membership_attacks_and_composites():
     got = tofu_metrics(scores, reference)
     names = {"mia_loss", "mia_min_k", "mia_min_k_plus_plus", "mia_zlib", "mia_reference"}
     assert {name for name in got if name.startswith("mia")} == names
-    wanted = attacks(reference, reference)
+    wanted = {name: auc(*sides) for name, sides in attacked(reference, reference).items()}
     assert {name: got[name].target for name in names} == pytest.approx(wanted)
     assert wanted["mia_reference"] == 0.5
     f, h = scores["forget"], scores["holdout"]
@@ -251,23 +244,11 @@ def test_intervals_hold_their_values():
     assert one["forget_quality"].value == 1.0, "one item against one cannot tell anything"
 
 
-def test_a_model_against_itself():
-    scores = made_up()
-    got = tofu_metrics(scores, scores)
-    assert (got["forget_quality"].value, got["forget_quality_D"].value) == (1.0, 0.0)
-    for name in ("forget_Q_A_Prob", "forget_Q_A_ROUGE", "forget_truth_ratio"):
-        assert got[name].target == got[name].value
-
-
 def test_targets_and_directions():
     got, alone = tofu_metrics(made_up(), made_up(seed=1)), tofu_metrics(made_up())
     wanted = tofu_metrics(made_up(seed=1))
-    tests = {
-        "forget_quality": 1.0,
-        "forget_quality_log10_p": 0.0,
-        "forget_quality_D": 0.0,
-        "forget_truth_ratio_gap": 0.0,
-    }
+    tests = {"forget_quality": 1.0} | dict.fromkeys(("forget_quality_log10_p", "forget_quality_D"), 0.0)
+    tests["forget_truth_ratio_gap"] = 0.0
     assert got.keys() - alone.keys() == tests.keys()
     targets = {name: wanted[name].value for name in wanted if name.startswith("forget")} | tests
     assert {name: r.target for name, r in got.items() if r.target is not None} == targets
@@ -345,8 +326,7 @@ def test_a_probe_has_what_its_side_has_under_names_of_its_own():
         own = replace(wanted[name].metric, name=f"probe_two_hop_{name}", group="probes", column=None)
         own = replace(own, family="probe_two_hop", tested_as=own.tested_as and f"probe_two_hop_{own.tested_as}")
         assert result == replace(wanted[name], metric=own)
-    assert {name: r.metric.name for name, r in got.items()} == {name: name for name in got}
-    assert {"forget_quality", "forget_Q_A_ROUGE", "retain_Truth_Ratio", "model_utility"} <= of_probe.keys()
+    assert all(r.metric.name == name for name, r in got.items())
 
 
 def test_a_probe_s_own_items_make_its_numbers():
@@ -357,9 +337,6 @@ def test_a_probe_s_own_items_make_its_numbers():
     utility = tofu_metrics({**scores, "retain": other["retain"]})["model_utility"].value
     assert got["probe_x_model_utility"].value == utility != got["model_utility"].value
     assert "probe_x_forget_quality" not in got, "the reference has no such set"
-    bare = {"probe_x_forget": replace(other["forget"], wrong_losses=None, paraphrase_loss=None)}
-    names = {name for name in tofu_metrics({**scores, **bare}) if name.startswith("probe_")}
-    assert names == {"probe_x_forget_Q_A_Prob", "probe_x_forget_Q_A_ROUGE"}
 
 
 def test_what_another_request_named_is_measured_as_the_forget_rows_are():

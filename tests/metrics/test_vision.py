@@ -133,52 +133,28 @@ def test_attacks_with_all_samples_are_scikit_learn_called_by_hand():
     verdicts = machine.predict(confidences(scores["forget"])[:, None])
     assert 0 < np.mean(verdicts == 0) < 1
     assert metrics["MIA"].value == 100 * np.mean(verdicts == 0)
-
-    columns = [scores["retain"].log_probs, scores["test"].log_probs[kept], scores["forget"].log_probs]
-    vectors = [np.exp(x.astype(np.float64)) for x in columns]
-    machine.fit(np.concatenate(vectors[:2]), np.repeat([1, 0], 40))
-    assert metrics["MIA_probability"].value == 100 * np.mean(machine.predict(vectors[2]) == 0)
     # 39 of 40 members are right, 32 of 40 strangers: who is right passes for a member, and 15 of 20 are.
     assert metrics["MIA_correctness"].value == 25.0
 
 
 def test_attack_sets_are_drawn_without_replacement_from_the_kept(monkeypatch):
-    scores = made_up()
-    attacked, assessed = [], []
+    scores, attacked, assessed = made_up(), [], []
     monkeypatch.setattr(vision, "mia_efficacy", lambda *sides: attacked.append(sides) or 0.0)
     monkeypatch.setattr(vision, "attack_quality", lambda *sides: assessed.append(sides) or (0.0, 0.0))
-    pools = [confidences(scores["retain"]), confidences(scores["test"])[scores["test"].labels != 0]]
-    draws = []
     for seed in (5, 5, 6):
         vision_metrics(scores, scores, forgotten=(0,), attack_samples=25, seed=seed)
-        rounds = len(EFFICACIES)
-        assert len(attacked) == 2 * rounds
-        at = list(vision.ATTACKS).index("confidence")
-        ours, theirs = attacked[at], attacked[at + rounds]  # of the two models, whichever comes first
-        member, stranger, asked_seed = assessed.pop()
-        assert asked_seed == seed
-        for mine, other, same in zip(ours, theirs, (member, stranger, ours[2]), strict=True):
-            np.testing.assert_array_equal(mine, other)
-            np.testing.assert_array_equal(mine, same)
-        for side, pool in zip((member, stranger), pools, strict=True):
-            assert len(np.unique(side)) == len(side) == 25
-            assert np.isin(side.round(6), pool.round(6)).all()
-        np.testing.assert_allclose(ours[2], confidences(scores["forget"]), rtol=1e-6)
-        draws.append((member, stranger))
-        attacked.clear()
-    for first, again, other in zip(*draws, strict=True):
+    assert [seed for _, _, seed in assessed] == [5, 5, 6]
+    pools = [confidences(scores["retain"]), confidences(scores["test"])[scores["test"].labels != 0]]
+    for side, pool in zip(assessed[0], pools, strict=False):
+        assert len(np.unique(side)) == len(side) == 25
+        assert np.isin(side.round(6), pool.round(6)).all()
+    for first, again, other in list(zip(*assessed, strict=True))[:2]:
         np.testing.assert_array_equal(first, again)
         assert (first != other).any()
-
-
-def test_the_order_of_images_changes_nothing():
-    scores = made_up()
-    shuffled = {}
-    for name, s in scores.items():
-        order = np.random.default_rng(0).permutation(len(s.ids))
-        shuffled[name] = ImageScores(s.ids[order], s.labels[order], s.log_probs[order])
-    options = {"forgotten": (0,), "attack_samples": 10}
-    assert vision_metrics(shuffled, **options) == vision_metrics(scores, **options)
+    at = list(vision.ATTACKS).index("confidence")
+    for sides in attacked[at : 2 * len(EFFICACIES) : len(EFFICACIES)]:  # of the two models, whichever comes first
+        for side, drawn in zip(sides, [*assessed[0][:2], confidences(scores["forget"])], strict=True):
+            np.testing.assert_allclose(side, drawn, rtol=1e-6)
 
 
 def test_forget_test_auc_compares_the_forgotten_class_with_itself():
@@ -243,16 +219,10 @@ def test_intervals_are_of_accuracies_and_of_forget_against_test():
 
 
 @pytest.mark.parametrize(
-    ("attack_samples", "forgotten", "says"),
-    [
-        (41, (0,), "from 41 of 40 test images outside the forgotten classes: .*between 2 and 40"),
-        (51, (), "from 51 of 50 test images .*between 2 and 50"),
-        (61, (), "from 61 of 60 retain images: .*between 2 and 50"),
-        (1, (), "between 2 and 50"),
-    ],
+    ("attack_samples", "forgotten", "most"), [(41, (0,), 40), (51, (), 50), (61, (), 50), (1, (), 50)]
 )
-def test_too_few_images_for_the_attack(attack_samples, forgotten, says):
-    with pytest.raises(UserError, match=says):
+def test_too_few_images_for_the_attack(attack_samples, forgotten, most):
+    with pytest.raises(UserError, match=rf"evaluation.attack_samples .*between 2 and {most}\b"):
         vision_metrics(made_up(), forgotten=forgotten, attack_samples=attack_samples)
 
 
@@ -261,11 +231,9 @@ def test_a_reference_of_other_images_is_refused(name):
     scores = made_up()
     s = scores[name]
     fewer = ImageScores(s.ids[1:], s.labels[1:], s.log_probs[1:])
-    for other in (fewer, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
+    for other in (fewer, None, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
         with pytest.raises(UserError, match=f"other {name} images"):
             vision_metrics(scores, {**scores, name: other}, attack_samples=9)
-    with pytest.raises(UserError, match=f"other {name} images .0."):
-        vision_metrics(scores, {k: v for k, v in scores.items() if k != name}, attack_samples=9)
 
 
 def test_a_broken_model_is_wrong_and_not_attacked():
