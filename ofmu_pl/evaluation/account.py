@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning.pytorch as pl
 import yaml
+from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
-from ofmu_pl.evaluation.reference import Facts
+from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.untested import untested
 from ofmu_pl.modules.base import UnlearningModule
@@ -134,40 +135,43 @@ class Account:
         kept = changes(self.after, self.before)
         fallen = [name for name, how in kept.items() if how == "worse"]
         named = f" ({', '.join(fallen)})" if fallen else ""
-        return (
-            f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}." if kept else None
-        )
+        says = f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}."
+        return says if kept else None
 
 
-def account(
-    trainer: pl.Trainer,
-    pl_module: UnlearningModule,
-    folder: Path,
-    columns: dict[str, Metrics],
-    facts: Facts,
-    examples: list[Example],
-    limit: int | None,
-) -> Account:
-    """Give account of a run that has just been measured, at most ``limit`` rows of a set."""
-    data, config = data_of(trainer), getattr(pl_module.network, "config", None)
-    path = getattr(pl_module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
-    retrained = columns.get("retrained", {})
+class Measured(NamedTuple):
+    """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's."""
+
+    trainer: pl.Trainer
+    module: UnlearningModule
+    network: nn.Module
+    folder: Path
+    scores: Scored
+    columns: dict[str, Metrics]
+    judged: str
+
+
+def account(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+    """Give account of a run that had a model before, with at most ``limit`` rows of a set."""
+    data, module, retrained = data_of(run.trainer), run.module, run.columns.get("retrained", {})
+    config, after = getattr(module.network, "config", None), run.columns[run.judged]
+    path = getattr(module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
     return Account(
         data=data.name,
         modality=data.modality,
         parts=list(_parts(data)),
         target=path or "a model that no folder was named of",
         base_model=base_model(path),
-        method=type(pl_module).__name__,
-        in_words=pl_module.in_words,
-        options=_options(folder),
-        steps=trainer.global_step,
-        gradients=float(pl_module.gradient_evaluations),
-        before=columns["before"],
-        after=columns["after"],
+        method=type(module).__name__,
+        in_words=module.in_words,
+        options=_options(run.folder),
+        steps=run.trainer.global_step,
+        gradients=float(module.gradient_evaluations),
+        before=run.columns["before"],
+        after=after,
         retrained=retrained,
-        untested=untested(data, columns["after"], bool(retrained), limit, watched=pl_module.watches_held_out),
-        model=exported(trainer, folder),
+        untested=untested(data, after, bool(retrained), limit, watched=module.watches_held_out),
+        model=exported(run.trainer, run.folder),
         examples=examples,
         provenance=facts,
         date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0"),

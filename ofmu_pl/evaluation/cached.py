@@ -5,8 +5,8 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.evaluation import scoring
 from ofmu_pl.evaluation.prompts import stops_of
+from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.shares import read_shared, writes
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.modules.reference_scores import facts_of
@@ -25,7 +25,7 @@ def cached_scores(
 ) -> Scores:
     """Run ``scoring.score_rows``, whose arguments these are, on all evaluation sets, or read what it gave before.
 
-    Numbers are kept and texts are not: where ``texts`` are wanted, the model generates them again.
+    Numbers are kept and texts are not: where ``texts`` are wanted, the model is scored anew.
     """
     path, folder = None, cache_folder()
     if folder is not None:
@@ -36,31 +36,20 @@ def cached_scores(
             "settings": [items, max_new_tokens, hidden, data.thorough, counted, stops_of(model, data.encoder)],
         }
         path = content_path(folder, "scores", facts)
-    stored = read_shared(path)
-    if stored is None:
-        scores = scoring.score_rows(
-            model,
-            data.encoder,
-            data.evaluation_sets,
-            max_new_tokens=max_new_tokens,
-            items=items,
-            hidden=hidden,
-            thorough=data.thorough,
-            kinds=data.kinds,
-            progress=progress,
-        )
-        if path is not None and writes():
-            keep(path, {name: s.as_dict() for name, s in scores.items()})
-        return scores
-    scores = {name: SetScores.from_dict(fields) for name, fields in stored.items()}
-    if texts:
-        scoring.add_generations(
-            model,
-            data.encoder,
-            data.evaluation_sets,
-            scores,
-            max_new_tokens=max_new_tokens,
-            hidden=hidden,
-            progress=progress,
-        )
+    stored = None if texts else read_shared(path)
+    if stored is not None:
+        return {name: SetScores.from_dict(fields) for name, fields in stored.items()}
+    scores = score_rows(
+        model,
+        data.encoder,
+        data.evaluation_sets,
+        max_new_tokens=max_new_tokens,
+        items=items,
+        hidden=hidden,
+        thorough=data.thorough,
+        kinds=data.kinds,
+        progress=progress,
+    )
+    if path is not None and writes():
+        keep(path, {name: s.as_dict() for name, s in scores.items()})
     return scores

@@ -36,7 +36,7 @@ def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None =
         The result, without a target; its ``n`` is the number of rows that have a gradient. ``None``: fewer than two
         have one, nothing is trained, or the parameters are of 16 bits.
     """
-    run, index = pl_module.run, evenly(range(len(data.splits["forget"])), min(ROWS, rows or ROWS))
+    run, index = pl_module.run, alignment_rows(data, rows)
     path = None
     if data.modality == "text" and (folder := cache_folder()) is not None:
         trained = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -52,6 +52,20 @@ def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None =
             keep(path, found)
     square, n = found
     return ALIGNMENT.result(mean_cosine(square, n), n) if n > 1 else None
+
+
+def alignment_rows(data: Any, rows: int | None) -> Sequence[int]:
+    """Numbers of the forget rows that are looked at, at most ``rows``, evenly spaced."""
+    return evenly(range(len(data.splits["forget"])), min(ROWS, rows or ROWS))
+
+
+def both_know(found: dict[str, MetricResult], values: dict[str, float], n: int) -> None:
+    """Have a retrained model's metrics and its reference's values tell the same alignment, of n rows."""
+    name = ALIGNMENT.name
+    if name in found:
+        values[name] = found[name].value
+    elif name in values:
+        found[name] = ALIGNMENT.result(values[name], n)
 
 
 def sum_of_units(

@@ -85,10 +85,6 @@ class ImageEvaluation(Evaluation):
             self._known[column] = found
         return found
 
-    def spread(self, scores: dict[str, ImageScores]) -> dict[str, np.ndarray]:
-        """Probabilities of the true class."""
-        return {f"probability/{name}": np.exp(-s.losses) for name, s in scores.items()}
-
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What can be said without a retrained model."""
         if self.reference:
@@ -131,9 +127,7 @@ class ImageEvaluation(Evaluation):
         model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
         name = LOADED if loaded else source
         told = self.scoring_facts(trainer, model)
-        scores = self._timed_score(trainer, model)
-        self.more["retrained"] = self.more_metrics(trainer, model)
-        return Reference(name, scores, facts, told)
+        return Reference(name, self.measured(trainer, model, "retrained"), facts, told)
 
 
 def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -> int:

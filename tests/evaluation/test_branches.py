@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, Mis
 
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.evaluation import questions as module
-from ofmu_pl.evaluation.questions import Answer, Question, answer_questions
+from ofmu_pl.evaluation.questions import answer_questions
+from ofmu_pl.evaluation.saying import Answer, Question
 from ofmu_pl.evaluation.scoring import score_rows
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, make_model, token_losses
 
@@ -56,8 +57,8 @@ def asked(model, common=()):
         says = greedy(model, prompt, ENDS, 12)
         draft = [[*says, 3], [*says, 5, 7], says or [0], [*says[:-1], 1, 3], [*says[: len(says) // 2], *other]][k % 5]
         near = [[*draft[: rng.integers(0, len(draft) + 1)], *rng.integers(0, VOCABULARY, 3).tolist()] for _ in range(3)]
-        answers = {tuple(x): Answer() for x in [draft, *near, other]}
-        found[tuple(prompt)] = Question(answers, detailed={tuple(draft), tuple(other)}, draft=tuple(draft))
+        answers = {tuple(x): Answer(detailed=x in (draft, other)) for x in [draft, *near, other]}
+        found[tuple(prompt)] = Question(answers, draft=tuple(draft))
     return found
 
 
@@ -110,7 +111,6 @@ def test_only_what_the_draft_does_not_say_is_generated():
         said = says[prompt]
         question.draft = (*said, 3) if len(said) < 12 else tuple(said)
         question.answers = {question.draft: Answer(), (*question.draft, 1): Answer()}
-        question.detailed = set()
     answer_questions(model, Numbers(), found, 12)
     assert [question.said for question in found.values()] == list(says.values())
     assert sum(steps) == len(found), "the one token of each branch, and none is generated"

@@ -14,7 +14,7 @@ from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.plain import verdicts
-from ofmu_pl.evaluation.reference import Reference, evaluation_facts, load_reference
+from ofmu_pl.evaluation.reference import Reference, evaluation_facts, read_reference
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores, tofu_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
@@ -122,7 +122,8 @@ def test_other_retain_rows_are_other_scores(model, tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", ["none", "older", "other retain rows"])
 def test_a_reference_of_other_facts_gives_them_no_goals(model, tmp_path, change):
     data = made(row)
-    ours, facts = scored(model, data), evaluation_facts(model, data, None, 1, None)
+    settings = {"items": None, "max_new_tokens": 1, "hidden": None}
+    ours, facts = scored(model, data), evaluation_facts(model, data, settings)
     if change == "other retain rows":
         facts["hashes"] = facts["hashes"] | {"retain": "0"}
     path = tmp_path / "reference.json"
@@ -133,7 +134,7 @@ def test_a_reference_of_other_facts_gives_them_no_goals(model, tmp_path, change)
         for fields in content["scores"].values():
             del fields["facts_loss"]
         path.write_text(json.dumps(content))
-    theirs = load_reference(str(path), data, {}, score=None, facts=None)
+    theirs = read_reference(path, data)
     known = change == "none"
     for suite in (tofu_metrics, own_rows_metrics):
         found = suite(ours, theirs.scores, reference_values=theirs.values)
