@@ -21,9 +21,6 @@ def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tenso
 
     The paper does not say which. For text it is the mean of the last layer's hidden states (after the final norm) over
     the answer's tokens, its end token included, as in the loss; for an image it is the input of the last linear layer.
-
-    Raises:
-        UserError: There is no sample.
     """
     embed = _text if recipe.modality == "text" else _image
     with evaluating(module), torch.no_grad():
@@ -38,9 +35,6 @@ def cosine(first: Tensor, second: Tensor) -> np.ndarray:
 
     Hidden states share a large common direction, so unrelated models of one family are far from orthogonal: read a
     cosine beside the target's own.
-
-    Raises:
-        UserError: The shapes, (N, d) each, differ.
 
     >>> cosine(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 0.0]

@@ -67,9 +67,6 @@ def unlearning_difficulty(
         lambda_: Weight of the conflict.
         gamma: Weight of the margin.
 
-    Raises:
-        UserError: A number is not finite.
-
     >>> norms, similarities, losses = np.array([2.0, 1.0]), np.array([0.5, -1.0]), np.array([1.0, 9.0])
     >>> unlearning_difficulty(norms, similarities, losses, threshold=3.0).value.tolist()
     [4.5, 3.0]

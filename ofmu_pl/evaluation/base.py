@@ -14,12 +14,11 @@ import torch
 from torch import nn
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, Example, Measured
+from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
 from ofmu_pl.evaluation.results import as_dicts, tell_where, write_results
 from ofmu_pl.evaluation.table import Ending, Metrics, print_table
-from ofmu_pl.evaluation.untested import remark_of
 from ofmu_pl.metrics import ImageScores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
@@ -32,8 +31,7 @@ from ofmu_pl.support.errors import UserError, check_range
 class Evaluation(pl.Callback, ABC):
     """Metrics before, along and after a run; ``validate`` and ``test`` only measure.
 
-    A subclass says how a model is scored (set by set, item by item), which metrics follow from scores, and which files
-    are written.
+    A subclass says how a model is scored, which metrics follow from scores, and which files are written.
 
     Args:
         reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
@@ -60,7 +58,6 @@ class Evaluation(pl.Callback, ABC):
         own_metrics: list[OwnMetric] | None = None,
     ) -> None:
         check_range(1, whole=True, every_n_steps=every_n_steps)
-        # A model in Python alone
         if reference == "" or not isinstance(reference, str | PathLike | nn.Module | None):
             raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
         check_own(own_metrics)
@@ -75,18 +72,11 @@ class Evaluation(pl.Callback, ABC):
         self._mark: float | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse data of the other modality.
-
-        Raises:
-            UserError: The data holds images and the evaluation is for text, or the other way round.
-        """
+        """Refuse data of the other modality."""
         data = data_of(trainer)
         if data.modality != self.modality:
-            kind = {"text": "TextEvaluation", "images": "ImageEvaluation"}[data.modality]
-            raise UserError(
-                f"{type(self).__name__} is for {self.modality}, and '{data.name}' holds {data.modality}: set "
-                f"--evaluation {kind}."
-            )
+            kind = "TextEvaluation" if data.modality == "text" else "ImageEvaluation"
+            raise UserError(f"`evaluation` is for {self.modality}, and '{data.name}' is not: set --evaluation {kind}.")
 
     # What a subclass says ---------------------------------------------------------------------------------------------
 
@@ -128,7 +118,8 @@ class Evaluation(pl.Callback, ABC):
 
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What the table does not say by itself: what of the data nobody saw, or what has no goal."""
-        module, r = trainer.lightning_module, self.reference
+        module: Any = trainer.lightning_module
+        r = self.reference
         told = remark_of(data_of(trainer), r is not None)
         if r is None or not worse_than_chance(r.scores, module.recipe.uniform_loss(module.network)):
             return told

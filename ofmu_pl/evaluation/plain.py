@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from scipy.stats import norm
 
@@ -58,8 +57,7 @@ HEADINGS = {
 """Questions that the groups of metrics answer, in the order of reading."""
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """What one test says: a sentence with the number and its interval, and one on how it lies to its goal."""
 
     name: str
@@ -85,14 +83,11 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
             verdict, interval = judged.get(name, ""), ends(r)
             rows = SETS.get(name[:3], ROWS.get(group, "these rows"))
             value = shown(r.value, r) + (f" ({interval})" if interval else "")
-            statement = Statement(
-                name=name,
-                text=r.metric.says.format(value=value, rows=rows),
-                before=shown(before[name].value, r) if name in before else None,
-                goal=None if r.target is None else shown(r.target, r) + _whose(name, group, bool(retrained)),
-                verdict=verdict,
-                meaning=MEANINGS.get(verdict) or _untested(r, changed.get(name)),
-            )
+            text = r.metric.says.format(value=value, rows=rows)
+            was = shown(before[name].value, r) if name in before else None
+            goal = None if r.target is None else shown(r.target, r) + _whose(name, group, bool(retrained))
+            meaning = MEANINGS.get(verdict) or _untested(r, changed.get(name))
+            statement = Statement(name, text, was, goal, verdict, meaning)
             found.setdefault(HEADINGS.get(group, "Other tests"), []).append(statement)
     return found
 
@@ -175,10 +170,10 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
 def one_sided(after: Metrics, than: str) -> str | None:
     """Say what tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree."""
     judged = verdicts(after)
-    worst: dict[str, Verdict] = {}
+    worst = {}
     for what, names in SIDES.items():
         found = [judged.get(name) for name in names]
-        worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), "")
+        worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), None)
     how = next((v for v in KNOWN if v in worst.values()), None)
     named = [what for what in SIDES if worst[what] == how]
     if how is None or len(named) != 1 or not all(worst.values()):
@@ -193,15 +188,12 @@ def shown(x: float, r: MetricResult | Metric) -> str:
     >>> shown(0.523, Metric("x", True)), shown(0.004, Metric("x", True)), shown(1.25, Metric("x", True, "nats"))
     ('52 %', '0.4 %', '1.25 nats')
     """
-    number = _number(x, r)
-    return f"{number} {_sign(r)}".strip() if math.isfinite(x) else number
+    return f"{_number(x, r)} {_sign(r)}".strip() if math.isfinite(x) else "no number"
 
 
 def ends(r: MetricResult) -> str | None:
     """The 95 % interval with its unit; ``None``: there is none."""
-    if r.interval is None:
-        return None
-    return f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()
+    return r.interval and f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()
 
 
 def _sign(r: MetricResult | Metric) -> str:

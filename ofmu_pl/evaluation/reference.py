@@ -81,19 +81,15 @@ def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, setting
 
 
 def load_retrained(
-    source: str | nn.Module, datamodule: TextDataModule, place: dict[str, Any]
-) -> tuple[str, Any, Facts | None]:
+    source: str | nn.Module, datamodule: TextDataModule, place: Facts
+) -> tuple[str, PreTrainedModel, Facts | None]:
     """Load a retrained model, or copy one in memory, to the ``device`` and in the ``dtype`` of ``place``.
 
     Returns:
         What it is called, the model, and its provenance if that is known.
-
-    Raises:
-        UserError: It cannot be read, reads other tokens, or was made for another split or template.
     """
     if isinstance(source, nn.Module):
-        loaded: Any = copy.deepcopy(source)
-        return LOADED, loaded.to(**place).eval(), None
+        return LOADED, copy.deepcopy(source).to(**place).eval(), None
     model_folder(source, "reference")
     facts = read_model_facts(source)
     check_model(source, facts, datamodule)
@@ -115,11 +111,7 @@ def worse_than_chance(scores: Scored, chance: float) -> bool:
 
 
 def read_model_facts(source: str) -> Facts | None:
-    """Read ``provenance.json`` in a model's folder; ``None`` without such a file.
-
-    Raises:
-        UserError: ofmu_pl did not write the file, or a newer one did.
-    """
+    """Read ``provenance.json`` in a model's folder; ``None`` without such a file."""
     path = Path(source).expanduser() / PROVENANCE
     return ModelRecord.read(path).facts if path.is_file() else None
 
@@ -131,16 +123,12 @@ def check_comparable(reference: Reference, facts: Facts) -> None:
         if theirs.get(name) != ours:
             raise UserError(
                 f"The reference '{reference.source}' was scored with {name} {theirs.get(name)}, this run has {ours}: "
-                "give the retrained model's folder, so that it is scored alike, or change the run's setting."
+                "give the retrained model's folder, or change the run's setting."
             )
 
 
 def read_reference(path: Path, datamodule: TextDataModule) -> Reference:
-    """Read ``reference.json``, or open-unlearning's ``TOFU_EVAL.json``.
-
-    Raises:
-        UserError: The file is missing or unreadable, or was made for another split, template or set of items.
-    """
+    """Read ``reference.json``, or open-unlearning's ``TOFU_EVAL.json``; refuse them if they are of other data."""
     try:
         content = read_json(path)
         foreign = "forget_truth_ratio" in content
@@ -181,21 +169,19 @@ def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
         scores |= {name: replace(s, facts_loss=None) for name, s in scores.items()}
 
 
-def _check_texts(path: Path, entries: dict[str, Any], datamodule: TextDataModule) -> None:
+def _check_texts(path: Path, entries: dict[str, dict[str, str]], datamodule: TextDataModule) -> None:
     """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
     theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
     ours = [row["answer"].strip() for row in rows]
     if len(theirs) != len(rows) or not all(_same(path, *pair) for pair in zip(theirs, ours, strict=True)):
-        raise UserError(
-            f"The reference '{path}' belongs to another forget_eval split ({len(entries)} items, here {len(rows)}): "
-            "give the log of the model that was retrained for this run's forget split."
-        )
+        raise UserError(f"The reference '{path}' belongs to another forget_eval split: give this one's log.")
     prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
     if not _same(path, entries["0"]["input"], prompt):
+        begins = f"'{_squeezed(entries['0']['input'])[:60]}', here '{_squeezed(prompt)[:60]}'"
         raise UserError(
-            f"The reference '{path}' was made with another prompt template ('{_squeezed(entries['0']['input'])[:60]}', "
-            f"here '{_squeezed(prompt)[:60]}'): use the same tokenizer, system prompt and date for both."
+            f"The reference '{path}' was made with another prompt template ({begins}): use the same tokenizer, system "
+            "prompt and date for both."
         )
 
 
@@ -232,18 +218,16 @@ def check_model(source: str, facts: Facts | None, datamodule: PairedDataModule) 
 def _check_splits(source: str, facts: Facts, datamodule: PairedDataModule, splits: Iterable[str]) -> None:
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
-        if theirs != ours:
-            raise UserError(
-                f"The reference '{source}' belongs to another {split} split (hash {theirs}, here {ours}): give the "
-                "model retrained on this run's retain split, or set the --data options that it was made with."
-            )
+        _require_same(source, f"belongs to another {split} split", theirs, ours, "the data that it was made with")
 
 
 def _check_template(source: str, facts: Facts, datamodule: TextDataModule) -> None:
-    for name, remedy in (("date_string", "system prompt and date"), ("template_hash", "system prompt and max_length")):
+    for name in ("date_string", "template_hash"):
         theirs, ours = facts.get(name), getattr(datamodule.encoder, name)
-        if theirs != ours:
-            raise UserError(
-                f"The reference '{source}' was made with another prompt template ({name} {theirs}, here {ours}): use "
-                f"the same tokenizer, {remedy} for both."
-            )
+        remedy = "the tokenizer, system prompt, date and max_length that it was made with"
+        _require_same(source, f"was made with another prompt template: {name}", theirs, ours, remedy)
+
+
+def _require_same(source: str, fault: str, theirs: object, ours: object, remedy: str) -> None:
+    if theirs != ours:
+        raise UserError(f"The reference '{source}' {fault} ({theirs}, here {ours}): give {remedy}.")

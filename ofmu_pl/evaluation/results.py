@@ -31,7 +31,8 @@ def write_results(evaluation: Evaluation, run: Measured, remark: str | None) -> 
     facts = provenance(data, method=type(module).__name__, steps=trainer.global_step, seed=data.seed)
     facts |= {"weights": weights_hash(run.network), **evaluation.scoring_facts(trainer, run.network)}
     if evaluation.before:
-        facts |= {"target": str(module.recipe.path), STARTED_IN: os.path.relpath(".", run.folder)}  # for attacks
+        target, here = getattr(module.recipe, "path", None), os.path.relpath(".", run.folder)
+        facts |= {"target": str(target), STARTED_IN: here}  # for attacks
         told = account(run, facts, evaluation.examples(trainer, run.scores), evaluation.rows)
         write_card(told)
         write_audit(run.folder / AUDIT, told)

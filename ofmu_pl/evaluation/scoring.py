@@ -17,14 +17,18 @@ from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.evaluation.branches import Tokens
+from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.evaluation.questions import answer_questions
 from ofmu_pl.evaluation.saying import Answer, Question, Questions
-from ofmu_pl.evaluation.shares import gathered, own_share
+from ofmu_pl.evaluation.shares import gathered, own_share, read_shared, refuse_broken, writes
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
+from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.kept import cache_folder, content_path, keep
 from ofmu_pl.support.sets import is_document, prefix_of
 
 DETAILED = ("forget", "forget_paraphrased", "holdout")
@@ -70,9 +74,6 @@ def score_rows(
         thorough: Look at every set token by token, and ask for answers to all of them.
         kinds: Tells which tokens are an answer's own; ``None``: there is no ``facts_loss``.
         progress: Show a progress bar.
-
-    Raises:
-        UserError: Rows of a set differ in the number of perturbed answers, or a loss is not finite.
     """
     questions: Questions = {}
     parts: dict[str, _Set] = {}
@@ -106,13 +107,49 @@ def score_rows(
     scores = {}
     for name in sets:
         scores[name] = SetScores.merge([share[name] for share in shares])
-    broken = broken_items(scores)
-    if broken:
-        counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items())
-        raise UserError(
-            f"The model's losses are not finite ({counts}): its weights are broken, or overflow in {model.dtype}, so "
-            "give a sound checkpoint or float32 weights."
-        )
+    refuse_broken("losses", broken_items(scores), scores, model.dtype)
+    return scores
+
+
+def cached_scores(
+    model: PreTrainedModel,
+    data: TextDataModule,
+    *,
+    items: int | None = None,
+    max_new_tokens: int,
+    hidden: int | None = None,
+    texts: bool = False,
+    progress: bool = False,
+) -> Scores:
+    """Run ``score_rows``, whose arguments these are, on all evaluation sets, or read what it gave before.
+
+    Numbers are kept and texts are not: where ``texts`` are wanted, the model is scored anew.
+    """
+    path, folder = None, cache_folder()
+    if folder is not None:
+        counted = [name for name, rows in data.evaluation_sets.items() if "counts" in (rows or [{}])[0]]
+        facts = facts_of(model, data) | {
+            "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
+            "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
+            "settings": [items, max_new_tokens, hidden, data.thorough, counted, stops_of(model, data.encoder)],
+        }
+        path = content_path(folder, "scores", facts)
+    stored = None if texts else read_shared(path)
+    if stored is not None:
+        return {name: SetScores.from_dict(fields) for name, fields in stored.items()}
+    scores = score_rows(
+        model,
+        data.encoder,
+        data.evaluation_sets,
+        max_new_tokens=max_new_tokens,
+        items=items,
+        hidden=hidden,
+        thorough=data.thorough,
+        kinds=data.kinds,
+        progress=progress,
+    )
+    if path is not None and writes():
+        keep(path, {name: s.as_dict() for name, s in scores.items()})
     return scores
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from transformers import PreTrainedModel
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Example, Measured
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
     Facts,
@@ -27,18 +28,42 @@ from ofmu_pl.evaluation.reference import (
     read_reference,
     scoring_facts,
 )
-from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.evaluation.suites import SUITES
+from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
-from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores, tofu_metrics
 from ofmu_pl.metrics.alignment import ALIGNMENT
+from ofmu_pl.metrics.choice import choice_metrics
+from ofmu_pl.metrics.documents import document_metrics
+from ofmu_pl.metrics.lume import lume_metrics
+from ofmu_pl.metrics.muse import STORED_AUC, muse_metrics
 from ofmu_pl.metrics.own import OwnMetric
+from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.rwku import rwku_metrics
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
 from ofmu_pl.support.sets import is_probe, is_request
 
+Suite = Callable[..., Metrics]
+"""A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
+``reference_values`` and ``intervals`` as in ``tofu_metrics``; it gives every metric that the scores allow."""
+
+
+def _documents(scores: Scores, reference: Scores | None = None, **options: Any) -> Metrics:
+    return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
+
+
+SUITES: dict[str, Suite] = {
+    "questions": tofu_metrics,
+    "documents": _documents,
+    "rows": own_rows_metrics,
+    "lume": lume_metrics,
+    "muse": muse_metrics,
+    "rwku": rwku_metrics,
+    **{f"muse_{corpus}": partial(muse_metrics, stored_auc=auc) for corpus, auc in STORED_AUC.items()},
+}
+"""Suites by the ``suite`` of a ``TextDataModule``."""
 EXAMPLES = 10
 """Most rows that the page for the person who signs shows."""
 
@@ -142,10 +167,7 @@ class TextEvaluation(Evaluation):
             found = Reference(name, self.measured(trainer, model, "retrained"), trained_on, facts)
         check_comparable(found, self.scoring_facts(trainer, pl_module.network))
         if found.model is None:
-            rank_zero_warn(
-                f"The reference '{found.source}' does not say what its model was trained on (provenance.json), so that "
-                "cannot be checked."
-            )
+            rank_zero_warn(f"The reference '{found.source}' does not say what its model was trained on: unchecked.")
         return found
 
     def write_files(self, run: Measured) -> None:
@@ -155,7 +177,9 @@ class TextEvaluation(Evaluation):
             r.save(run.folder / REFERENCE)
         elif not run.module.unlearns or run.trainer.state.fn != "fit":  # it can be another run's reference
             facts = evaluation_facts(run.network, data, self._settings(run.trainer))
-            model, aligned = _model_facts(run), metrics.get(ALIGNMENT.name)
+            fits, source = run.trainer.state.fn == "fit", getattr(run.module.recipe, "path", None)
+            model = provenance(data, streams=list(run.module.streams)) if fits else read_model_facts(str(source))
+            aligned = metrics.get(ALIGNMENT.name)
             values = {ALIGNMENT.name: aligned.value} if aligned else {}
             Reference(str(run.folder), run.scores, model, facts, values).save(run.folder / REFERENCE)
         if self.samples != "none":
@@ -189,15 +213,8 @@ class TextEvaluation(Evaluation):
         for name, texts in state_dict["said"].items():
             self.before[name] = replace(self.before[name], generations=np.array(texts, dtype=object))
 
-    def _settings(self, trainer: pl.Trainer) -> dict[str, Any]:
+    def _settings(self, trainer: pl.Trainer) -> Facts:
         """How rows are scored; ``hidden`` is the prompt token that open-unlearning's mask hides."""
         hides = DEFINITIONS[self.definition].hides_padding_tokens
         hidden = data_of(trainer).tokenizer.pad_token_id if hides else None
         return {"items": self.rows, "max_new_tokens": self.max_new_tokens, "hidden": hidden}
-
-
-def _model_facts(run: Measured) -> Facts | None:
-    """Facts on what the measured model was trained on, from this run or from its folder."""
-    if run.trainer.state.fn == "fit":
-        return provenance(data_of(run.trainer), streams=list(run.module.streams))
-    return read_model_facts(str(run.module.recipe.path))

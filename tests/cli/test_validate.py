@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from ofmu_pl.evaluation import cached
+from ofmu_pl.evaluation import scoring
 from tests.helpers.process import two_ranks
 
 
@@ -134,8 +134,8 @@ def test_an_unchanged_model_is_not_scored_twice(validate, monkeypatch, tmp_path)
     monkeypatch.setenv("OFMU_CACHE", str(cache))
     first = validate()
     calls = []
-    scored = cached.score_rows
-    monkeypatch.setattr(cached, "score_rows", lambda *args, **kwargs: calls.append(1) or scored(*args, **kwargs))
+    scored = scoring.score_rows
+    monkeypatch.setattr(scoring, "score_rows", lambda *args, **kwargs: calls.append(1) or scored(*args, **kwargs))
     assert read(validate())["metrics"] == read(first)["metrics"]
     assert not calls
     other = validate("--evaluation.max_new_tokens", "7")
