@@ -37,9 +37,7 @@ def spearman(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Correlation:
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.shape != y.shape or len(x) < 3:
-        raise UserError(
-            f"A correlation needs three pairs or more, not {len(x)} and {len(y)} values: give more samples."
-        )
+        raise UserError(f"A correlation needs three pairs or more, not {len(x)} and {len(y)} values: give more.")
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(float("nan"), len(x), float("nan"), (float("nan"), float("nan")))
     found = stats.spearmanr(x, y)

@@ -78,8 +78,6 @@ class Evaluation(pl.Callback, ABC):
             kind = "TextEvaluation" if data.modality == "text" else "ImageEvaluation"
             raise UserError(f"`evaluation` is for {self.modality}, and '{data.name}' is not: set --evaluation {kind}.")
 
-    # What a subclass says ---------------------------------------------------------------------------------------------
-
     @abstractmethod
     def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
         """Score the evaluation sets; a cheap measurement may score fewer rows."""
@@ -125,8 +123,6 @@ class Evaluation(pl.Callback, ABC):
             return told
         worse = f"The reference '{r.source}' is worse than chance on retained rows, so it sets no goal to go by."
         return f"{worse} {told or ''}".strip()
-
-    # Around training -------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Check the reference before any work, then measure the target."""
@@ -176,8 +172,6 @@ class Evaluation(pl.Callback, ABC):
         more = state_dict.get("more", {})  # of 0.2.0 on
         self.more["before"] = {name: MetricResult.from_dict(name, entry) for name, entry in more.items()}
         self.seconds = state_dict["seconds"]
-
-    # Measuring -------------------------------------------------------------------------------------------------------
 
     def _book(self, kind: str) -> None:
         """Book the time since the last call as ``training`` or ``evaluation``."""

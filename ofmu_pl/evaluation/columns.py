@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +41,7 @@ class ReadAgain:
         self.ids, self.positions = self.ids[indices], self.positions[indices]
 
 
-Cache = DynamicCache | ReadAgain
+Cache: TypeAlias = DynamicCache | ReadAgain
 
 
 def with_layers(cache: Cache, layers: list[DynamicLayer]) -> Cache:

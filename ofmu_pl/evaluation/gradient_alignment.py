@@ -31,10 +31,7 @@ def gradient_alignment(pl_module: Any, model: nn.Module, data: Any, rows: int | 
 
     A row's gradient is that of its mean answer loss by all parameters that are trained. Of a language model the
     result is kept by content. Takes all ranks. At most ``ROWS`` rows, or ``rows`` if they are fewer, are looked at.
-
-    Returns:
-        The result, without a target; its ``n`` is the number of rows that have a gradient. ``None``: fewer than two
-        have one, nothing is trained, or the parameters are of 16 bits.
+    ``None``: fewer than two have a gradient, nothing is trained, or the parameters are of 16 bits.
     """
     run, index = pl_module.run, alignment_rows(data, rows)
     path = None

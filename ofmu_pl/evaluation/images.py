@@ -68,13 +68,17 @@ class ImageEvaluation(Evaluation):
         if column in self._known:
             return self._known[column]
         data, r, targets = data_of(trainer), self.reference, None
+        forgotten, most = data.split.forgotten, self.attack_samples
+        if not most:
+            strangers = int(np.count_nonzero(~np.isin(scores["test"].labels, forgotten)))
+            most = min(len(scores["retain"].ids), strangers, ATTACK_SAMPLES)
         if r and column != "retrained":
             targets = {name: result.value for name, result in self.metrics(trainer, r.scores, "retrained").items()}
         found = vision_metrics(
             scores,
             r.scores if r else None,
-            forgotten=data.split.forgotten,
-            attack_samples=self.attack_samples or largest_attack(scores, data.split.forgotten),
+            forgotten=forgotten,
+            attack_samples=most,
             seed=data.split_seed,
             intervals=True,
             targets=targets,
@@ -118,12 +122,6 @@ class ImageEvaluation(Evaluation):
         model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
         told = self.scoring_facts(trainer, model)
         return Reference(LOADED if loaded else source, self.measured(trainer, model, "retrained"), facts, told)
-
-
-def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -> int:
-    """How many members and strangers there are for an attack to learn from, up to ``ATTACK_SAMPLES``."""
-    strangers = np.count_nonzero(~np.isin(scores["test"].labels, forgotten))
-    return min(len(scores["retain"].ids), int(strangers), ATTACK_SAMPLES)
 
 
 def score_images(

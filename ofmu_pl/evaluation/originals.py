@@ -106,9 +106,11 @@ def original(
     facts = _facts(how, recipe, data, split, seed)
     folders = [root / "models" for root in (cache_folder(), folder) if root is not None]
     paths = [content_path(root, split, facts).with_suffix("") for root in folders]
-    found = _sound(paths)
-    if found is not None:
-        return found
+    for path in filter(Path.is_dir, paths):
+        problem = damage(path)
+        if problem is None:
+            return path
+        warn_damaged(path, problem)
     kind = "original" if split == "full" else "retrained"
     rank_zero_info(f"Training the {kind} model, {how.epochs} epochs: {paths[0]}")
     steps = how.epochs * data.iterations_per_epoch
@@ -162,13 +164,3 @@ def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str
         return facts | {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
     kept = ("full", "validation", "test")  # what loading it will ask for
     return facts | {"hashes": {name: data.hashes[name] for name in {split, *kept}}, "augment": data.augment}
-
-
-def _sound(paths: list[Path]) -> Path | None:
-    """The first folder that is there and undamaged."""
-    for path in filter(Path.is_dir, paths):
-        problem = damage(path)
-        if problem is None:
-            return path
-        warn_damaged(path, problem)
-    return None

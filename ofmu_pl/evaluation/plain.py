@@ -24,7 +24,6 @@ MEANINGS: dict[str, str] = {
     "below the goal": "It lies below the goal.",
     "too few": "Too few rows: whatever the number, no difference from the goal could be told from chance.",
 }
-"""Sentences on verdicts."""
 CHANGES: dict[Change, str] = {
     "worse": "It is worse than before.",
     "better": "It is better than before.",
@@ -70,10 +69,7 @@ class Statement(NamedTuple):
 
 
 def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str, list[Statement]]:
-    """Say what the tests found, by the question that they answer.
-
-    Held-out rows stand among the goals alone, and metrics whose declaration has no sentence in the table of numbers.
-    """
+    """Say what the tests found, by the question that they answer; held-out rows stand among the goals alone."""
     found: dict[str, list[Statement]] = {}
     judged, changed = verdicts(after), changes(after, before)
     for group in dict.fromkeys([*HEADINGS, *(r.group for r in after.values() if r.group != "unseen")]):

@@ -80,13 +80,13 @@ def read_prompts(
 
 @dataclass
 class AnswerScores:
-    """What a model says of B given answers of at most S tokens.
+    """What a model says of B given answers of at most S tokens, (B, S); ``None``: not asked for.
 
     Attributes:
-        nll: Minus the log-probability of each token, (B, S), nats; 0 on padding.
-        likely: The most likely token in each one's place, (B, S); ``None`` if not asked for.
-        mean: Mean log-probability under the model's own distribution at each token, (B, S); ``None`` likewise.
-        deviation: Its standard deviation, (B, S), of variance 1e-6 at least; ``None`` likewise.
+        nll: Minus the log-probability of each token, nats; 0 on padding.
+        likely: The most likely token in each one's place.
+        mean: Mean log-probability under the model's own distribution at each token.
+        deviation: Its standard deviation, of variance 1e-6 at least.
     """
 
     nll: Tensor

@@ -172,8 +172,12 @@ class _Chunk:
                 last = [task.answer[task.known - 1] for task in batch]
                 cut = branch(read, [place[task.row] for task in batch], depths, last)
                 self._score_batch(cut, batch, summed)
-        if self.sayings is not None and not self.drafted:
-            self._ask(self.sayings)
+        asked = [row for row, question in enumerate(self.asked) if question.draft is not None]
+        if self.sayings is not None and not self.drafted and asked:
+            read = self.read
+            if self.apart:
+                read = read_prompts(self.model, self.prompts, self.hidden, skip_hidden=True)
+            self.sayings.ask([self.asked[row] for row in asked], read.rows(torch.tensor(asked, device=device)))
 
     def _score_batch(self, read: Prompts, batch: Sequence[_Task], summed: bool) -> None:
         """Score what follows the prompts, and begin what the model says where that is a draft."""
@@ -202,12 +206,3 @@ class _Chunk:
         if task.answer == task.trunk:
             self.trunks[task.row] = read
         return read
-
-    def _ask(self, sayings: Sayings) -> None:
-        """Have the model say all of its own answers."""
-        rows = [row for row, question in enumerate(self.asked) if question.draft is not None]
-        if rows:
-            read = self.read
-            if self.apart:
-                read = read_prompts(self.model, self.prompts, self.hidden, skip_hidden=True)
-            sayings.ask([self.asked[row] for row in rows], read.rows(torch.tensor(rows, device=self.model.device)))

@@ -108,11 +108,7 @@ class Sayings:
         self._read: list[Prompts] = []
 
     def begin(self, question: Question, prompt: Tokens, answer: Tokens, likely: Sequence[int]) -> list[int] | None:
-        """Take what scores say of the model's own answer: the most likely tokens in the places of a given one.
-
-        Returns:
-            What must be continued; ``None``: nothing, for the end is known.
-        """
+        """Take the most likely tokens in a given answer's places; returns what must be continued, if anything."""
         tokens = list(likely[: shared(answer, likely) + 1])
         room = max(1, min(self.max_new_tokens, positions_of(self.model.config) - len(prompt)))
         end = next((i for i, token in enumerate(tokens) if token in self.stops), len(tokens))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -100,8 +99,13 @@ def score_rows(
                 answers[0].look_closely(kinds(true) == OWN if kinds is not None and tells_facts else None)
             if generates:
                 question.ask(_parted(true)[1])
-    with _inference(model):
-        answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
+    finally:
+        model.train(training)
     decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
     shares = gathered({name: _collect(part, decode) for name, part in parts.items()})
     scores = {}
@@ -223,15 +227,3 @@ def _counted(decode: Callable[[list[int]], str], said: list[int], row: Row) -> s
     for end in row["counts"]["before"]:
         text = text.split(end)[0]
     return text
-
-
-@contextmanager
-def _inference(model: PreTrainedModel) -> Iterator[None]:
-    """A context of eval mode and no gradients."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(training)

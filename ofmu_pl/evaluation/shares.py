@@ -46,9 +46,7 @@ def writes() -> bool:
 
 def read_shared(path: Path | None) -> Any:
     """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does."""
-    stored = read_kept(path) if path is not None and writes() else None
+    stored = [read_kept(path) if path is not None and writes() else None]
     if dist.is_initialized():
-        shared = [stored]
-        dist.broadcast_object_list(shared)
-        stored = shared[0]
-    return stored
+        dist.broadcast_object_list(stored)
+    return stored[0]

@@ -34,8 +34,8 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
-    look = {"title_style": "bold", "padding": padding(on), "title_justify": "left", "caption_justify": "left"}
-    table = Table(title=title, caption=remark, box=box.SIMPLE_HEAD, **look)
+    table = Table(title=title, caption=remark, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(on))
+    table.title_justify = table.caption_justify = "left"
     table.add_column("metric", overflow="fold")  # names that are cut may be the same
     table.add_column("better", justify="center")
     for name in columns:
@@ -50,8 +50,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
                 continue
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
-            arrow = "↑" if result.higher_is_better else "↓"
-            arrow = "" if result.group == "unseen" else arrow  # a yardstick, which nothing should move
+            arrow = "" if group == "unseen" else "↑" if result.higher_is_better else "↓"  # unseen: nothing moves it
             better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
             goal = "" if result.target is None else figure(result.target)
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"

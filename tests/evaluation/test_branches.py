@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
+from transformers import MistralConfig, MistralForCausalLM
 
-from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.evaluation import questions as module
 from ofmu_pl.evaluation.questions import answer_questions
 from ofmu_pl.evaluation.saying import Answer, Question
@@ -116,15 +113,10 @@ def test_only_what_the_draft_does_not_say_is_generated():
     assert sum(steps) == len(found), "the one token of each branch, and none is generated"
 
 
-def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(shared, monkeypatch):
+def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(tiny, monkeypatch):
     """Every answer from its prompt and every text from its first token, in float32, as before there were shortcuts."""
-    folder = shared / "models/tofu-tiny-full"
-    encoder = RowEncoder(AutoTokenizer.from_pretrained(folder))
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    sets = {}
-    for name in ("forget10", "real_authors"):
-        lines = (shared / f"data/tofu/{name}_perturbed.json").read_text().splitlines()[:6]
-        sets[name.removesuffix("10")] = [json.loads(line) for line in lines]
+    network, encoder, every = tiny
+    sets = {name: every[name][:6] for name in ("forget", "real_authors")}
     fast = score_rows(network, encoder, sets, max_new_tokens=50)
     monkeypatch.setattr(module, "can_branch", lambda *_: False)
     monkeypatch.setattr(module, "read_common", lambda *_: None)

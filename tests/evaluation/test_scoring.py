@@ -8,10 +8,8 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.encoded import Encoded
-from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation import prompts, questions
 from ofmu_pl.evaluation.scoring import score_rows
@@ -21,7 +19,6 @@ from tests.evaluation.conftest import on_two_ranks
 from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
-FILES = {"forget": "forget10_perturbed", **{name: f"{name}_perturbed" for name in list(SETS)[1:]}}
 ROWS = [
     {"question": "q?", "answer": "yes", "paraphrased_answer": "yeah", "perturbed_answer": ["no", "never mind"]},
     {"question": "who is it", "answer": "me", "paraphrased_answer": "I am", "perturbed_answer": ["you", "she"]},
@@ -175,16 +172,6 @@ def test_rows_with_unequal_numbers_of_wrong_answers_are_refused(model):
     rows = [{"question": "q", "answer": "a", "perturbed_answer": wrong} for wrong in (["b"], ["b", "c"])]
     with pytest.raises(UserError, match="'retain' differ in the number of perturbed answers"):
         score_rows(model, Letters(), {"retain": rows}, max_new_tokens=None)
-
-
-@pytest.fixture(scope="module")
-def tiny(shared):
-    """The tiny model trained on all of TOFU, its encoder and the evaluation sets."""
-    folder = shared / "models/tofu-tiny-full"
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    lines = {name: (shared / f"data/tofu/{file}.json").read_text().splitlines() for name, file in FILES.items()}
-    sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
-    return network, RowEncoder(AutoTokenizer.from_pretrained(folder)), sets
 
 
 def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):
