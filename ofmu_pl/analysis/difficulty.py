@@ -137,7 +137,7 @@ def _recipe(folder: Path, source: str, data: Any) -> Network:
         return CausalLM(path=source)
     try:
         config = read_json(folder / "config.json")
-        make: Any = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]
+        make = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]
         shape = {name: value for name, value in config.items() if name not in ("network", "channels", "classes")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(

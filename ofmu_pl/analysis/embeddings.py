@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ofmu_pl.analysis.gradients import evaluating
 from ofmu_pl.losses import IGNORED
@@ -47,7 +47,7 @@ def cosine(first: Tensor, second: Tensor) -> np.ndarray:
     return F.cosine_similarity(first.double(), second.double(), dim=1).numpy()
 
 
-def _text(model: Any, batch: Batch) -> Tensor:
+def _text(model: PreTrainedModel, batch: Batch) -> Tensor:
     body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too; no logits are made
     states = body(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
     mask = (batch["labels"] != IGNORED).unsqueeze(2)

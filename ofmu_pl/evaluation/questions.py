@@ -134,13 +134,9 @@ class _Chunk:
     ) -> None:
         self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
         self.sayings, self.hidden = sayings, hidden
-        if common is None:
-            self.read = read_prompts(model, self.prompts, hidden)
-        else:
-            self.read = read_after(model, common, self.prompts)
-        longest = 0
-        for question in self.asked:
-            longest = max([longest, *map(len, question.answers)])
+        prompts = self.prompts
+        self.read = read_after(model, common, prompts) if common else read_prompts(model, prompts, hidden)
+        longest = max(max(map(len, question.answers), default=0) for question in self.asked)
         self.branches = can_branch(self.read.cache, self.read.mask.shape[1] + longest)
         # Where tokens are hidden, what is generated has other positions than what is scored, see read_prompts.
         self.apart = hidden is not None and any(hidden in prompt for prompt in self.prompts)

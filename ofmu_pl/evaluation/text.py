@@ -123,8 +123,7 @@ class TextEvaluation(Evaluation):
 
     def score(self, trainer: pl.Trainer, model: PreTrainedModel, cheap: bool = False) -> Scores:
         """Score a model; a cheap measurement scores some rows, no probes, no other requests, and generates nothing."""
-        data = data_of(trainer)
-        settings = self._settings(trainer)
+        data, settings = data_of(trainer), self._settings(trainer)
         progress = trainer.is_global_zero and trainer.progress_bar_callback is not None
         if cheap:
             left_out = [name for name in data.evaluation_sets if is_probe(name) or is_request(name)]

@@ -9,9 +9,12 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from torch import nn
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
 
@@ -56,7 +59,9 @@ class ValidationRows(pl.Callback):
 
 
 @torch.no_grad()
-def _probability(pl_module: Any, network: Any, data: Any, split: str, index: list[int]) -> float:
+def _probability(
+    pl_module: UnlearningModule, network: nn.Module, data: TextDataModule, split: str, index: list[int]
+) -> float:
     """Mean over rows of exp(-nats per token)."""
     values: list[float] = []
     for start in range(0, len(index), data.batch_size):

@@ -23,14 +23,6 @@ def test_the_sum_of_three_terms():
     assert found.value.dtype == np.float64
 
 
-@pytest.mark.parametrize(
-    ("weights", "value"), [((1, 0, 0), [3, 1, 2]), ((0, 2, 0), [0, 2, 3]), ((0, 0, 3), [10.5, 6, 0])]
-)
-def test_weights(weights, value):
-    alpha, lambda_, gamma = weights
-    assert unlearning_difficulty(NORMS, SIMILARITIES, LOSSES, 4.0, alpha, lambda_, gamma).value.tolist() == value
-
-
 def test_broken_samples_are_counted():
     with pytest.raises(UserError, match="1 of 3 samples"):
         unlearning_difficulty(NORMS, SIMILARITIES, np.array([0.5, np.nan, 7.0]), 4.0)

@@ -83,19 +83,6 @@ def test_what_all_prompts_begin_with_is_read_once(monkeypatch):
         assert question.answers[7, 3].loss == pytest.approx(token_losses(model, prompt, (7, 3)).mean(), rel=1e-9)
 
 
-def test_batches_and_chunks_change_nothing(model, monkeypatch):
-    whole, parts = asked(model), asked(model)
-    answer_questions(model, Numbers(), whole, 12)
-    for name, value in (("TOKENS_PER_BATCH", 30), ("PROMPTS_PER_CHUNK", 3), ("COST_OF_CALL", 1)):
-        monkeypatch.setitem(getattr(module, name), "cpu", value)
-    answer_questions(model, Numbers(), parts, 12)
-    for one, other in zip(whole.values(), parts.values(), strict=True):
-        assert one.said == other.said
-        for answer, got in one.answers.items():
-            assert other.answers[answer].loss == pytest.approx(got.loss, rel=1e-10)
-            assert other.answers[answer].details == pytest.approx(got.details, rel=1e-8)
-
-
 def test_only_what_the_draft_does_not_say_is_generated():
     model, steps = make_model().eval(), []
     model.generation_config.eos_token_id = sorted(ENDS)
