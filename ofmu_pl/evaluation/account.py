@@ -22,7 +22,6 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import exported
 
-HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 ALWAYS = (
     "Whether a little further training, on other data or on a part of what is forgotten, brings the rest back "
     "(relearning).",
@@ -197,8 +196,9 @@ def base_model(path: str | None) -> str | None:
     >>> base_model("gpt2"), base_model("/a/folder"), base_model(None)
     ('gpt2', None, None)
     """
-    local = path is None or Path(path).expanduser().exists()
-    return None if local or not HUB_ID.fullmatch(str(path)) else path
+    if path is None or Path(path).expanduser().exists():
+        return None
+    return path if re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", path) else None
 
 
 def _parts(data: PairedDataModule) -> Iterator[Part]:

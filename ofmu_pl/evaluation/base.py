@@ -38,15 +38,10 @@ class Evaluation(pl.Callback, ABC):
             it.
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
-
-    Raises:
-        UserError: Something else is given as one of these.
     """
 
     modality: ClassVar[Literal["text", "images"]]
-    """The kind of data that it evaluates."""
     scores_class: ClassVar[type[SetScores] | type[ImageScores]]
-    """Class of the scores of one set."""
     definition: str = "exact"
     rows: int | None = None
     """Most rows of a set that are scored; ``None``: all."""

@@ -43,9 +43,8 @@ ROWS = {
     "unseen": "rows that the model has never seen",
     "kept": "rows that must stay",
 }
-"""What sentences call the rows of a group."""
 SETS = {"ra_": "questions about real authors", "wf_": "questions about world facts"}
-"""What they call those of one evaluation set, by the beginning of its metrics' names."""
+"""What sentences call the rows of a group, and of a set, by the beginning of its metrics' names."""
 HEADINGS = {
     "attacks": "Can an attacker tell what is forgotten from what was never seen?",
     "forgotten": "What does the model still know of it?",

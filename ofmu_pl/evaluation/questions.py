@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -58,8 +58,7 @@ def answer_questions(
     bar.close()
 
 
-@dataclass
-class _Task:
+class _Task(NamedTuple):
     """An answer to score, but for the first ``known`` tokens, which it shares with the trunk that it branches off."""
 
     row: int

@@ -161,10 +161,7 @@ def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
     check_model(source, reference.model, datamodule)
     for name, rows in datamodule.evaluation_sets.items():
         if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
-            raise UserError(
-                f"The reference '{source}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give the "
-                "retrained model's folder, so that it is scored anew."
-            )
+            raise UserError(f"The reference '{source}' has other row numbers in '{name}': give the model's folder.")
     if facts.get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
         scores |= {name: replace(s, facts_loss=None) for name, s in scores.items()}
 
@@ -209,10 +206,8 @@ def check_model(source: str, facts: Facts | None, datamodule: PairedDataModule) 
     if isinstance(datamodule, TextDataModule):
         _check_template(source, facts, datamodule)
     if facts.get("streams") != ["retain"]:
-        raise UserError(
-            f"The reference '{source}' was not trained on the retain split but on {facts.get('streams')}: "
-            "give --evaluation.reference a model made by FineTune with split retain."
-        )
+        fault = f"was not trained on the retain split but on {facts.get('streams')}"
+        raise UserError(f"The reference '{source}' {fault}: give a model made by FineTune with split retain.")
 
 
 def _check_splits(source: str, facts: Facts, datamodule: PairedDataModule, splits: Iterable[str]) -> None:

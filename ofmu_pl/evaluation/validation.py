@@ -45,10 +45,7 @@ class ValidationRows(pl.Callback):
         rows = {name: list(range(len(data.splits[name]))) for name in ("forget", "retain")}
         rows["retain"] = [i for i in rows["retain"] if _shown(data.splits["retain"][i]) not in reported]
         if not rows["retain"]:
-            raise UserError(
-                f"Every retain row of '{data.name}' is in an evaluation set, so nothing is left to choose settings by: "
-                "give the data more retain rows."
-            )
+            raise UserError(f"Every retain row of '{data.name}' is in an evaluation set: give more, to choose by.")
         rng = np.random.default_rng(data.seed)
         means = {}
         for name, index in rows.items():
