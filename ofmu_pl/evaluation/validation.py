@@ -45,7 +45,9 @@ class ValidationRows(pl.Callback):
         rows = {name: list(range(len(data.splits[name]))) for name in ("forget", "retain")}
         rows["retain"] = [i for i in rows["retain"] if _shown(data.splits["retain"][i]) not in reported]
         if not rows["retain"]:
-            raise UserError(f"Every retain row of '{data.name}' is in an evaluation set: give more, to choose by.")
+            raise UserError(
+                f"'{data.name}' evaluates all retain rows: nothing is left to choose settings by, so give more."
+            )
         rng = np.random.default_rng(data.seed)
         means = {}
         for name, index in rows.items():
