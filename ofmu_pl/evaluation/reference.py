@@ -213,16 +213,17 @@ def check_model(source: str, facts: Facts | None, datamodule: PairedDataModule) 
 def _check_splits(source: str, facts: Facts, datamodule: PairedDataModule, splits: Iterable[str]) -> None:
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
-        _require_same(source, f"belongs to another {split} split", theirs, ours, "the data that it was made with")
+        fault = f"belongs to another {split} split (hash {theirs}, here {ours})"
+        _require_same(source, fault, theirs, ours, "the data that it was made with")
 
 
 def _check_template(source: str, facts: Facts, datamodule: TextDataModule) -> None:
     for name in ("date_string", "template_hash"):
         theirs, ours = facts.get(name), getattr(datamodule.encoder, name)
-        remedy = "the tokenizer, system prompt, date and max_length that it was made with"
-        _require_same(source, f"was made with another prompt template: {name}", theirs, ours, remedy)
+        fault = f"was made with another prompt template ({name} {theirs}, here {ours})"
+        _require_same(source, fault, theirs, ours, "the same tokenizer, system prompt, date and max_length")
 
 
 def _require_same(source: str, fault: str, theirs: object, ours: object, remedy: str) -> None:
     if theirs != ours:
-        raise UserError(f"The reference '{source}' {fault} ({theirs}, here {ours}): give {remedy}.")
+        raise UserError(f"The reference '{source}' {fault}: give {remedy}.")
