@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-ROOM = 16
-"""Columns of room that are made at a time."""
+ROOM = 16  # columns that are made at a time
 
 
 class ReadAgain:

@@ -22,8 +22,7 @@ from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.kept import cache_folder, content_path, keep
 
-ROWS = 64
-"""Most rows whose gradients are taken."""
+ROWS = 64  # most rows whose gradients are taken
 
 
 def gradient_alignment(pl_module: Any, model: nn.Module, data: Any, rows: int | None = None) -> MetricResult | None:

@@ -28,8 +28,7 @@ from ofmu_pl.training.progress import IterationProgressBar
 
 IMAGES = {"epochs": 30, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "batch_size": 128}
 TEXT = {"epochs": 10, "lr": 1e-4, "weight_decay": 0.0, "batch_size": 8}
-ADAPTERS_LR = 1e-3
-"""Highest rate where only adapters are trained."""
+ADAPTERS_LR = 1e-3  # highest rate where only adapters are trained
 
 
 @dataclass

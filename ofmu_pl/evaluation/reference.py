@@ -30,8 +30,7 @@ Scored = dict[str, Any]
 """Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
 Facts = dict[str, Any]
 """Provenance by name, which JSON can hold."""
-LOADED = "a loaded model"
-"""What a reference is called that was given as a model in memory."""
+LOADED = "a loaded model"  # a reference that was given in memory
 RETRAIN = "retrain"
 """The word that stands, as a reference, for the model that ``original`` trains without the forget rows."""
 SAYING_HOW = {

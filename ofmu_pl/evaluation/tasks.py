@@ -35,8 +35,7 @@ BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
 SHARES = ("acc", "exact_match", "f1")
 """What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
-PREFIX = "task_"
-"""What the names of their metrics begin with here, so that they are never a suite's."""
+PREFIX = "task_"  # so that the name of a task's metric is never a suite's
 
 
 class Tasks:

@@ -64,8 +64,7 @@ SUITES: dict[str, Suite] = {
     **{f"muse_{corpus}": partial(muse_metrics, stored_auc=auc) for corpus, auc in STORED_AUC.items()},
 }
 """Suites by the ``suite`` of a ``TextDataModule``."""
-EXAMPLES = 10
-"""Most rows that the page for the person who signs shows."""
+EXAMPLES = 10  # most rows that the audit page shows
 
 
 class TextEvaluation(Evaluation):
