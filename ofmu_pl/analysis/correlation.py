@@ -31,18 +31,13 @@ class Correlation:
 def spearman(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Correlation:
     """Compute Spearman's correlation, ties at their mean rank; NaN if one side does not vary.
 
-    Raises:
-        UserError: There are fewer than three pairs, or the two sides differ in length.
-
     >>> found = spearman(np.arange(9.0), np.exp(np.arange(9.0)))
     >>> found.value, found.interval
     (1.0, (1.0, 1.0))
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.shape != y.shape or len(x) < 3:
-        raise UserError(
-            f"A correlation needs three pairs or more, not {len(x)} and {len(y)} values: give more samples."
-        )
+        raise UserError(f"A correlation needs three pairs or more, not {len(x)} and {len(y)} values: give more.")
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(float("nan"), len(x), float("nan"), (float("nan"), float("nan")))
     found = stats.spearmanr(x, y)

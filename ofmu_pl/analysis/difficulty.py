@@ -53,9 +53,6 @@ def analyse(
         forget sample with ``id``, ``loss``, ``gradient_norm``, ``similarity``, ``margin``, ``udi``, ``cosine``
         (with the retrained model, by model: ``target`` and the methods); ``all``, ``easiest`` and ``hardest`` (a
         third each): ``n``, means ``udi`` and ``loss``, and ``cosine`` by model with ``value`` and ``interval`` (95 %).
-
-    Raises:
-        UserError: A folder holds no such model, or one that belongs to other data; a method is called ``target``.
     """
     if TARGET in unlearned:
         raise UserError(f"A method cannot be called '{TARGET}', which is the model it starts from: rename it.")
@@ -76,38 +73,29 @@ def analyse(
             recipe, module = _load(folder, data, device)
         cosines[name] = cosine(embed(recipe, module, _batches(data, "forget", forget, BATCH, device)), goal)
 
-    columns = {
-        "id": forget,
-        "loss": found.losses.tolist(),
-        "gradient_norm": found.norms.tolist(),
-        "similarity": found.similarities.tolist(),
-        "margin": index.margin.tolist(),
-        "udi": index.value.tolist(),
-        "cosine": [{name: float(values[i]) for name, values in cosines.items()} for i in forget],
-    }
+    samples = []
+    for i in forget:
+        samples.append(
+            {
+                "id": i,
+                "loss": float(found.losses[i]),
+                "gradient_norm": float(found.norms[i]),
+                "similarity": float(found.similarities[i]),
+                "margin": float(index.margin[i]),
+                "udi": float(index.value[i]),
+                "cosine": {name: float(values[i]) for name, values in cosines.items()},
+            }
+        )
     easy, hard = easiest_and_hardest(index.value)
-    groups = {"all": np.arange(len(forget)), "easiest": easy, "hardest": hard}
-    return {
-        "n": len(forget),
-        "threshold": level,
-        "retain_items": len(retain),
-        **{name: _summary(members, index.value, found.losses, cosines) for name, members in groups.items()},
-        "samples": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
-    }
-
-
-def _summary(
-    members: np.ndarray, difficulty: np.ndarray, losses: np.ndarray, cosines: dict[str, np.ndarray]
-) -> dict[str, Any]:
-    return {
-        "n": len(members),
-        "udi": float(difficulty[members].mean()),
-        "loss": float(losses[members].mean()),
-        "cosine": {
-            name: {"value": float(values[members].mean()), "interval": list(interval([values[members]]))}
-            for name, values in cosines.items()
-        },
-    }
+    result = {"n": len(forget), "threshold": level, "retain_items": len(retain), "samples": samples}
+    for name, members in (("all", np.arange(len(forget))), ("easiest", easy), ("hardest", hard)):
+        alike = {}
+        for model, values in cosines.items():
+            ends = list(interval([values[members]]))
+            alike[model] = {"value": float(values[members].mean()), "interval": ends}
+        udi, loss = float(index.value[members].mean()), float(found.losses[members].mean())
+        result[name] = {"n": len(members), "udi": udi, "loss": loss, "cosine": alike}
+    return result
 
 
 def _batches(data: Any, split: str, index: list[int], size: int, device: str) -> Iterator[Batch]:
@@ -149,7 +137,7 @@ def _recipe(folder: Path, source: str, data: Any) -> Network:
         return CausalLM(path=source)
     try:
         config = read_json(folder / "config.json")
-        make: Any = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]
+        make = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]
         shape = {name: value for name, value in config.items() if name not in ("network", "channels", "classes")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ofmu_pl.analysis.gradients import evaluating
 from ofmu_pl.losses import IGNORED
@@ -21,9 +21,6 @@ def embed(recipe: Network, module: nn.Module, batches: Iterable[Batch]) -> Tenso
 
     The paper does not say which. For text it is the mean of the last layer's hidden states (after the final norm) over
     the answer's tokens, its end token included, as in the loss; for an image it is the input of the last linear layer.
-
-    Raises:
-        UserError: There is no sample.
     """
     embed = _text if recipe.modality == "text" else _image
     with evaluating(module), torch.no_grad():
@@ -39,9 +36,6 @@ def cosine(first: Tensor, second: Tensor) -> np.ndarray:
     Hidden states share a large common direction, so unrelated models of one family are far from orthogonal: read a
     cosine beside the target's own.
 
-    Raises:
-        UserError: The shapes, (N, d) each, differ.
-
     >>> cosine(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 0.0]
     """
@@ -53,7 +47,7 @@ def cosine(first: Tensor, second: Tensor) -> np.ndarray:
     return F.cosine_similarity(first.double(), second.double(), dim=1).numpy()
 
 
-def _text(model: Any, batch: Batch) -> Tensor:
+def _text(model: PreTrainedModel, batch: Batch) -> Tensor:
     body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too; no logits are made
     states = body(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
     mask = (batch["labels"] != IGNORED).unsqueeze(2)

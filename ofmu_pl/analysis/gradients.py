@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
@@ -34,11 +35,8 @@ def mean_gradient(recipe: Network, module: nn.Module, batches: Iterable[Batch]) 
     """``(1/N) sum_i g_i`` over all samples of all batches, one tensor per trainable parameter.
 
     The network is in eval mode meanwhile, so that no sample sees another's statistics; every sample counts alike.
-
-    Raises:
-        UserError: There is no sample, or the mean is not finite.
     """
-    parameters = _trainable(module)
+    parameters = trainable(module)
     total, n = zeros_like(parameters), 0
     with evaluating(module):
         for batch in batches:
@@ -64,7 +62,7 @@ def sample_gradients(
 
     ``direction`` may be ``mean_gradient`` of the retain set; batches of one sample have no padding.
     """
-    parameters = _trainable(module)
+    parameters = trainable(module)
     length = norm(direction)
     rows: list[tuple[float, float, float]] = []
     with evaluating(module):
@@ -78,10 +76,6 @@ def sample_gradients(
     return SampleGradients(*np.array(rows, dtype=np.float64).reshape(-1, 3).T)
 
 
-def _trainable(module: nn.Module) -> list[nn.Parameter]:
-    return [p for p in module.parameters() if p.requires_grad]
-
-
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """A context in which the module is in eval mode."""
@@ -90,5 +84,5 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for m, training in modes:
-            m.training = training
+        for m, training in modes:  # parts after the whole
+            m.train(training)

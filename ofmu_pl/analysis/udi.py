@@ -31,7 +31,7 @@ from ofmu_pl.support.errors import UserError
 
 @dataclass(frozen=True)
 class UDI:
-    """The index of N samples and its terms before weighting, all float64, (N,).
+    """The index of N samples and its terms, all float64, (N,).
 
     Attributes:
         value: The index; higher is harder.
@@ -46,15 +46,7 @@ class UDI:
     margin: np.ndarray
 
 
-def unlearning_difficulty(
-    norms: np.ndarray,
-    similarities: np.ndarray,
-    losses: np.ndarray,
-    threshold: float,
-    alpha: float = 1.0,
-    lambda_: float = 1.0,
-    gamma: float = 1.0,
-) -> UDI:
+def unlearning_difficulty(norms: np.ndarray, similarities: np.ndarray, losses: np.ndarray, threshold: float) -> UDI:
     """Compute the index of each sample.
 
     Args:
@@ -63,12 +55,6 @@ def unlearning_difficulty(
         losses: Losses of the samples, (N,), nats.
         threshold: Loss at which a sample counts as forgotten, nats; ``ln V``, a blind guess, is what this library's
             ``forget_ceiling: uniform`` takes.
-        alpha: Weight of the gradient norm.
-        lambda_: Weight of the conflict.
-        gamma: Weight of the margin.
-
-    Raises:
-        UserError: A number is not finite.
 
     >>> norms, similarities, losses = np.array([2.0, 1.0]), np.array([0.5, -1.0]), np.array([1.0, 9.0])
     >>> unlearning_difficulty(norms, similarities, losses, threshold=3.0).value.tolist()
@@ -81,7 +67,7 @@ def unlearning_difficulty(
             f"{broken} of {terms.shape[1]} samples have a loss or gradient that is not finite, so no difficulty: give "
             "a sound checkpoint."
         )
-    return UDI(np.array([alpha, lambda_, gamma]) @ terms, *terms)
+    return UDI(np.ones(3) @ terms, *terms)
 
 
 def easiest_and_hardest(value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

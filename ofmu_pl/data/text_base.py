@@ -59,7 +59,7 @@ class TextDataModule(PairedDataModule):
 
     modality = "text"
     suite: ClassVar[str] = "questions"
-    """Name of the suite that computes the metrics of this data (``evaluation.suites``)."""
+    """Name of the suite that computes the metrics of this data (``evaluation.text``)."""
     thorough: ClassVar[bool] = False
     """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
     rows_per_author: ClassVar[int] = 1

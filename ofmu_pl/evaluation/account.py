@@ -7,25 +7,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import lightning.pytorch as pl
 import yaml
+from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule, data_of
+from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
-from ofmu_pl.evaluation.reference import Facts
+from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
-from ofmu_pl.evaluation.untested import untested
 from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import exported
 
-HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
+ALWAYS = (
+    "Whether a little further training, on other data or on a part of what is forgotten, brings the rest back "
+    "(relearning).",
+    "Whether it comes back when the weights are stored in fewer bits (quantisation), pruned or merged with another "
+    "model's.",
+    "Whether it can be read from what the model computes inside, rather than from what it puts out.",
+    "Whether another run with another seed ends alike: this is one run.",
+    "Whether anything else was harmed than the tests look at.",
+)
+TEXT = (
+    "Whether a skilful or automated prompt makes the model tell: each question was put in one way, and one answer "
+    "was taken, the likeliest word each time.",
+)
+IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Rows of one side: what became of them, their number, and their content hash; ``None``: there is none."""
 
     role: str
@@ -33,8 +46,7 @@ class Part:
     hash: str | None
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A forgotten row with the true answer and what each model said; ``None`` is not known."""
 
     question: str
@@ -50,7 +62,7 @@ class Account:
 
     Attributes:
         target: The model that had to forget, as the run was given it.
-        base_model: Id of that model on the hub, or of the one that it was made from; ``None`` is not known.
+        base_model: Id of that model on the hub; ``None``: it is a local one.
         in_words: What the method did, in plain words.
         options: The method's options by name; empty where there is no configuration.
         gradients: Number of gradients of one batch's loss.
@@ -106,68 +118,72 @@ class Account:
         few = [name for name in told if judged[name] == "too few"]
         alike = [name for name in told if judged[name] == earlier.get(name) == "no difference"]
         tests = [judged[name] for name in told if name not in few + alike]
-        first = "No test of what is forgotten can be counted: none has a goal and told it from the model before."
+        said = ["No test of what is forgotten can be counted: none has a goal and told it from the model before."]
         if tests:
-            counts = [(tests.count("no difference"), "found no difference from the goal")]
-            counts += [(tests.count(v), f"found that {v} than there should be") for v in LEFT if v in tests]
-            says = ", ".join(f"{n or 'none'} {text}" for n, text in counts)
-            first = f"Of {len(tests)} tests of what is forgotten, {says}."
-        if not few and not alike:
-            return [first]
-        return [
-            first,
-            f"Not counted: {len(few) or 'none'} with too few rows, {len(alike) or 'none'} that found no difference "
-            "before the run either.",
-        ]
+            counts = [f"{tests.count('no difference') or 'none'} found no difference from the goal"]
+            counts += [f"{tests.count(v)} found that {v} than there should be" for v in LEFT if v in tests]
+            said = [f"Of {len(tests)} tests of what is forgotten, {', '.join(counts)}."]
+        if few or alike:
+            said.append(
+                f"Not counted: {len(few) or 'none'} with too few rows, {len(alike) or 'none'} that found no difference "
+                "before the run either."
+            )
+        return said
 
     def _strongest(self) -> str | None:
         """The attack that is farthest from its goal."""
-        far, found = -1.0, None
+        far: dict[float, str] = {}
         for statement in self.statements.get(HEADINGS["attacks"], []):
             r = self.after[statement.name]
-            if r.target is not None and abs(r.value - r.target) > far:
-                far, found = abs(r.value - r.target), statement.text
-        return found and f"The attack that finds most: {found[0].lower()}{found[1:]}"
+            if r.target is not None:
+                far.setdefault(abs(r.value - r.target), statement.text)
+        if not far:
+            return None
+        found = far[max(far)]
+        return f"The attack that finds most: {found[0].lower()}{found[1:]}"
 
     def _kept(self) -> str | None:
         """What became worse of what must stay."""
         kept = changes(self.after, self.before)
         fallen = [name for name, how in kept.items() if how == "worse"]
         named = f" ({', '.join(fallen)})" if fallen else ""
-        return (
-            f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}." if kept else None
-        )
+        says = f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}."
+        return says if kept else None
 
 
-def account(
-    trainer: pl.Trainer,
-    pl_module: UnlearningModule,
-    folder: Path,
-    columns: dict[str, Metrics],
-    facts: Facts,
-    examples: list[Example],
-    limit: int | None,
-) -> Account:
-    """Give account of a run that has just been measured, at most ``limit`` rows of a set."""
-    data, config = data_of(trainer), getattr(pl_module.network, "config", None)
-    path = getattr(pl_module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
-    retrained = columns.get("retrained", {})
+class Measured(NamedTuple):
+    """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's."""
+
+    trainer: pl.Trainer
+    module: UnlearningModule
+    network: nn.Module
+    folder: Path
+    scores: Scored
+    columns: dict[str, Metrics]
+    judged: str
+
+
+def account(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+    """Give account of a run that had a model before, with at most ``limit`` rows of a set."""
+    data, module, retrained = data_of(run.trainer), run.module, run.columns.get("retrained", {})
+    config, after = getattr(module.network, "config", None), run.columns[run.judged]
+    path = getattr(module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
     return Account(
         data=data.name,
         modality=data.modality,
         parts=list(_parts(data)),
         target=path or "a model that no folder was named of",
         base_model=base_model(path),
-        method=type(pl_module).__name__,
-        in_words=pl_module.in_words,
-        options=_options(folder),
-        steps=trainer.global_step,
-        gradients=float(pl_module.gradient_evaluations),
-        before=columns["before"],
-        after=columns["after"],
+        method=type(module).__name__,
+        in_words=module.in_words,
+        options=_options(run.folder),
+        steps=run.trainer.global_step,
+        gradients=float(module.gradient_evaluations),
+        before=run.columns["before"],
+        after=after,
         retrained=retrained,
-        untested=untested(data, columns["after"], bool(retrained), limit, watched=pl_module.watches_held_out),
-        model=exported(trainer, folder),
+        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out),
+        model=exported(run.trainer, run.folder),
         examples=examples,
         provenance=facts,
         date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
@@ -175,22 +191,14 @@ def account(
 
 
 def base_model(path: str | None) -> str | None:
-    """The hub's id of a model, or of the one that a local folder's configuration names; ``None``: neither is known.
+    """The hub's id of a model; ``None``: it is a local folder's, or not known.
 
     >>> base_model("gpt2"), base_model("/a/folder"), base_model(None)
     ('gpt2', None, None)
     """
-    if path is None:
+    if path is None or Path(path).expanduser().exists():
         return None
-    folder = Path(path).expanduser()
-    if folder.exists():
-        try:
-            path = read_json(folder / "config.json")["_name_or_path"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        if not isinstance(path, str) or Path(path).exists():
-            return None
-    return path if HUB_ID.fullmatch(path) else None
+    return path if re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", path) else None
 
 
 def _parts(data: PairedDataModule) -> Iterator[Part]:
@@ -206,14 +214,37 @@ def _options(folder: Path) -> dict[str, str]:
     """The method's options, without the network's, as the run's configuration has them."""
     try:
         options = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["model"]["init_args"]
-        return dict(_flat({name: value for name, value in options.items() if name != "network"}))
+        given = {name: value for name, value in options.items() if name != "network"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return {}
+    return {name: str(value) for name, value in given.items() if value is not None and value is not False}
 
 
-def _flat(options: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in options.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif value is not None and value is not False:
-            yield f"{prefix}{name}".replace(".init_args", ""), str(value)
+def remark_of(data: PairedDataModule, compared: bool) -> str | None:
+    """The remark of a data module, without what a retrained model, if one is at hand, can tell; ``None``: none."""
+    told = data.remark or ""
+    return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
+
+
+def _untested(data: PairedDataModule, after: Metrics, compared: bool, limit: int | None, watched: bool) -> list[str]:
+    """Say what was not tested, the most important first, as a person who signs must know it.
+
+    ``compared``: there was a retrained model; ``limit``: most rows of a set that were scored; ``watched``: the method
+    looked at held-out rows to say how far to forget.
+    """
+    text, remark, sets = data.modality == "text", remark_of(data, compared), data.evaluation_sets
+    attacked = any(r.group == "attacks" for r in after.values())
+    cut = any(limit is not None and len(sets.get(name, ())) > limit for name in ("forget", "forget_doc"))
+    asked = any(is_probe(name) or name == "forget_paraphrased" for name in sets)
+    told = {
+        f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: it said how far "
+        "to forget by some of those that the tests compare with.": watched,
+        "What a model would do that was trained without the forgotten rows: there was no retrained model to compare "
+        "with.": not compared,
+        "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows (holdout) were "
+        "given.": text and not attacked and "holdout" not in (remark or ""),
+        remark or "": bool(remark),
+        f"All forgotten rows: {limit} of each set were scored.": cut,
+        "Whether the model tells when asked in other words, in another language, or in steps.": text and not asked,
+    }
+    return [*(sentence for sentence, missing in told.items() if missing), *(TEXT if text else IMAGES), *ALWAYS]

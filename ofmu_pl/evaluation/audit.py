@@ -27,8 +27,7 @@ def page(account: Account) -> str:
     # Imported here, so that purge, which needs the marks alone, stays light.
     from ofmu_pl.evaluation.plain import ends, shown
 
-    made = templates("ofmu_pl.evaluation")
-    made.filters |= {"shown": shown, "ends": ends, "joined": _joined}
+    made = templates("ofmu_pl.evaluation", shown=shown, ends=ends, joined=_joined)
     return made.get_template("audit.html.jinja").render(a=account, marks=MARKS)
 
 

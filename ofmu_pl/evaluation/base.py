@@ -1,65 +1,47 @@
-"""Measures a model before, along and after a run, against a retrained model, and writes what it found."""
+"""Measures a model before, along and after a run, against a retrained model."""
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
-from dataclasses import asdict, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
-from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, Example, account
-from ofmu_pl.evaluation.audit import write_audit
-from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, worse_than_chance
+from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
+from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
+from ofmu_pl.evaluation.results import as_dicts, tell_where, write_results
 from ofmu_pl.evaluation.table import Ending, Metrics, print_table
-from ofmu_pl.evaluation.untested import remark_of
+from ofmu_pl.metrics import ImageScores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult, by_name
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
-from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
-from ofmu_pl.training.record import peak_memory
-
-Scored = dict[str, Any]
-"""Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
 
 
 class Evaluation(pl.Callback, ABC):
     """Metrics before, along and after a run; ``validate`` and ``test`` only measure.
 
-    A subclass says how a model is scored (set by set, item by item), which metrics follow from scores, and which files
-    are written.
+    A subclass says how a model is scored, which metrics follow from scores, and which files are written.
 
     Args:
         reference: Retrained model that forgetting is compared with; ``null``: none, so that metrics have no goals from
             it.
         every_n_steps: Outer iterations between two cheap measurements; ``null``: none.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
-
-    Raises:
-        UserError: Something else is given as one of these.
     """
 
     modality: ClassVar[Literal["text", "images"]]
-    """The kind of data that it evaluates."""
-    scores_class: ClassVar[Any]
-    """Class of the scores of one set, with ``as_dict`` and ``from_dict``."""
+    scores_class: ClassVar[type[SetScores] | type[ImageScores]]
     definition: str = "exact"
     rows: int | None = None
     """Most rows of a set that are scored; ``None``: all."""
@@ -71,7 +53,6 @@ class Evaluation(pl.Callback, ABC):
         own_metrics: list[OwnMetric] | None = None,
     ) -> None:
         check_range(1, whole=True, every_n_steps=every_n_steps)
-        # A model in Python alone
         if reference == "" or not isinstance(reference, str | PathLike | nn.Module | None):
             raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
         check_own(own_metrics)
@@ -82,24 +63,15 @@ class Evaluation(pl.Callback, ABC):
         self.before: Scored = {}
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
-        self._seconds = {"training": 0.0, "evaluation": 0.0}
+        self.seconds = {"training": 0.0, "evaluation": 0.0}
         self._mark: float | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse data of the other modality.
-
-        Raises:
-            UserError: The data holds images and the evaluation is for text, or the other way round.
-        """
+        """Refuse data of the other modality."""
         data = data_of(trainer)
         if data.modality != self.modality:
-            kind = {"text": "TextEvaluation", "images": "ImageEvaluation"}[data.modality]
-            raise UserError(
-                f"{type(self).__name__} is for {self.modality}, and '{data.name}' holds {data.modality}: set "
-                f"--evaluation {kind}."
-            )
-
-    # What a subclass says ---------------------------------------------------------------------------------------------
+            kind = "TextEvaluation" if data.modality == "text" else "ImageEvaluation"
+            raise UserError(f"`evaluation` is for {self.modality}, and '{data.name}' is not: set --evaluation {kind}.")
 
     @abstractmethod
     def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
@@ -107,13 +79,7 @@ class Evaluation(pl.Callback, ABC):
 
     @abstractmethod
     def metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
-        """Metrics of a full measurement, against the reference.
-
-        Args:
-            trainer: Trainer of the run.
-            scores: By evaluation set.
-            column: Whose they are: ``before``, ``after`` (``model``, where nothing was trained) or ``retrained``.
-        """
+        """Metrics of ``before``, ``after`` (``model``, where nothing was trained) or ``retrained``, with goals."""
 
     @abstractmethod
     def interim_metrics(self, trainer: pl.Trainer, scores: Scored) -> Metrics:
@@ -127,19 +93,7 @@ class Evaluation(pl.Callback, ABC):
     def scoring_facts(self, trainer: pl.Trainer, model: nn.Module) -> Facts:
         """How models are scored: what two models must share, beside the rows, for their scores to be comparable."""
 
-    @abstractmethod
-    def spread(self, scores: Scored) -> dict[str, np.ndarray]:
-        """Values of single rows for histograms, by what they are."""
-
-    def write_files(
-        self,
-        trainer: pl.Trainer,
-        pl_module: UnlearningModule,
-        network: nn.Module,
-        folder: Path,
-        scores: Scored,
-        columns: dict[str, Metrics],
-    ) -> None:
+    def write_files(self, run: Measured) -> None:
         """Write more files beside ``results.json``; by default there are none."""
 
     def examples(self, trainer: pl.Trainer, scores: Scored) -> list[Example]:
@@ -157,55 +111,46 @@ class Evaluation(pl.Callback, ABC):
 
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What the table does not say by itself: what of the data nobody saw, or what has no goal."""
-        method: Any = trainer.lightning_module
-        told, r = remark_of(data_of(trainer), self.reference is not None), self.reference
-        if r is None or not worse_than_chance(r.scores, method.recipe.uniform_loss(method.network)):
+        module: Any = trainer.lightning_module
+        r = self.reference
+        told = remark_of(data_of(trainer), r is not None)
+        if r is None or not worse_than_chance(r.scores, module.recipe.uniform_loss(module.network)):
             return told
         worse = f"The reference '{r.source}' is worse than chance on retained rows, so it sets no goal to go by."
         return f"{worse} {told or ''}".strip()
-
-    # Around training -------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Check the reference before any work, then measure the target."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         self._book("training")
-        if unlearns(pl_module):
+        if pl_module.unlearns:
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
-                model = pl_module.whole_network()
-                self.before = self._timed_score(trainer, model)
-                self.more["before"] = self.more_metrics(trainer, model)
-                metrics = self._all_metrics(trainer, self.before, "before")
-                self._log(trainer, pl_module, metrics)
+                self.before = self.measured(trainer, pl_module.whole_network(), "before")
+                self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
         self._book("evaluation")
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Make a cheap measurement every ``every_n_steps`` iterations, except after the last one."""
-        if unlearns(pl_module):
+        if pl_module.unlearns:
             self._measure(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the model after the run, write everything, print the table."""
-        if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            return
-        self._finish(trainer, pl_module)
+        if not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            self._finish(trainer, pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the model as it is, for ``validate``."""
         if trainer.state.fn == "validate":
-            self._judge(trainer, pl_module)
+            self.on_test_end(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the model as it is, for ``test``."""
-        self._judge(trainer, pl_module)
-
-    def _judge(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Measure as ``fit`` does: a model that is made in the trainer's inference mode never has gradients."""
-        with torch.inference_mode(False):
+        with torch.inference_mode(False):  # a model that is made in the trainer's never has gradients
             self._load_reference(trainer, pl_module)
             self._finish(trainer, pl_module)
 
@@ -214,21 +159,19 @@ class Evaluation(pl.Callback, ABC):
         self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
         more = {name: r.as_dict() for name, r in self.more.get("before", {}).items()}
-        return {"before": before, "more": more, "seconds": dict(self._seconds)}
+        return {"before": before, "more": more, "seconds": dict(self.seconds)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
         more = state_dict.get("more", {})  # of 0.2.0 on
         self.more["before"] = {name: MetricResult.from_dict(name, entry) for name, entry in more.items()}
-        self._seconds = state_dict["seconds"]
-
-    # Measuring -------------------------------------------------------------------------------------------------------
+        self.seconds = state_dict["seconds"]
 
     def _book(self, kind: str) -> None:
         """Book the time since the last call as ``training`` or ``evaluation``."""
         now = time.perf_counter()
-        self._seconds[kind] += 0.0 if self._mark is None else now - self._mark
+        self.seconds[kind] += 0.0 if self._mark is None else now - self._mark
         self._mark = now
 
     def _measure(self, trainer: pl.Trainer, pl_module: UnlearningModule) -> None:
@@ -237,14 +180,17 @@ class Evaluation(pl.Callback, ABC):
         due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
         if not due or (history and history[-1]["step"] == step):
             return
-        metrics = self.interim_metrics(trainer, self._timed_score(trainer, pl_module.whole_network(), cheap=True))
+        self._book("training")
+        metrics = self.interim_metrics(trainer, self.score(trainer, pl_module.whole_network(), cheap=True))
         self._log(trainer, pl_module, metrics)
-        history.append({"step": step, "metrics": _as_dicts(metrics)})
+        history.append({"step": step, "metrics": as_dicts(metrics)})
         self._book("evaluation")
 
-    def _timed_score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> Scored:
+    def measured(self, trainer: pl.Trainer, model: nn.Module, column: str) -> Scored:
+        """Score a model and measure what needs the model itself; takes all ranks."""
         self._book("training")
-        scores = self.score(trainer, model, cheap)
+        scores = self.score(trainer, model)
+        self.more[column] = self.more_metrics(trainer, model)
         self._book("evaluation")
         return scores
 
@@ -264,104 +210,30 @@ class Evaluation(pl.Callback, ABC):
             return
         self.reference = self.load_reference(trainer, pl_module, self.source)
         found = self.more.setdefault("retrained", {})  # empty where the reference is a file
-        values, name = self.reference.values, ALIGNMENT.name
-        if name in found:
-            values[name] = found[name].value
-        elif name in values:
-            rows = len(data_of(trainer).splits["forget"])
-            found[name] = ALIGNMENT.result(values[name], min(ROWS, self.rows or ROWS, rows))
+        both_know(found, self.reference.values, len(alignment_rows(data_of(trainer), self.rows)))
 
     @staticmethod
     def _log(trainer: pl.Trainer, pl_module: UnlearningModule, metrics: Metrics, *, last: bool = False) -> None:
         values = {f"metrics/{name}": result.value for name, result in metrics.items()}
         pl_module.record.log(trainer.loggers, trainer.global_step, values, last=last)
 
-    def _log_histograms(self, trainer: pl.Trainer, sides: dict[str, Scored]) -> None:
-        """Log what models make of single rows, which TensorBoard alone can show."""
-        for logger in trainer.loggers:
-            if not isinstance(logger, TensorBoardLogger):
-                continue
-            for side, scores in sides.items():
-                for name, values in self.spread(scores).items():
-                    finite = values[np.isfinite(values)]
-                    if len(finite):
-                        logger.experiment.add_histogram(f"{name}/{side}", finite, trainer.global_step)
-
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        network = pl_module.whole_network()  # this, scores and log_dir take all ranks
-        scores, log_dir = self._timed_score(trainer, network), trainer.log_dir
         judged = "after" if self.before else "model"
-        self.more[judged] = self.more_metrics(trainer, network)
-        self._book("evaluation")
+        network = pl_module.whole_network()  # this, scores and log_dir take all ranks
+        scores, log_dir = self.measured(trainer, network, judged), trainer.log_dir
         if not trainer.is_global_zero:
             return
-        data, r = data_of(trainer), self.reference
-        sides = {"before": self.before, judged: scores, "retrained": r.scores if r else {}}
-        sides = {name: s for name, s in sides.items() if s}
-        columns = {name: self._all_metrics(trainer, s, name) for name, s in sides.items()}
+        sides = {"before": self.before, judged: scores, "retrained": self.reference.scores if self.reference else {}}
+        columns = {name: self._all_metrics(trainer, side, name) for name, side in sides.items() if side}
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
-            self._write(trainer, pl_module, network, Path(log_dir), scores, columns, remark)
-        self._log_histograms(trainer, sides)
+            run = Measured(trainer, pl_module, network, Path(log_dir), scores, columns, judged)
+            self.told = write_results(self, run, remark)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
-        title = f"{data.name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
+        title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)
         if self.prints:
             print_table(*self.ending)
         if log_dir is not None:
-            rank_zero_info(f"Results: {Path(log_dir) / RESULTS}")
-            if self.before:
-                attack = f"attack --config ofmu_pl:attacks.yaml --runs {log_dir}"
-                then = attack if self.modality == "text" else f"report {Path(log_dir).parents[1]}"
-                rank_zero_info(f"Page to sign: {Path(log_dir) / AUDIT}\nNext: ofmu_pl {then}")
-
-    def _write(
-        self,
-        trainer: pl.Trainer,
-        pl_module: Any,
-        network: nn.Module,
-        folder: Path,
-        scores: Scored,
-        columns: dict[str, Metrics],
-        remark: str | None,
-    ) -> None:
-        """Write the run's files, ``results.json`` last."""
-        data, r = data_of(trainer), self.reference
-        judged = "after" if self.before else "model"
-        self.write_files(trainer, pl_module, network, folder, scores, columns)
-        facts = provenance(data, method=type(pl_module).__name__, steps=trainer.global_step, seed=data.seed)
-        facts |= {"weights": weights_hash(network), **self.scoring_facts(trainer, network)}
-        if self.before:
-            facts |= {"target": str(pl_module.recipe.path), STARTED_IN: os.path.relpath(".", folder)}  # for attacks
-            examples = self.examples(trainer, scores)
-            self.told = account(trainer, pl_module, folder, columns, facts, examples, self.rows)
-            write_card(self.told)
-            write_audit(folder / AUDIT, self.told)
-        results = Results(
-            definition=self.definition,
-            metrics=_as_dicts(columns[judged]),
-            before=_as_dicts(columns.get("before", {})),
-            reference=ReferenceRecord(r.source, r.model, r.evaluation, _as_dicts(columns["retrained"])) if r else None,
-            history=[Interim(**entry) for entry in pl_module.record.history],
-            curves=pl_module.record.curves,
-            data={name: asdict(lengths) for name, lengths in data.lengths.items()},
-            remark=remark,
-            provenance=facts,
-            cost=Cost(
-                training_seconds=self._seconds["training"],
-                evaluation_seconds=self._seconds["evaluation"],
-                gradient_evaluations=float(getattr(pl_module, "gradient_evaluations", 0.0)),
-                peak_memory_bytes=peak_memory(pl_module.device),
-            ),
-        )
-        results.write(folder / RESULTS)
-
-
-def unlearns(pl_module: pl.LightningModule) -> bool:
-    """Whether the method makes a model forget, so that there are a model before and a reference."""
-    return bool(getattr(pl_module, "unlearns", True))
-
-
-def _as_dicts(metrics: Metrics) -> Entries:
-    return {name: result.as_dict() for name, result in metrics.items()}
+            tell_where(Path(log_dir), self.modality if self.before else None)

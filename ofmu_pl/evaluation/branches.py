@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import accumulate, pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +14,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ofmu_pl.data.encoded import shared
-from ofmu_pl.evaluation.columns import begin
+from ofmu_pl.evaluation.columns import Cache, begin, with_layers
 from ofmu_pl.evaluation.prompts import Prompts, padded, read_prompts
 
 Tokens = tuple[int, ...]
@@ -35,7 +34,7 @@ def trunk_of(answers: Sequence[Tokens]) -> Tokens:
     return order[max(range(len(order)), key=gains.__getitem__)]
 
 
-def can_branch(cache: Any, columns: int) -> bool:
+def can_branch(cache: Cache, columns: int) -> bool:
     """Whether a cache of so many columns can be cut: windows drop columns, and recurrent layers have none."""
     kinds = (DynamicLayer, DynamicSlidingWindowLayer)
     return bool(cache.layers) and all(
@@ -63,19 +62,18 @@ def read_after(model: PreTrainedModel, common: Prompts, prompts: Sequence[Tokens
     rests = [prompt[common.mask.shape[1] :] for prompt in prompts]
     read = common.rows(torch.zeros(len(prompts), dtype=torch.long, device=model.device))
     ids, mask, positions = read.columns_of(padded(rests, model.device))
-    read.cache = begin(model, ids, mask, positions, read.cache)
+    begin(model, ids, mask, positions, read.cache)
     return branch(read, range(len(rests)), [len(x) for x in rests], [x[-1] for x in rests])
 
 
 def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: Sequence[int]) -> Prompts:
-    """Take prompts up to a token of the answer that was scored after them, with a cache of their own.
+    """Take prompts up to a token of the answer that ``score_answers`` read after them, with a cache of their own.
 
     Columns are moved so that each row ends in the last one, as prompts do: there are no gaps, hence kernels and windows
     that count columns see what they would see if the tokens had been read alone.
 
     Args:
-        prompts: B prompts whose cache holds answers too, since ``score_answers`` has scored them; positions count
-            columns.
+        prompts: B prompts whose cache holds answers too; positions count columns.
         rows: Numbers of the prompts that the n branches take.
         depths: How many tokens after the prompt's end each takes, all but the last of them the answer's; fewer than 0
             where a branch ends within the prompt.
@@ -97,9 +95,10 @@ def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: S
         places = (row[:, None, None] * heads + torch.arange(heads, device=device)[:, None]) * size + kept
         return x.reshape(-1, depth).index_select(0, places.flatten()).view(len(row), heads, width, depth)
 
-    cache = copy(prompts.cache)
-    cache.layers = [_layer(layer, cut(layer.keys), cut(layer.values)) for layer in cache.layers]
-    return Prompts(cache, mask, torch.tensor(last, device=device), prompts.position[row] + depth)
+    layers = [_layer(layer, cut(layer.keys), cut(layer.values)) for layer in prompts.cache.layers]
+    return Prompts(
+        with_layers(prompts.cache, layers), mask, torch.tensor(last, device=device), prompts.position[row] + depth
+    )
 
 
 def merge(parts: Sequence[Prompts]) -> Prompts:
@@ -110,18 +109,18 @@ def merge(parts: Sequence[Prompts]) -> Prompts:
     def join(tensors: Iterable[Tensor]) -> Tensor:
         return torch.cat([F.pad(x, (0, 0, n, 0)) for x, n in zip(tensors, ahead, strict=True)])
 
-    cache = copy(parts[0].cache)
-    cache.layers = []
+    merged = []
     while parts[0].cache.layers:
         layers = [x.cache.layers.pop(0) for x in parts]
-        cache.layers.append(_layer(layers[0], join(x.keys for x in layers), join(x.values for x in layers)))
+        merged.append(_layer(layers[0], join(x.keys for x in layers), join(x.values for x in layers)))
     mask = torch.cat([F.pad(x.mask, (n, 0)) for x, n in zip(parts, ahead, strict=True)])
-    return Prompts(cache, mask, torch.cat([x.last for x in parts]), torch.cat([x.position for x in parts]))
+    last, position = torch.cat([x.last for x in parts]), torch.cat([x.position for x in parts])
+    return Prompts(with_layers(parts[0].cache, merged), mask, last, position)
 
 
-def _layer(like: Any, keys: Tensor, values: Tensor) -> Any:
+def _layer(like: DynamicLayer, keys: Tensor, values: Tensor) -> DynamicLayer:
     layer = copy(like)
-    layer.keys, layer.values = keys, values
+    vars(layer).update(keys=keys, values=values)
     if isinstance(layer, DynamicSlidingWindowLayer):
-        layer.cumulative_length = keys.shape[-2]
+        vars(layer).update(cumulative_length=keys.shape[-2])
     return layer

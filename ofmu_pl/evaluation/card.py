@@ -33,8 +33,7 @@ def card(account: Account) -> ModelCard:
         base_model=account.base_model,
         tags=["machine-unlearning", "ofmu", account.method.lower()],
     )
-    made = templates("ofmu_pl.evaluation", escapes=False)
-    made.filters |= {"text": plain, "code": code, "number": figure}
+    made = templates("ofmu_pl.evaluation", escapes=False, text=plain, code=code, number=figure)
     body = made.get_template("card.jinja").render(a=account)
     return ModelCard(f"---\n{head.to_yaml()}\n---\n\n{body}")
 
@@ -45,9 +44,8 @@ def plain(text: object) -> str:
     >>> plain("a | <b>\n# c")
     'a &#124; &#60;b&#62; &#35; c'
     """
-    return re.sub(
-        r"[&<>|`*\[\]\\#~$]|_(?!\w)|(?<!\w)_", lambda found: f"&#{ord(found[0])};", " ".join(str(text).split())
-    )
+    line = " ".join(str(text).split())
+    return re.sub(r"[&<>|`*\[\]\\#~$]|_(?!\w)|(?<!\w)_", lambda found: f"&#{ord(found[0])};", line)
 
 
 def code(text: object) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +18,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-ROOM = 16
-"""Columns of room that are made at a time."""
+ROOM = 16  # columns that are made at a time
 
 
 class ReadAgain:
@@ -31,20 +31,29 @@ class ReadAgain:
         self.ids, self.positions, self.alone = ids, positions, alone
         self.layers: list[DynamicLayer] = []  # nothing is cached
 
+    def add(self, ids: Tensor, positions: Tensor) -> None:
+        """Append tokens."""
+        self.ids, self.positions = torch.cat([self.ids, ids], 1), torch.cat([self.positions, positions], 1)
+
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep some rows, each any number of times."""
         self.ids, self.positions = self.ids[indices], self.positions[indices]
 
 
-def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any = None) -> Any:
-    """Read columns of which no logits are made; returns the cache, or what takes its place.
+Cache: TypeAlias = DynamicCache | ReadAgain
 
-    Args:
-        model: A Hugging Face causal language model.
-        ids: Tokens, (B, P), P at least 0.
-        mask: 1 where a column may be attended to, (B, P), or more columns where the cache holds some.
-        positions: Positions of the tokens, (B, P).
-        cache: Columns that were read before, in a cache that these come after; ``None``: none.
+
+def with_layers(cache: Cache, layers: list[DynamicLayer]) -> Cache:
+    """A copy of a cache with other layers."""
+    made = copy(cache)
+    made.layers = layers
+    return made
+
+
+def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None = None) -> Cache:
+    """Read tokens, (B, P), of which no logits are made, after those in a cache, if there are some.
+
+    The mask is 1 where a column may be attended to, (B, P), or more columns where the cache holds some.
     """
     whole = getattr(model, "get_base_model", lambda: model)()
     if cache is None:
@@ -57,20 +66,19 @@ def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, 
     return cache
 
 
-def go_on(model: PreTrainedModel, cache: Any, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
+def go_on(model: PreTrainedModel, cache: Cache, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
     """Read further columns, which are in the cache afterwards; returns the logits of the last of them, (B, keep, V).
 
     The mask, (B, P + S), is that of all columns, read before or now.
     """
     how: dict[str, Any] = {"past_key_values": cache, "use_cache": True}
     if isinstance(cache, ReadAgain):
-        cache.ids, cache.positions = torch.cat([cache.ids, ids], 1), torch.cat([cache.positions, positions], 1)
+        cache.add(ids, positions)
         ids, positions, how = cache.ids, cache.positions, {"use_cache": False}
         if cache.alone:
             return _row_by_row(model, ids, mask)[:, -keep:]
-    logits: Tensor = model(
-        input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=keep, **how
-    ).logits
+    read = model(input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=keep, **how)
+    logits: Tensor = read.logits
     return logits
 
 
@@ -127,7 +135,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         self.keys, self.values = (x[:rows, :, :columns] for x in self._whole)
 
 
-def make_roomy(cache: Any) -> None:
+def make_roomy(cache: Cache) -> None:
     """Give room to those layers of a cache that keep every column; the others stay as they are."""
     for k, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer and layer.is_initialized:

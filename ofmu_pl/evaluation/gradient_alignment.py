@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
@@ -22,21 +22,17 @@ from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.kept import cache_folder, content_path, keep
 
-ROWS = 64
-"""Most rows whose gradients are taken."""
+ROWS = 64  # most rows whose gradients are taken
 
 
-def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None = None) -> MetricResult | None:
+def gradient_alignment(pl_module: Any, model: nn.Module, data: Any, rows: int | None = None) -> MetricResult | None:
     """The mean cosine between the gradients of pairs of different forget rows, at a model's weights.
 
     A row's gradient is that of its mean answer loss by all parameters that are trained. Of a language model the
     result is kept by content. Takes all ranks. At most ``ROWS`` rows, or ``rows`` if they are fewer, are looked at.
-
-    Returns:
-        The result, without a target; its ``n`` is the number of rows that have a gradient. ``None``: fewer than two
-        have one, nothing is trained, or the parameters are of 16 bits.
+    ``None``: fewer than two have a gradient, nothing is trained, or the parameters are of 16 bits.
     """
-    run, index = pl_module.run, evenly(range(len(data.splits["forget"])), min(ROWS, rows or ROWS))
+    run, index = pl_module.run, alignment_rows(data, rows)
     path = None
     if data.modality == "text" and (folder := cache_folder()) is not None:
         trained = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -44,8 +40,10 @@ def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None =
         path = content_path(folder, "alignment", facts)
     found = read_shared(path)
     if found is None:
-        if run.ranks.sharded:
-            model = _sharded(pl_module, model)
+        if run.ranks.sharded and pl_module.replica is not None and model is pl_module.replica.network:
+            model = pl_module.network  # the method's own instead of its whole copy
+        elif run.ranks.sharded:
+            run.shard(model)
         batches = _batches(data, index)
         found = sum_of_units(model, partial(pl_module.recipe.sample_losses, model), batches, run.ranks)
         if path is not None and run.ranks.rank == 0:
@@ -54,8 +52,22 @@ def gradient_alignment(pl_module: Any, model: Any, data: Any, rows: int | None =
     return ALIGNMENT.result(mean_cosine(square, n), n) if n > 1 else None
 
 
+def alignment_rows(data: Any, rows: int | None) -> Sequence[int]:
+    """Numbers of the forget rows that are looked at, at most ``rows``, evenly spaced."""
+    return evenly(range(len(data.splits["forget"])), min(ROWS, rows or ROWS))
+
+
+def both_know(found: dict[str, MetricResult], values: dict[str, float], n: int) -> None:
+    """Have a retrained model's metrics and its reference's values tell the same alignment, of n rows."""
+    name = ALIGNMENT.name
+    if name in found:
+        values[name] = found[name].value
+    elif name in values:
+        found[name] = ALIGNMENT.result(values[name], n)
+
+
 def sum_of_units(
-    model: torch.nn.Module, losses: Callable[[Batch], Tensor], batches: Sequence[Batch], ranks: Ranks = ALONE
+    model: nn.Module, losses: Callable[[Batch], Tensor], batches: Sequence[Batch], ranks: Ranks = ALONE
 ) -> tuple[float, int]:
     """``|sum_i g_i / |g_i||^2`` over the gradients of several losses, and the number of those that do not vanish.
 
@@ -90,11 +102,3 @@ def _batches(data: Any, index: Sequence[int]) -> list[Batch]:
         return [data.collate("forget", [i], 0) for i in index]
     images, labels = data.images_of("forget")
     return [{"images": images[[i]].float() / 255, "labels": labels[[i]]} for i in index]
-
-
-def _sharded(pl_module: Any, model: Any) -> Any:
-    """The method's own network instead of its whole copy, or a retrained model cut likewise."""
-    if pl_module.replica is not None and model is pl_module.replica.network:
-        return pl_module.network
-    pl_module.run.shard(model)
-    return model

@@ -15,14 +15,13 @@ from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Facts, Reference, check_model, read_model_facts
-from ofmu_pl.evaluation.shares import own_share
+from ofmu_pl.evaluation.shares import own_share, refuse_broken
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.vision import ImageNetwork, predict
-from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_request
 
 ATTACK_SAMPLES = 1000
@@ -68,15 +67,18 @@ class ImageEvaluation(Evaluation):
         """The metrics of ``metrics.vision_metrics``."""
         if column in self._known:
             return self._known[column]
-        data, r = data_of(trainer), self.reference
-        targets = None
+        data, r, targets = data_of(trainer), self.reference, None
+        forgotten, most = data.split.forgotten, self.attack_samples
+        if not most:
+            strangers = int(np.count_nonzero(~np.isin(scores["test"].labels, forgotten)))
+            most = min(len(scores["retain"].ids), strangers, ATTACK_SAMPLES)
         if r and column != "retrained":
             targets = {name: result.value for name, result in self.metrics(trainer, r.scores, "retrained").items()}
         found = vision_metrics(
             scores,
             r.scores if r else None,
-            forgotten=data.split.forgotten,
-            attack_samples=self.attack_samples or largest_attack(scores, data.split.forgotten),
+            forgotten=forgotten,
+            attack_samples=most,
             seed=data.split_seed,
             intervals=True,
             targets=targets,
@@ -85,20 +87,13 @@ class ImageEvaluation(Evaluation):
             self._known[column] = found
         return found
 
-    def spread(self, scores: dict[str, ImageScores]) -> dict[str, np.ndarray]:
-        """Probabilities of the true class."""
-        return {f"probability/{name}": np.exp(-s.losses) for name, s in scores.items()}
-
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What can be said without a retrained model."""
         if self.reference:
             return super().remark(trainer, metrics)
         told = "No retrained model, so nothing says how far UA, RA, TA and MIA should go: only what they were before."
         if FORGET_TEST_AUC.name in metrics:
-            told += (
-                f" {FORGET_TEST_AUC.name} has a goal, 0.5: no attacker tells forgotten images from held-out ones by "
-                "their loss."
-            )
+            told += f" {FORGET_TEST_AUC.name} has a goal, 0.5: no loss tells forgotten images from held-out ones."
         return f"{told} Give one as the reference, or train one on the command line (--evaluation.reference {RETRAIN})."
 
     def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
@@ -117,11 +112,7 @@ class ImageEvaluation(Evaluation):
         }
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
-        """Score the retrained model.
-
-        Raises:
-            UserError: The model cannot be read, or was not trained on this run's retain images alone.
-        """
+        """Score the retrained model; refuse one that was not trained on this run's retain images alone."""
         data, recipe = data_of(trainer), pl_module.recipe
         loaded = isinstance(source, nn.Module)  # in Python
         facts = None if loaded else read_model_facts(source)
@@ -129,27 +120,14 @@ class ImageEvaluation(Evaluation):
         retrained: ImageNetwork = Classifier(source) if loaded else recipe.at(source)
         dtype = next(pl_module.network.parameters()).dtype
         model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
-        name = LOADED if loaded else source
         told = self.scoring_facts(trainer, model)
-        scores = self._timed_score(trainer, model)
-        self.more["retrained"] = self.more_metrics(trainer, model)
-        return Reference(name, scores, facts, told)
-
-
-def largest_attack(scores: dict[str, ImageScores], forgotten: tuple[int, ...]) -> int:
-    """How many members and strangers there are for an attack to learn from, up to ``ATTACK_SAMPLES``."""
-    strangers = np.count_nonzero(~np.isin(scores["test"].labels, forgotten))
-    return min(len(scores["retain"].ids), int(strangers), ATTACK_SAMPLES)
+        return Reference(LOADED if loaded else source, self.measured(trainer, model, "retrained"), facts, told)
 
 
 def score_images(
     model: nn.Module, data: ImageDataModule, sets: list[str], items: int | None = None
 ) -> dict[str, ImageScores]:
-    """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share.
-
-    Raises:
-        UserError: The model's outputs are NaN.
-    """
+    """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share."""
     metric = ImageUnlearning(more=tuple(filter(is_request, sets))).to(next(model.parameters()).device)
     for name in sets:
         images, labels = data.images_of(name)
@@ -164,10 +142,5 @@ def score_images(
     with metric.sync_context(should_sync=dist.is_initialized()):
         scores = metric.scores()
     broken = {name: int(np.isnan(s.log_probs).any(axis=1).sum()) for name, s in scores.items()}
-    if any(broken.values()):
-        counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items() if n)
-        raise UserError(
-            f"The model's outputs are no numbers ({counts}): its weights are broken, or overflow in "
-            f"{next(model.parameters()).dtype}, so give a sound checkpoint or float32 weights."
-        )
+    refuse_broken("outputs", broken, scores, next(model.parameters()).dtype)
     return scores

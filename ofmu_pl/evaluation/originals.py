@@ -28,8 +28,7 @@ from ofmu_pl.training.progress import IterationProgressBar
 
 IMAGES = {"epochs": 30, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "batch_size": 128}
 TEXT = {"epochs": 10, "lr": 1e-4, "weight_decay": 0.0, "batch_size": 8}
-ADAPTERS_LR = 1e-3
-"""Highest rate where only adapters are trained."""
+ADAPTERS_LR = 1e-3  # highest rate where only adapters are trained
 
 
 @dataclass
@@ -60,21 +59,15 @@ class Original:
     def filled(self, recipe: ImageNetwork | CausalLM) -> Original:
         """The settings with all that a network of this kind needs.
 
-        Raises:
-            UserError: A setting is for networks of the other kind, or out of range.
-
         >>> Original("gpt2", epochs=4).filled(CausalLM("gpt2")).lr
         0.0001
         """
         text = isinstance(recipe, CausalLM)
         if text and self.base is None:
-            raise UserError(
-                "Nothing says which model target and retrained model are fine-tuned from: give its folder or hub id as "
-                "--original.base."
-            )
+            raise UserError("Target and retrained model are fine-tuned from a model: give it as `original.base`.")
         if (text and self.momentum is not None) or not (text or self.base is None):
             name, kind = ("momentum", "images") if text else ("base", "text")
-            raise UserError(f"--original.{name} is for {kind}, and the network is for {recipe.modality}: leave it out.")
+            raise UserError(f"`original.{name}` is for {kind}, and the network is for {recipe.modality}: leave it out.")
         usual: dict[str, Any] = TEXT | ({"lr": ADAPTERS_LR} if recipe.adds_adapters else {}) if text else IMAGES
         found = replace(self, **{name: x for name, x in usual.items() if getattr(self, name) is None})
         check_range(1, epochs=found.epochs, batch_size=found.batch_size)
@@ -97,39 +90,36 @@ def original(
 
     The seed, of the network and of the order of batches, is the same for target (``full``) and retrained model
     (``retain``), as published. ``folder`` keeps the model where there is no cache, or it takes no files.
-
-    Raises:
-        UserError: The settings do not fit the network, or the data has no such split.
     """
     how = how.filled(recipe)
     assert how.epochs is not None, "filled has not done its work"
     data.setup()
     data = copy.copy(data)
-    data.trainer = None
-    data.streams, data.num_batches, data.batch_size, data.seed = (split,), 1, how.batch_size, seed
+    vars(data).update(trainer=None, streams=(split,), num_batches=1, batch_size=how.batch_size, seed=seed)
     data.require(data.splits)
     if how.base is not None:
         refuse_other_tokens("base model", how.base, data.encoder, template=False)
-    recipe = recipe.at(how.base)
+    recipe = recipe.untrained() if isinstance(recipe, ImageNetwork) else recipe.at(how.base)
     if isinstance(recipe, ImageNetwork):
-        recipe = recipe.untrained()
         recipe.bn_mode = "retain"
     facts = _facts(how, recipe, data, split, seed)
     folders = [root / "models" for root in (cache_folder(), folder) if root is not None]
     paths = [content_path(root, split, facts).with_suffix("") for root in folders]
-    found = _sound(paths)
-    if found is not None:
-        return found
+    for path in filter(Path.is_dir, paths):
+        problem = damage(path)
+        if problem is None:
+            return path
+        warn_damaged(path, problem)
     kind = "original" if split == "full" else "retrained"
     rank_zero_info(f"Training the {kind} model, {how.epochs} epochs: {paths[0]}")
     steps = how.epochs * data.iterations_per_epoch
     descent: dict[str, Any] = {"lr": how.lr, "weight_decay": how.weight_decay}
-    momentum: dict[str, Any] = {"momentum": how.momentum, "nesterov": True}
-    adamw, sgd = partial(torch.optim.AdamW, **descent), partial(torch.optim.SGD, **descent, **momentum)
+    if how.base is None:
+        descent |= {"momentum": how.momentum, "nesterov": True}
     module = FineTune(
         recipe,
         split=split,
-        optimizer=adamw if how.base else sgd,
+        optimizer=partial(torch.optim.AdamW if how.base else torch.optim.SGD, **descent),
         scheduler=partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=descent["lr"], total_steps=steps),
         gradient_clip=1.0 if how.base else None,
     )
@@ -173,13 +163,3 @@ def _facts(how: Original, recipe: ImageNetwork | CausalLM, data: Any, split: str
         return facts | {"hashes": {split: data.hashes[split]}, "data": data.facts, "versions": versions}
     kept = ("full", "validation", "test")  # what loading it will ask for
     return facts | {"hashes": {name: data.hashes[name] for name in {split, *kept}}, "augment": data.augment}
-
-
-def _sound(paths: list[Path]) -> Path | None:
-    """The first folder that is there and undamaged."""
-    for path in filter(Path.is_dir, paths):
-        problem = damage(path)
-        if problem is None:
-            return path
-        warn_damaged(path, problem)
-    return None

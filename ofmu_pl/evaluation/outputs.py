@@ -7,7 +7,7 @@ import json
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,18 +21,12 @@ from ofmu_pl.support.sets import is_document
 
 SamplesName = Literal["none", "hashes", "full"]
 """How much a run's files show of the rows' texts and of what models say."""
-
-
 KEY = "samples.key"
 """File of a run with the key of its hashes: without it a text that can be guessed is not found by its hash."""
 
 
 def hashed(text: str, folder: Path) -> str:
-    """The HMAC-SHA-256 of a text, by which whoever has the text and the key in the run's folder finds it again.
-
-    Raises:
-        OSError: The folder has no key.
-    """
+    """The HMAC-SHA-256 of a text, by which whoever has the text and the key in the run's folder finds it again."""
     key = bytes.fromhex((folder / KEY).read_text())
     return f"hmac-sha256:{hmac.digest(key, text.encode(), 'sha256').hex()}"
 
@@ -61,18 +55,13 @@ def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after:
             for k, i in enumerate(s.ids.tolist()):
                 row = sets[name][i]
                 line = {"set": name, "id": i, "question": shown(row["question"]), "truth": shown(row["answer"])}
-                for side, scores in (("before", before), ("after", after)):
+                for side, scores in (("before", before.get(name)), ("after", s)):
+                    said, rouge = (scores.generations, scores.rouge) if scores else (None, None)
                     if full:
-                        line[side] = _value(scores, name, "generations", k)
-                    loss = _value(scores, name, "answer_loss", k)
-                    line[f"probability_{side}"] = None if loss is None else float(probability(loss))
-                    line[f"rouge_{side}"] = _value(scores, name, "rouge", k)
+                        line[side] = None if said is None else said[k]
+                    line[f"probability_{side}"] = float(probability(scores.answer_loss[k])) if scores else None
+                    line[f"rouge_{side}"] = None if rouge is None else rouge[k]
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
-def _value(scores: Scores, name: str, field: str, k: int) -> Any:
-    values = getattr(scores[name], field) if name in scores else None
-    return None if values is None else values[k]
 
 
 def write_open_unlearning_logs(
@@ -83,7 +72,9 @@ def write_open_unlearning_logs(
     With ``hashes`` the first file has hashes instead of texts; with ``none`` it is left out.
     """
     encoder, inputs, truths = data.encoder, {}, {}
-    for name, s in ((name, s) for name, s in scores.items() if not is_document(name)):
+    for name, s in scores.items():
+        if is_document(name):
+            continue
         rows = [data.evaluation_sets[name][i] for i in np.asarray(s.ids)]
         asked = [encoder.encode_row(row)[0] for row in rows]
         prompts = [x.input_ids[: x.prompt_length] for x in asked]

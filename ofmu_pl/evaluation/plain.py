@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from scipy.stats import norm
 
@@ -25,7 +24,6 @@ MEANINGS: dict[str, str] = {
     "below the goal": "It lies below the goal.",
     "too few": "Too few rows: whatever the number, no difference from the goal could be told from chance.",
 }
-"""Sentences on verdicts."""
 CHANGES: dict[Change, str] = {
     "worse": "It is worse than before.",
     "better": "It is better than before.",
@@ -45,9 +43,8 @@ ROWS = {
     "unseen": "rows that the model has never seen",
     "kept": "rows that must stay",
 }
-"""What sentences call the rows of a group."""
 SETS = {"ra_": "questions about real authors", "wf_": "questions about world facts"}
-"""What they call those of one evaluation set, by the beginning of its metrics' names."""
+"""What sentences call the rows of a group, and of a set, by the beginning of its metrics' names."""
 HEADINGS = {
     "attacks": "Can an attacker tell what is forgotten from what was never seen?",
     "forgotten": "What does the model still know of it?",
@@ -58,8 +55,7 @@ HEADINGS = {
 """Questions that the groups of metrics answer, in the order of reading."""
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """What one test says: a sentence with the number and its interval, and one on how it lies to its goal."""
 
     name: str
@@ -72,10 +68,7 @@ class Statement:
 
 
 def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str, list[Statement]]:
-    """Say what the tests found, by the question that they answer.
-
-    Held-out rows stand among the goals alone, and metrics whose declaration has no sentence in the table of numbers.
-    """
+    """Say what the tests found, by the question that they answer; held-out rows stand among the goals alone."""
     found: dict[str, list[Statement]] = {}
     judged, changed = verdicts(after), changes(after, before)
     for group in dict.fromkeys([*HEADINGS, *(r.group for r in after.values() if r.group != "unseen")]):
@@ -85,14 +78,11 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
             verdict, interval = judged.get(name, ""), ends(r)
             rows = SETS.get(name[:3], ROWS.get(group, "these rows"))
             value = shown(r.value, r) + (f" ({interval})" if interval else "")
-            statement = Statement(
-                name=name,
-                text=r.metric.says.format(value=value, rows=rows),
-                before=shown(before[name].value, r) if name in before else None,
-                goal=None if r.target is None else shown(r.target, r) + _whose(name, group, bool(retrained)),
-                verdict=verdict,
-                meaning=MEANINGS.get(verdict) or _untested(r, changed.get(name)),
-            )
+            text = r.metric.says.format(value=value, rows=rows)
+            was = shown(before[name].value, r) if name in before else None
+            goal = None if r.target is None else shown(r.target, r) + _whose(name, group, bool(retrained))
+            meaning = MEANINGS.get(verdict) or _untested(r, changed.get(name))
+            statement = Statement(name, text, was, goal, verdict, meaning)
             found.setdefault(HEADINGS.get(group, "Other tests"), []).append(statement)
     return found
 
@@ -175,10 +165,10 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
 def one_sided(after: Metrics, than: str) -> str | None:
     """Say what tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree."""
     judged = verdicts(after)
-    worst: dict[str, Verdict] = {}
+    worst = {}
     for what, names in SIDES.items():
         found = [judged.get(name) for name in names]
-        worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), "")
+        worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), None)
     how = next((v for v in KNOWN if v in worst.values()), None)
     named = [what for what in SIDES if worst[what] == how]
     if how is None or len(named) != 1 or not all(worst.values()):
@@ -193,15 +183,12 @@ def shown(x: float, r: MetricResult | Metric) -> str:
     >>> shown(0.523, Metric("x", True)), shown(0.004, Metric("x", True)), shown(1.25, Metric("x", True, "nats"))
     ('52 %', '0.4 %', '1.25 nats')
     """
-    number = _number(x, r)
-    return f"{number} {_sign(r)}".strip() if math.isfinite(x) else number
+    return f"{_number(x, r)} {_sign(r)}".strip() if math.isfinite(x) else "no number"
 
 
 def ends(r: MetricResult) -> str | None:
     """The 95 % interval with its unit; ``None``: there is none."""
-    if r.interval is None:
-        return None
-    return f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()
+    return r.interval and f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()
 
 
 def _sign(r: MetricResult | Metric) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.evaluation.columns import begin, filled, go_on, make_roomy
+from ofmu_pl.evaluation.columns import Cache, begin, filled, go_on, make_roomy, with_layers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
 
@@ -33,24 +32,19 @@ class Prompts:
         position: Position of the last token, (B,).
     """
 
-    cache: Any
+    cache: Cache
     mask: Tensor
     last: Tensor
     position: Tensor
 
     def rows(self, index: Tensor) -> Prompts:
         """Select prompts, each any number of times, with a cache of their own."""
-        cache = copy(self.cache)
-        cache.layers = [copy(layer) for layer in self.cache.layers]  # selecting then makes new tensors for these alone
+        cache = with_layers(self.cache, [copy(layer) for layer in self.cache.layers])  # selecting makes new tensors
         cache.batch_select_indices(index)
         return Prompts(cache, self.mask[index], self.last[index], self.position[index])
 
     def columns_of(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What a model reads to predict tokens that follow, one list a prompt.
-
-        Returns:
-            Tokens, (B, S), the mask of all columns until then, (B, P + S - 1), and the tokens' positions, (B, S).
-        """
+        """What a model reads to predict ``labels``, (B, S): tokens, mask, (B, P + S - 1), and positions."""
         real = labels != IGNORED
         # The last prompt token predicts the first that follows; nothing needs the last one's prediction.
         ids = torch.cat([self.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
@@ -86,13 +80,13 @@ def read_prompts(
 
 @dataclass
 class AnswerScores:
-    """What a model says of B given answers of at most S tokens.
+    """What a model says of B given answers of at most S tokens, (B, S); ``None``: not asked for.
 
     Attributes:
-        nll: Minus the log-probability of each token, (B, S), nats; 0 on padding.
-        likely: The most likely token in each one's place, (B, S); ``None`` if not asked for.
-        mean: Mean log-probability under the model's own distribution at each token, (B, S); ``None`` likewise.
-        deviation: Its standard deviation, (B, S), of variance 1e-6 at least; ``None`` likewise.
+        nll: Minus the log-probability of each token, nats; 0 on padding.
+        likely: The most likely token in each one's place.
+        mean: Mean log-probability under the model's own distribution at each token.
+        deviation: Its standard deviation, of variance 1e-6 at least.
     """
 
     nll: Tensor

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,10 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import shared
-from ofmu_pl.data.guessable import facts_loss
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, read_after, read_common, trunk_of
 from ofmu_pl.evaluation.prompts import Detail, Prompts, read_prompts, score_answers
-from ofmu_pl.evaluation.saying import Sayings
-from ofmu_pl.metrics import min_k
+from ofmu_pl.evaluation.saying import Question, Questions, Sayings
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
 """Tokens per batch: on a CPU a batch that fits the cache is fastest (a fifth faster than 4096), on a GPU a large
@@ -32,49 +30,6 @@ PROMPTS_PER_CHUNK = {"cpu": 128, "cuda": 64}
 """Most prompts in the cache at a time, from among which answers of like length come together."""
 COST_OF_CALL = {"cpu": 32, "cuda": 8192}
 """What a call of the model costs by itself, in tokens: batches are as many as make this and the padding least."""
-
-
-@dataclass
-class Answer:
-    """Scores of one answer: its loss in nats per token and, with details, ``tokens`` to ``min_k_plus_plus``.
-
-    The loss of a piece of a document is always a mean. Details leave the end mark out, ``ended`` tokens, of
-    which a document has none. With ``own``, (n,) bool, they have ``facts_loss``, too: the mean over these
-    tokens, or over all where there are none.
-    """
-
-    document: bool = False
-    ended: int = 1
-    own: np.ndarray | None = None
-    loss: float = np.nan
-    details: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class Question:
-    """A prompt with its distinct answers, each scored once however many fields and sets ask for it.
-
-    Attributes:
-        answers: Given answers.
-        detailed: Those of them that are looked at token by token.
-        draft: The given answer that the model's own is compared with; ``None``: the model says nothing.
-        said: What the model says.
-    """
-
-    answers: dict[Tokens, Answer] = field(default_factory=dict)
-    detailed: set[Tokens] = field(default_factory=set)
-    draft: Tokens | None = None
-    said: list[int] = field(default_factory=list)
-
-    def detail(self, answer: Tokens) -> Detail:
-        """What must be looked at of an answer."""
-        if answer in self.detailed:
-            return Detail.MOMENTS
-        return Detail.LIKELY if answer == self.draft else Detail.LOSSES
-
-
-Questions = dict[Tokens, Question]
-"""Questions by the tokens of their prompts."""
 
 
 def answer_questions(
@@ -100,13 +55,10 @@ def answer_questions(
         bar.update(len(order[part]))
     if sayings is not None:
         sayings.finish()
-        for prompt, said in sayings.said.items():
-            questions[prompt].said = said
     bar.close()
 
 
-@dataclass
-class _Task:
+class _Task(NamedTuple):
     """An answer to score, but for the first ``known`` tokens, which it shares with the trunk that it branches off."""
 
     row: int
@@ -124,15 +76,15 @@ class _Task:
 def _tasks(row: int, question: Question, branches: bool) -> list[_Task]:
     """The answers to a question; of those that begin alike, one is the trunk that the others branch off."""
     answers = list(question.answers)
-    trunk = trunk_of(answers) if answers else ()
-    tasks = []
-    for answer in answers:
-        known = min(shared(answer, trunk), len(answer) - 1) if branches and answer != trunk else 0
-        tasks.append(_Task(row, answer, trunk, known, question.detail(answer)))
-    for task in tasks:
-        if task.answer == trunk:  # it is looked at for those that share its first tokens too
-            task.detail = max(x.detail for x in tasks if x is task or x.known)
-    return tasks
+    if not answers:
+        return []
+    trunk, known = trunk_of(answers), dict.fromkeys(answers, 0)
+    if branches:
+        known |= {answer: min(shared(answer, trunk), len(answer) - 1) for answer in answers if answer != trunk}
+    details = {answer: question.detail(answer) for answer in answers}
+    # The trunk is looked at for those that share its first tokens, too.
+    details[trunk] = max(details[answer] for answer in answers if answer == trunk or known[answer])
+    return [_Task(row, answer, trunk, known[answer], details[answer]) for answer in answers]
 
 
 def _batches(tasks: Sequence[_Task], device: str) -> Iterator[list[_Task]]:
@@ -181,16 +133,13 @@ class _Chunk:
     ) -> None:
         self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
         self.sayings, self.hidden = sayings, hidden
-        if common is None:
-            self.read = read_prompts(model, self.prompts, hidden)
-        else:
-            self.read = read_after(model, common, self.prompts)
-        longest = 0
-        for question in self.asked:
-            longest = max([longest, *map(len, question.answers)])
+        prompts = self.prompts
+        self.read = read_after(model, common, prompts) if common else read_prompts(model, prompts, hidden)
+        longest = max(max(map(len, question.answers), default=0) for question in self.asked)
         self.branches = can_branch(self.read.cache, self.read.mask.shape[1] + longest)
         # Where tokens are hidden, what is generated has other positions than what is scored, see read_prompts.
         self.apart = hidden is not None and any(hidden in prompt for prompt in self.prompts)
+        self.drafted = self.branches and not self.apart  # scores say how the model's own answers begin
         self.trunks: dict[int, dict[str, np.ndarray]] = {}
 
     def score(self, summed: bool) -> None:
@@ -218,8 +167,12 @@ class _Chunk:
                 last = [task.answer[task.known - 1] for task in batch]
                 cut = branch(read, [place[task.row] for task in batch], depths, last)
                 self._score_batch(cut, batch, summed)
-        if self.sayings is not None and not self._drafted:
-            self._ask(self.sayings)
+        asked = [row for row, question in enumerate(self.asked) if question.draft is not None]
+        if self.sayings is not None and not self.drafted and asked:
+            read = self.read
+            if self.apart:
+                read = read_prompts(self.model, self.prompts, self.hidden, skip_hidden=True)
+            self.sayings.ask([self.asked[row] for row in asked], read.rows(torch.tensor(asked, device=device)))
 
     def _score_batch(self, read: Prompts, batch: Sequence[_Task], summed: bool) -> None:
         """Score what follows the prompts, and begin what the model says where that is a draft."""
@@ -227,22 +180,18 @@ class _Chunk:
         arrays = {name: x.double().cpu().numpy() for name, x in vars(scored).items() if x is not None}
         begun: dict[int, list[int]] = {}
         for b, task in enumerate(batch):
-            question, result = self.asked[task.row], self.asked[task.row].answers[task.answer]
+            question, prompt = self.asked[task.row], self.prompts[task.row]
             tokens = self._tokens(task, {name: x[b, : len(task.left)] for name, x in arrays.items()})
-            result.loss = tokens["nll"].sum() if summed and not result.document else tokens["nll"].mean()
-            if task.answer in question.detailed:
-                result.details = _details(task.answer[: len(task.answer) - result.ended], **tokens)
-                if result.own is not None:
-                    result.details["facts_loss"] = facts_loss(tokens["nll"], result.own)
-            if task.answer == question.draft and self._drafted and self.sayings is not None:
+            question.answers[task.answer].take(task.answer, summed, tokens)
+            if task.answer == question.draft and self.drafted and self.sayings is not None:
                 likely = tokens["likely"].astype(int).tolist()
-                said = self.sayings.begin(self.prompts[task.row], task.answer, likely)
+                said = self.sayings.begin(question, prompt, task.answer, likely)
                 if said is not None:
                     begun[b] = said
         if begun and self.sayings is not None:
             depths = [len(said) - batch[b].known for b, said in begun.items()]
             cut = branch(read, list(begun), depths, [said[-1] for said in begun.values()])
-            self.sayings.wait([self.prompts[batch[b].row] for b in begun], list(begun.values()), cut)
+            self.sayings.wait([self.asked[batch[b].row] for b in begun], list(begun.values()), cut)
 
     def _tokens(self, task: _Task, read: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What was found of all tokens of an answer, by that of those which were read; a trunk's is kept."""
@@ -252,33 +201,3 @@ class _Chunk:
         if task.answer == task.trunk:
             self.trunks[task.row] = read
         return read
-
-    @property
-    def _drafted(self) -> bool:
-        """Whether scores say how the model's own answers begin."""
-        return self.branches and not self.apart
-
-    def _ask(self, sayings: Sayings) -> None:
-        """Have the model say all of its own answers."""
-        rows = [row for row, question in enumerate(self.asked) if question.draft is not None]
-        if rows:
-            read = self.read
-            if self.apart:
-                read = read_prompts(self.model, self.prompts, self.hidden, skip_hidden=True)
-            sayings.ask([self.prompts[row] for row in rows], read.rows(torch.tensor(rows, device=self.model.device)))
-
-
-def _details(
-    answer: Tokens, nll: np.ndarray, likely: np.ndarray, mean: np.ndarray, deviation: np.ndarray
-) -> dict[str, float]:
-    """Quantities of ``SetScores`` of one answer of n tokens, from those of its tokens and the ones after them."""
-    n = len(answer)
-    nll, right = nll[:n], likely[:n] == answer
-    wrong = np.flatnonzero(~right)
-    return {
-        "tokens": n,
-        "correct": float(right.sum()),
-        "suffix": n - (wrong[-1] + 1 if len(wrong) else 0),
-        "min_k": min_k(-nll),
-        "min_k_plus_plus": min_k((-nll - mean[:n]) / deviation[:n]),
-    }

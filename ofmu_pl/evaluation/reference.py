@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
+from transformers import PreTrainedModel
 
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.evaluation.outputs import KEY, hashed
-from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
@@ -25,10 +26,11 @@ from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
+Scored = dict[str, Any]
+"""Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
 Facts = dict[str, Any]
 """Provenance by name, which JSON can hold."""
-LOADED = "a loaded model"
-"""What a reference is called that was given as a model in memory."""
+LOADED = "a loaded model"  # a reference that was given in memory
 RETRAIN = "retrain"
 """The word that stands, as a reference, for the model that ``original`` trains without the forget rows."""
 SAYING_HOW = {
@@ -49,7 +51,7 @@ class Reference:
     """
 
     source: str
-    scores: Any
+    scores: Scored
     model: Facts | None
     evaluation: Facts | None
     values: dict[str, float] = field(default_factory=dict)
@@ -60,11 +62,10 @@ class Reference:
         ScoresRecord(self.source, self.model, self.evaluation, scores, self.values).write(path)
 
 
-def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: int | None) -> Facts:
+def scoring_facts(model: PreTrainedModel, items: int | None, max_new_tokens: int, hidden: int | None) -> Facts:
     """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
-    dtype = str(model.dtype).removeprefix("torch.")
     return {
-        "dtype": dtype,
+        "dtype": str(model.dtype).removeprefix("torch."),
         "rows": items,
         "max_new_tokens": max_new_tokens,
         "hidden_token": hidden,
@@ -72,97 +73,67 @@ def scoring_facts(model: Any, items: int | None, max_new_tokens: int, hidden: in
     }
 
 
-def evaluation_facts(
-    model: Any, datamodule: TextDataModule, items: int | None, max_new_tokens: int, hidden: int | None
-) -> Facts:
-    """Provenance of a model's scores."""
-    return provenance(
-        datamodule,
-        weights=weights_hash(model),
-        model=getattr(model.config, "_name_or_path", "") or None,
-        **scoring_facts(model, items, max_new_tokens, hidden),
-    )
+def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, settings: Facts) -> Facts:
+    """Provenance of a model's scores; ``settings`` are the arguments of ``scoring_facts``."""
+    name, facts = getattr(model.config, "_name_or_path", "") or None, scoring_facts(model, **settings)
+    return provenance(datamodule, weights=weights_hash(model), model=name, **facts)
 
 
-def load_reference(
-    source: str | nn.Module,
-    datamodule: TextDataModule,
-    place: dict[str, Any],
-    score: Callable[[nn.Module], Scores],
-    facts: Callable[[nn.Module], Facts],
-) -> Reference:
-    """Read ``reference.json`` or open-unlearning's ``TOFU_EVAL.json``, or score a model's folder (or hub id).
+def load_retrained(
+    source: str | nn.Module, datamodule: TextDataModule, place: Facts
+) -> tuple[str, PreTrainedModel, Facts | None]:
+    """Load a retrained model, or copy one in memory, to the ``device`` and in the ``dtype`` of ``place``.
 
-    A model in memory is copied. ``score`` scores a model as the run does, on the ``device`` and in the ``dtype`` of
-    ``place``, and uses it for nothing else afterwards; ``facts`` gives its ``evaluation_facts``.
-
-    Raises:
-        UserError: The reference is missing or unreadable, reads other tokens, or was made for another split, template
-            or set of items.
+    Returns:
+        What it is called, the model, and its provenance if that is known.
     """
     if isinstance(source, nn.Module):
-        loaded: Any = copy.deepcopy(source).to(**place).eval()
-        told = facts(loaded)
-        return Reference(LOADED, score(loaded), None, told)
-    path = Path(source).expanduser()
-    if path.suffix == ".json":
-        return _read(path, datamodule)
+        return LOADED, copy.deepcopy(source).to(**place).eval(), None
     model_folder(source, "reference")
-    model_facts = read_model_facts(source)
-    check_model(source, model_facts, datamodule)
+    facts = read_model_facts(source)
+    check_model(source, facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)
     try:
-        model = CausalLM(path=source).build(datamodule, exact=False).to(**place)
+        return source, CausalLM(path=source).build(datamodule, exact=False).to(**place), facts
     except OwnCodeError as error:
         raise UserError(
             f"The reference '{source}' needs Python code of its own, which a reference never runs: `validate` it "
             "with --model.network.trust_remote_code true and without a reference, and give the reference.json that "
             "this leaves."
         ) from error
-    told = facts(model)
-    return Reference(source, score(model), model_facts, told)
 
 
-def worse_than_chance(scores: dict[str, Any], chance: float) -> bool:
+def worse_than_chance(scores: Scored, chance: float) -> bool:
     """Whether a model's mean loss on retained rows is above ``chance``, that of one that knows nothing."""
     kept = [scores[name] for name in ("retain", "retain_doc") if name in scores]
     return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
 
 
 def read_model_facts(source: str) -> Facts | None:
-    """Read ``provenance.json`` in a model's folder; ``None`` without such a file.
-
-    Raises:
-        UserError: ofmu_pl did not write the file, or a newer one did.
-    """
+    """Read ``provenance.json`` in a model's folder; ``None`` without such a file."""
     path = Path(source).expanduser() / PROVENANCE
     return ModelRecord.read(path).facts if path.is_file() else None
 
 
 def check_comparable(reference: Reference, facts: Facts) -> None:
-    """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``).
-
-    Raises:
-        UserError: A field differs; the error names the first one.
-    """
-    theirs = reference.evaluation
-    if theirs is None:
-        return
+    """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``)."""
+    theirs = facts if reference.evaluation is None else reference.evaluation
     for name, ours in facts.items():
         if theirs.get(name) != ours:
             raise UserError(
                 f"The reference '{reference.source}' was scored with {name} {theirs.get(name)}, this run has {ours}: "
-                "give the retrained model's folder, so that it is scored alike, or change the run's setting."
+                "give the retrained model's folder, or change the run's setting."
             )
 
 
-def _read(path: Path, datamodule: TextDataModule) -> Reference:
+def read_reference(path: Path, datamodule: TextDataModule) -> Reference:
+    """Read ``reference.json``, or open-unlearning's ``TOFU_EVAL.json``; refuse them if they are of other data."""
     try:
         content = read_json(path)
         foreign = "forget_truth_ratio" in content
         if foreign:
-            scores, values = read_eval(content)
-            reference = Reference(str(path), scores, None, None, values)
+            read, values = read_eval(content)
+            reference = Reference(str(path), read, None, None, values)
         else:
             kept = ScoresRecord.read(path)
             scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
@@ -183,45 +154,35 @@ def _read(path: Path, datamodule: TextDataModule) -> Reference:
 
 def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
     """Refuse a file of ours whose scores are of other rows; other retain rows tell other tokens to be facts."""
-    facts = reference.evaluation or {}
-    _check_splits(reference.source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
-    _check_template(reference.source, facts, datamodule)
-    check_model(reference.source, reference.model, datamodule)
+    source, facts, scores = reference.source, reference.evaluation or {}, reference.scores
+    _check_splits(source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
+    _check_template(source, facts, datamodule)
+    check_model(source, reference.model, datamodule)
     for name, rows in datamodule.evaluation_sets.items():
-        if name in reference.scores and reference.scores[name].ids.tolist() != list(range(len(rows))):
-            raise UserError(
-                f"The reference '{reference.source}' has other row numbers in '{name}' than 0 to {len(rows) - 1}: give "
-                "the retrained model's folder, so that it is scored anew."
-            )
+        if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
+            raise UserError(f"The reference '{source}' has other row numbers in '{name}': give the model's folder.")
     if facts.get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
-        for s in reference.scores.values():
-            s.facts_loss = None
+        scores |= {name: replace(s, facts_loss=None) for name, s in scores.items()}
 
 
-def _check_texts(path: Path, entries: dict[str, Any], datamodule: TextDataModule) -> None:
+def _check_texts(path: Path, entries: dict[str, dict[str, str]], datamodule: TextDataModule) -> None:
     """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
     theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
     ours = [row["answer"].strip() for row in rows]
     if len(theirs) != len(rows) or not all(_same(path, *pair) for pair in zip(theirs, ours, strict=True)):
-        raise UserError(
-            f"The reference '{path}' belongs to another forget_eval split ({len(entries)} items, here {len(rows)}): "
-            "give the log of the model that was retrained for this run's forget split."
-        )
+        raise UserError(f"The reference '{path}' belongs to another forget_eval split: give this one's log.")
     prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
     if not _same(path, entries["0"]["input"], prompt):
+        begins = f"'{_squeezed(entries['0']['input'])[:60]}', here '{_squeezed(prompt)[:60]}'"
         raise UserError(
-            f"The reference '{path}' was made with another prompt template ('{_squeezed(entries['0']['input'])[:60]}', "
-            f"here '{_squeezed(prompt)[:60]}'): use the same tokenizer, system prompt and date for both."
+            f"The reference '{path}' was made with another prompt template ({begins}): use the same tokenizer, system "
+            "prompt and date for both."
         )
 
 
 def _same(path: Path, theirs: str, ours: str) -> bool:
-    """Whether a log's text, or its hash by the key beside the log, is the same as ours.
-
-    Raises:
-        UserError: The log has hashes, and the key is not there.
-    """
+    """Whether a log's text, or its hash by the key beside the log, is the same as ours."""
     if theirs.startswith("hmac-sha256:"):
         try:
             return theirs == hashed(ours, path.parent)
@@ -244,27 +205,24 @@ def check_model(source: str, facts: Facts | None, datamodule: PairedDataModule) 
     if isinstance(datamodule, TextDataModule):
         _check_template(source, facts, datamodule)
     if facts.get("streams") != ["retain"]:
-        raise UserError(
-            f"The reference '{source}' was not trained on the retain split but on {facts.get('streams')}: "
-            "give --evaluation.reference a model made by FineTune with split retain."
-        )
+        fault = f"was not trained on the retain split but on {facts.get('streams')}"
+        raise UserError(f"The reference '{source}' {fault}: give a model made by FineTune with split retain.")
 
 
 def _check_splits(source: str, facts: Facts, datamodule: PairedDataModule, splits: Iterable[str]) -> None:
     for split in splits:
         theirs, ours = facts.get("hashes", {}).get(split), datamodule.hashes[split]
-        if theirs != ours:
-            raise UserError(
-                f"The reference '{source}' belongs to another {split} split (hash {theirs}, here {ours}): give the "
-                "model retrained on this run's retain split, or set the --data options that it was made with."
-            )
+        fault = f"belongs to another {split} split (hash {theirs}, here {ours})"
+        _require_same(source, fault, theirs, ours, "the data that it was made with")
 
 
 def _check_template(source: str, facts: Facts, datamodule: TextDataModule) -> None:
-    for name, remedy in (("date_string", "system prompt and date"), ("template_hash", "system prompt and max_length")):
+    for name in ("date_string", "template_hash"):
         theirs, ours = facts.get(name), getattr(datamodule.encoder, name)
-        if theirs != ours:
-            raise UserError(
-                f"The reference '{source}' was made with another prompt template ({name} {theirs}, here {ours}): use "
-                f"the same tokenizer, {remedy} for both."
-            )
+        fault = f"was made with another prompt template ({name} {theirs}, here {ours})"
+        _require_same(source, fault, theirs, ours, "the same tokenizer, system prompt, date and max_length")
+
+
+def _require_same(source: str, fault: str, theirs: object, ours: object, remedy: str) -> None:
+    if theirs != ours:
+        raise UserError(f"The reference '{source}' {fault}: give {remedy}.")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,13 +16,18 @@ from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
+from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.evaluation.branches import Tokens
-from ofmu_pl.evaluation.questions import Answer, Question, Questions, answer_questions
-from ofmu_pl.evaluation.shares import gathered, own_share
+from ofmu_pl.evaluation.prompts import stops_of
+from ofmu_pl.evaluation.questions import answer_questions
+from ofmu_pl.evaluation.saying import Answer, Question, Questions
+from ofmu_pl.evaluation.shares import gathered, own_share, read_shared, refuse_broken, writes
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
+from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.kept import cache_folder, content_path, keep
 from ofmu_pl.support.sets import is_document, prefix_of
 
 DETAILED = ("forget", "forget_paraphrased", "holdout")
@@ -31,19 +35,18 @@ DETAILED = ("forget", "forget_paraphrased", "holdout")
 
 Kinds = Callable[[Encoded], np.ndarray]
 """Tells the kind of each token that a row's loss is on, (n,) int8 (``data.guessable``)."""
-Key = tuple[Tokens, Tokens]
-"""Tokens of a prompt, and of an answer to it."""
 
 
 @dataclass
 class _Set:
-    """This rank's rows of an evaluation set, what is asked of them, and where each of a row's answers is found."""
+    """This rank's rows of an evaluation set: what is asked of each, and its given answers, the true one first."""
 
     ids: np.ndarray
     rows: list[Row]
     detailed: bool
     generates: bool
-    keys: list[list[Key]] = field(default_factory=list)
+    asked: list[Question] = field(default_factory=list)
+    answers: list[list[Answer]] = field(default_factory=list)
 
 
 def score_rows(
@@ -70,9 +73,6 @@ def score_rows(
         thorough: Look at every set token by token, and ask for answers to all of them.
         kinds: Tells which tokens are an answer's own; ``None``: there is no ``facts_loss``.
         progress: Show a progress bar.
-
-    Raises:
-        UserError: Rows of a set differ in the number of perturbed answers, or a loss is not finite.
     """
     questions: Questions = {}
     parts: dict[str, _Set] = {}
@@ -89,126 +89,131 @@ def score_rows(
         ids = ids[own_share()]
         part = parts[name] = _Set(ids, [rows[i] for i in ids], detailed, generates)
         # The facts of documents are the attacks' alone, and these need documents to compare with.
-        tells_facts = kinds is not None and detailed and (not document or "holdout_doc" in sets)
+        tells_facts = not document or "holdout_doc" in sets
         for encoded in encoder.encode_rows(part.rows):
-            keys = _ask(questions, encoder, encoded, document, part)
-            part.keys.append(keys)
-            if kinds is not None and tells_facts:
-                prompt, answer = keys[0]
-                questions[prompt].answers[answer].own = kinds(encoded[0]) == OWN
-    with _inference(model):
-        answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    decode = _decoder(encoder)
-    shares = gathered({name: _collect(questions, part, decode) for name, part in parts.items()})
+            question, answers = _ask(questions, encoder, encoded, document)
+            part.asked.append(question)
+            part.answers.append(answers)
+            true = encoded[0]
+            if detailed:
+                answers[0].look_closely(kinds(true) == OWN if kinds is not None and tells_facts else None)
+            if generates:
+                question.ask(_parted(true)[1])
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
+    finally:
+        model.train(training)
+    decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
+    shares = gathered({name: _collect(part, decode) for name, part in parts.items()})
     scores = {}
     for name in sets:
         scores[name] = SetScores.merge([share[name] for share in shares])
-    broken = broken_items(scores)
-    if broken:
-        counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items())
-        raise UserError(
-            f"The model's losses are not finite ({counts}): its weights are broken, or overflow in {model.dtype}, so "
-            "give a sound checkpoint or float32 weights."
-        )
+    refuse_broken("losses", broken_items(scores), scores, model.dtype)
     return scores
 
 
-def add_generations(
+def cached_scores(
     model: PreTrainedModel,
-    encoder: Encoder,
-    sets: dict[str, list[Row]],
-    scores: Scores,
+    data: TextDataModule,
     *,
+    items: int | None = None,
     max_new_tokens: int,
     hidden: int | None = None,
+    texts: bool = False,
     progress: bool = False,
-) -> None:
-    """Generate again what the model said when it was scored, into the ``generations`` of scores with ``rouge``.
+) -> Scores:
+    """Run ``score_rows``, whose arguments these are, on all evaluation sets, or read what it gave before.
 
-    It takes all ranks.
+    Numbers are kept and texts are not: where ``texts`` are wanted, the model is scored anew.
     """
-    prompts: dict[str, list[Tokens]] = {}
-    drafts: dict[Tokens, Tokens] = {}
-    for name, s in scores.items():
-        if s.rouge is None:
-            continue
-        prompts[name] = []
-        for encoded, *_ in encoder.encode_rows([sets[name][i] for i in s.ids]):
-            prompt, answer = _parted(encoded)
-            prompts[name].append(prompt)
-            drafts.setdefault(prompt, answer)
-    questions = {p: Question({drafts[p]: Answer()}, draft=drafts[p]) for p in list(drafts)[own_share()]}
-    with _inference(model):
-        answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    decode = _decoder(encoder)
-    said: dict[Tokens, str] = {}
-    for share in gathered({prompt: decode(question.said).strip() for prompt, question in questions.items()}):
-        said |= share
-    for name, asked in prompts.items():
-        scores[name].generations = np.array([said[prompt] for prompt in asked], dtype=object)
+    path, folder = None, cache_folder()
+    if folder is not None:
+        counted = [name for name, rows in data.evaluation_sets.items() if "counts" in (rows or [{}])[0]]
+        facts = facts_of(model, data) | {
+            "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
+            "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
+            "settings": [items, max_new_tokens, hidden, data.thorough, counted, stops_of(model, data.encoder)],
+        }
+        path = content_path(folder, "scores", facts)
+    stored = None if texts else read_shared(path)
+    if stored is not None:
+        return {name: SetScores.from_dict(fields) for name, fields in stored.items()}
+    scores = score_rows(
+        model,
+        data.encoder,
+        data.evaluation_sets,
+        max_new_tokens=max_new_tokens,
+        items=items,
+        hidden=hidden,
+        thorough=data.thorough,
+        kinds=data.kinds,
+        progress=progress,
+    )
+    if path is not None and writes():
+        keep(path, {name: s.as_dict() for name, s in scores.items()})
+    return scores
 
 
-def _parted(encoded: Encoded) -> Key:
+def _parted(encoded: Encoded) -> tuple[Tokens, Tokens]:
     return tuple(encoded.input_ids[: encoded.prompt_length]), tuple(encoded.input_ids[encoded.prompt_length :])
 
 
-def _ask(questions: Questions, encoder: Encoder, encoded: Sequence[Encoded], document: bool, part: _Set) -> list[Key]:
-    """Enter a row's answers under their prompts; returns where to find each afterwards."""
-    keys = [_parted(x) for x in encoded]
-    for x, (prompt, answer) in zip(encoded, keys, strict=True):
-        answers = questions.setdefault(prompt, Question()).answers
-        answers.setdefault(answer, Answer(document, 0 if document else encoder.ends(x.input_ids)))
-    prompt, answer = keys[0]
-    first = questions[prompt]
-    if part.detailed:
-        first.detailed.add(answer)
-    if part.generates and first.draft is None:
-        first.draft = answer
-    return keys
+def _ask(
+    questions: Questions, encoder: Encoder, encoded: Sequence[Encoded], document: bool
+) -> tuple[Question, list[Answer]]:
+    """Enter a row's answers under their prompts; returns its question and where each answer's scores will be."""
+    answers = []
+    for x in encoded:
+        prompt, answer = _parted(x)
+        given = questions.setdefault(prompt, Question()).answers
+        answers.append(given.setdefault(answer, Answer(document, 0 if document else encoder.ends(x.input_ids))))
+    return questions[_parted(encoded[0])[0]], answers
 
 
-def _collect(questions: Questions, part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
+def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
     """Put a set's scores together from those of its answers."""
     right, paraphrased, wrong, paraphrases = [], [], [], False
-    for row, keys in zip(part.rows, part.keys, strict=True):
-        losses = [questions[prompt].answers[answer].loss for prompt, answer in keys]
+    for row, answers in zip(part.rows, part.answers, strict=True):
+        losses = [answer.loss for answer in answers]
         n = len(losses) - len(wrong_answers_of(row))
         right.append(losses[0])
         paraphrased.append(losses[n - 1])
         wrong.append(losses[n:])
         paraphrases = paraphrases or n > 1
-    scores = SetScores(
+    more: dict[str, np.ndarray] = {}
+    if part.generates:
+        more |= _said(part.rows, [question.said for question in part.asked], decode)
+    if part.detailed and part.rows:
+        for key in part.answers[0][0].details:
+            more[key] = np.array([answers[0].details[key] for answers in part.answers], dtype=np.float64)
+        texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in part.rows]
+        more["zlib_bytes"] = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
+    return SetScores(
         part.ids,
         np.array(right, dtype=np.float64),
         np.array(paraphrased) if paraphrases else None,
         np.array(wrong) if any(wrong) else None,
+        **more,
     )
-    firsts = [keys[0] for keys in part.keys]
-    if part.generates:
-        _add_said(scores, part.rows, [questions[prompt].said for prompt, _ in firsts], decode)
-    if part.detailed and part.rows:
-        found = [questions[prompt].answers[answer].details for prompt, answer in firsts]
-        for key in found[0]:
-            setattr(scores, key, np.array([details[key] for details in found], dtype=np.float64))
-        texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in part.rows]
-        scores.zlib_bytes = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
-    return scores
 
 
-def _add_said(
-    scores: SetScores, rows: Sequence[Row], said: Sequence[list[int]], decode: Callable[[list[int]], str]
-) -> None:
-    """Enter what the model said, and how much of each answer that is."""
+def _said(rows: Sequence[Row], said: Sequence[list[int]], decode: Callable[[list[int]], str]) -> dict[str, np.ndarray]:
+    """What the model said, and how much of each answer that is."""
     answers, texts = [row["answer"] for row in rows], [decode(tokens).strip() for tokens in said]
-    scores.generations = np.array(texts, dtype=object)
-    counted = texts
+    counted, found = texts, {}
     if rows and "counts" in rows[0]:
         counted = [_counted(decode, *pair) for pair in zip(said, rows, strict=True)]
-        scores.rouge_f1 = rouge_l_f1(answers, counted)
-        scores.rouge_words = rouge_l_recall_of_words(answers, counted)
-    scores.rouge = rouge_l_recall(answers, counted)
+        found["rouge_f1"] = rouge_l_f1(answers, counted)
+        found["rouge_words"] = rouge_l_recall_of_words(answers, counted)
     pairs = zip(answers, texts, strict=True)
-    scores.exact = np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64)
+    return found | {
+        "generations": np.array(texts, dtype=object),
+        "rouge": rouge_l_recall(answers, counted),
+        "exact": np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64),
+    }
 
 
 def _plain(text: str) -> str:
@@ -222,19 +227,3 @@ def _counted(decode: Callable[[list[int]], str], said: list[int], row: Row) -> s
     for end in row["counts"]["before"]:
         text = text.split(end)[0]
     return text
-
-
-def _decoder(encoder: Encoder) -> Callable[[list[int]], str]:
-    return partial(encoder.tokenizer.decode, skip_special_tokens=True)
-
-
-@contextmanager
-def _inference(model: PreTrainedModel) -> Iterator[None]:
-    """A context of eval mode and no gradients."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(training)

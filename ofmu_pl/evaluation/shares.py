@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import read_kept
 
 T = TypeVar("T")
+
+
+def refuse_broken(what: str, broken: dict[str, int], scores: Mapping[str, Any], dtype: torch.dtype) -> None:
+    """Refuse a model that gives numbers that are not finite, by how many rows of each set have some."""
+    counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items() if n)
+    if counts:
+        raise UserError(
+            f"The model's {what} are not finite ({counts}): its weights are broken, or overflow in {dtype}, so give a "
+            "sound checkpoint or float32 weights."
+        )
 
 
 def own_share() -> slice:
@@ -21,7 +34,7 @@ def gathered(share: T) -> list[T]:
     """The shares of all ranks, in their order."""
     if not dist.is_initialized():
         return [share]
-    shares: list[Any] = [None] * dist.get_world_size()
+    shares = [share] * dist.get_world_size()
     dist.all_gather_object(shares, share)
     return shares
 
@@ -33,9 +46,7 @@ def writes() -> bool:
 
 def read_shared(path: Path | None) -> Any:
     """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does."""
-    stored = read_kept(path) if path is not None and writes() else None
+    stored = [read_kept(path) if path is not None and writes() else None]
     if dist.is_initialized():
-        shared = [stored]
-        dist.broadcast_object_list(shared)
-        stored = shared[0]
-    return stored
+        dist.broadcast_object_list(stored)
+    return stored[0]

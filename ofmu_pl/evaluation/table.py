@@ -34,8 +34,8 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=padding(on))
-    table.caption, table.caption_justify = remark, "left"
+    table = Table(title=title, caption=remark, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(on))
+    table.title_justify = table.caption_justify = "left"
     table.add_column("metric", overflow="fold")  # names that are cut may be the same
     table.add_column("better", justify="center")
     for name in columns:
@@ -45,11 +45,12 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
         table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
         table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
-        for metric, result in ((name, r) for name, r in judged.items() if r.group == group):
+        for metric, result in judged.items():
+            if result.group != group:
+                continue
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
-            arrow = "↑" if result.higher_is_better else "↓"
-            arrow = "" if result.group == "unseen" else arrow  # a yardstick, which nothing should move
+            arrow = "" if group == "unseen" else "↑" if result.higher_is_better else "↓"  # unseen: nothing moves it
             better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
             goal = "" if result.target is None else figure(result.target)
             ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
@@ -63,8 +64,9 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
 def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
     """What came of a run: a number for what is forgotten, one for what is kept, and one for what attackers tell."""
     for group, head in IN_SHORT.items():
-        found = [(name, r) for name, r in after.items() if r.group == group and r.metric.says and name in before]
-        for name, r in found[:1]:
+        name = next((x for x, r in after.items() if r.group == group and r.metric.says and x in before), None)
+        if name is not None:
+            r = after[name]
             goal = "" if r.target is None else f" (goal {figure(r.target)})"
             yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"
 

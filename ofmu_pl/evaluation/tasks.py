@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.evaluation.shares import read_shared
@@ -34,23 +35,15 @@ BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
 SHARES = ("acc", "exact_match", "f1")
 """What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
-PREFIX = "task_"
-"""What the names of their metrics begin with here, so that they are never a suite's."""
+PREFIX = "task_"  # so that the name of a task's metric is never a suite's
 
 
 class Tasks:
-    """Tasks of lm-eval by name, run by lm-eval itself on a model that is in memory.
-
-    Raises:
-        UserError: lm-eval is not installed, the folder is missing, or there is no task of a name.
-    """
+    """Tasks of lm-eval by name, run by lm-eval itself on a model that is in memory."""
 
     def __init__(self, names: Sequence[str], folder: str | None = None, rows: int | None = None) -> None:
         if importlib.util.find_spec("lm_eval") is None:
-            raise UserError(
-                "--evaluation.tasks needs the package lm-eval, which is not installed here: pip install "
-                "'ofmu_pl[tasks]', or leave the option out."
-            )
+            raise UserError("`evaluation.tasks` needs the package lm-eval, which is missing: install 'ofmu_pl[tasks]'.")
         self.names, self.rows = list(names), rows
         self.folder = None if folder is None else Path(folder).expanduser()
         self.manager = _manager(self.names, self.folder)
@@ -61,12 +54,8 @@ class Tasks:
                 "run with all your rights (evaluation.tasks_folder): read them first."
             )
 
-    def __call__(self, model: Any, tokenizer: Any) -> Metrics:
-        """Measure a model, or read what was measured before; random numbers and mode are afterwards as they were.
-
-        Raises:
-            UserError: A task cannot be loaded, mostly because its data cannot be had.
-        """
+    def __call__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Metrics:
+        """Measure a model, or read what was measured before; random numbers and mode are afterwards as they were."""
         import lm_eval
         from lm_eval.models.huggingface import HFLM
 
@@ -90,7 +79,7 @@ class Tasks:
             keep(path, {name: result.as_dict() for name, result in results.items()})
         return results
 
-    def _path(self, tasks: dict[str, Any], model: Any, tokenizer: Any) -> Path | None:
+    def _path(self, tasks: dict[str, Any], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path | None:
         """Where what these tasks say of a model is kept."""
         folder = cache_folder()
         if folder is None:
@@ -123,7 +112,7 @@ def _manager(names: Sequence[str], path: Path | None) -> Any:
     from lm_eval.tasks import TaskManager
 
     if path is not None and not path.is_dir():
-        raise UserError(f"`tasks_folder` '{path}' is no folder: give the one that holds your tasks' YAML files.")
+        raise UserError(f"`evaluation.tasks_folder` is '{path}', which is no folder: give that of your YAML files.")
     known: list[str] = []
     for defaults in (False, True) if path else (True,):
         manager = TaskManager(include_path=path, include_defaults=defaults)
@@ -131,38 +120,27 @@ def _manager(names: Sequence[str], path: Path | None) -> Any:
         if set(names) <= set(known):
             return manager
     unknown = next(name for name in names if name not in known)
-    near = get_close_matches(unknown, known, n=3)
+    near = ", ".join(get_close_matches(unknown, known, n=3)) or "none"
     raise UserError(
-        f"There is no task '{unknown}'" + (f" (near: {', '.join(near)})" if near else "") + ": give names that "
-        "`lm-eval ls tasks` prints, or the folder of your own as --evaluation.tasks_folder."
+        f"`evaluation.tasks` names '{unknown}', which is none (near: {near}): give names that `lm-eval ls tasks` "
+        "prints, or `evaluation.tasks_folder`."
     )
 
 
 def _load(manager: Any, names: list[str]) -> dict[str, Any]:
-    """Load the tasks once before they are run, since what is wrong with one, or with its data, is raised as any error.
-
-    Returns:
-        The tasks by name, those of groups too.
-
-    Raises:
-        UserError: A task cannot be loaded.
-    """
+    """Load tasks by name, those of groups too, before they are run: what is wrong is raised as any error."""
     try:
-        tasks: dict[str, Any] = manager.load(names)["tasks"]
+        return dict(manager.load(names)["tasks"])
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise UserError(
             f"lm-eval cannot load the tasks {', '.join(names)} ({type(error).__name__}: {reason}): mend the YAML file, "
             "or fetch the data into the hub's cache where there is a network."
         ) from error
-    return tasks
 
 
 def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[MetricResult]:
-    """Results of the tasks asked for, and of the tasks of a tag; of a group its own alone, if it has any.
-
-    They are read from what ``simple_evaluate`` found.
-    """
+    """Results of the tasks asked for, and of a tag's; of a group its own alone, if it has any."""
     parts = found.get("group_subtasks") or {}
     below: set[str] = set()
     for name in parts:
@@ -202,7 +180,7 @@ def _below(group: str, parts: dict[str, list[str]]) -> set[str]:
     return found
 
 
-def _interval(value: float, error: Any, n: int, share: bool) -> tuple[float, float] | None:
+def _interval(value: float, error: object, n: int, share: bool) -> tuple[float, float] | None:
     """The 95 % interval that a standard error gives, of shares Wilson's; ``None``: there is no error."""
     if not isinstance(error, int | float):
         return None
@@ -211,7 +189,7 @@ def _interval(value: float, error: Any, n: int, share: bool) -> tuple[float, flo
     return float(value - 1.96 * error), float(value + 1.96 * error)
 
 
-READER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+READER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """What lm-eval reads tasks with: another reader could part from it over what a file says."""
 
 
@@ -238,9 +216,7 @@ def names_functions(path: Path, seen: frozenset[Path] = frozenset()) -> bool:
 class _Reader(READER):  # type: ignore[misc]  # yaml's classes have no types
     """Reads YAML and counts the functions that it names."""
 
-    def __init__(self, stream: bytes) -> None:
-        super().__init__(stream)
-        self.functions = 0
+    functions = 0
 
     def function(self, node: yaml.Node) -> str:
         self.functions += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,38 +11,60 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
+from torch import nn
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Example
-from ofmu_pl.evaluation.base import Evaluation, unlearns
-from ofmu_pl.evaluation.cached import cached_scores
+from ofmu_pl.evaluation.account import Example, Measured
+from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
     Facts,
     Reference,
     check_comparable,
     evaluation_facts,
-    load_reference,
+    load_retrained,
     read_model_facts,
+    read_reference,
     scoring_facts,
 )
-from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.evaluation.suites import SUITES
+from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
-from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores, probability
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores, tofu_metrics
 from ofmu_pl.metrics.alignment import ALIGNMENT
+from ofmu_pl.metrics.choice import choice_metrics
+from ofmu_pl.metrics.documents import document_metrics
+from ofmu_pl.metrics.lume import lume_metrics
+from ofmu_pl.metrics.muse import STORED_AUC, muse_metrics
 from ofmu_pl.metrics.own import OwnMetric
-from ofmu_pl.metrics.tofu_items import log_truth_ratio
-from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.rwku import rwku_metrics
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
 from ofmu_pl.support.sets import is_probe, is_request
 
-EXAMPLES = 10
-"""Most rows that the page for the person who signs shows."""
+Suite = Callable[..., Metrics]
+"""A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
+``reference_values`` and ``intervals`` as in ``tofu_metrics``; it gives every metric that the scores allow."""
+
+
+def _documents(scores: Scores, reference: Scores | None = None, **options: Any) -> Metrics:
+    return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
+
+
+SUITES: dict[str, Suite] = {
+    "questions": tofu_metrics,
+    "documents": _documents,
+    "rows": own_rows_metrics,
+    "lume": lume_metrics,
+    "muse": muse_metrics,
+    "rwku": rwku_metrics,
+    **{f"muse_{corpus}": partial(muse_metrics, stored_auc=auc) for corpus, auc in STORED_AUC.items()},
+}
+"""Suites by the ``suite`` of a ``TextDataModule``."""
+EXAMPLES = 10  # most rows that the audit page shows
 
 
 class TextEvaluation(Evaluation):
@@ -97,12 +121,8 @@ class TextEvaluation(Evaluation):
             self.tasks = Tasks(self.task_names, self.tasks_folder, self.rows)
 
     def score(self, trainer: pl.Trainer, model: PreTrainedModel, cheap: bool = False) -> Scores:
-        """Score a model; a cheap measurement scores some rows, no probes, no other requests, and generates nothing.
-
-        Where scores are known already, texts are generated anew if files show them.
-        """
-        data = data_of(trainer)
-        settings = self._settings(trainer)
+        """Score a model; a cheap measurement scores some rows, no probes, no other requests, and generates nothing."""
+        data, settings = data_of(trainer), self._settings(trainer)
         progress = trainer.is_global_zero and trainer.progress_bar_callback is not None
         if cheap:
             left_out = [name for name in data.evaluation_sets if is_probe(name) or is_request(name)]
@@ -134,60 +154,37 @@ class TextEvaluation(Evaluation):
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """Read or score the reference."""
-        data, settings = data_of(trainer), self._settings(trainer)
-
-        def judge(model: PreTrainedModel) -> Scores:
-            scores = self._timed_score(trainer, model)
-            self.more["retrained"] = self.more_metrics(trainer, model)
-            return scores
-
-        found = load_reference(
-            source,
-            datamodule=data,
-            place={"device": pl_module.device, "dtype": pl_module.network.dtype},
-            score=judge,
-            facts=partial(evaluation_facts, datamodule=data, **settings),
-        )
+        data = data_of(trainer)
+        path = None if isinstance(source, nn.Module) else Path(source).expanduser()
+        if path is not None and path.suffix == ".json":
+            found = read_reference(path, data)
+        else:
+            place = {"device": pl_module.device, "dtype": pl_module.network.dtype}
+            name, model, trained_on = load_retrained(source, data, place)
+            facts = evaluation_facts(model, data, self._settings(trainer))
+            found = Reference(name, self.measured(trainer, model, "retrained"), trained_on, facts)
         check_comparable(found, self.scoring_facts(trainer, pl_module.network))
         if found.model is None:
-            rank_zero_warn(
-                f"The reference '{found.source}' does not say what its model was trained on (provenance.json), so that "
-                "cannot be checked."
-            )
+            rank_zero_warn(f"The reference '{found.source}' does not say what its model was trained on: unchecked.")
         return found
 
-    def spread(self, scores: Scores) -> dict[str, np.ndarray]:
-        """Probabilities and truth ratios of the forget rows' answers."""
-        if "forget" not in scores:
-            return {}
-        ratio = log_truth_ratio(scores["forget"], DEFINITIONS[self.definition])
-        found = {"probability/forget": probability(scores["forget"].answer_loss)}
-        return found if ratio is None else found | {"log10_truth_ratio/forget": ratio / np.log(10)}
-
-    def write_files(
-        self,
-        trainer: pl.Trainer,
-        pl_module: UnlearningModule,
-        network: PreTrainedModel,
-        folder: Path,
-        scores: Scores,
-        columns: dict[str, Metrics],
-    ) -> None:
+    def write_files(self, run: Measured) -> None:
         """Write reference and samples, and under its definition open-unlearning's logs."""
-        data, r = data_of(trainer), self.reference
-        judged = next(name for name in columns if name in ("after", "model"))
+        data, r, metrics = data_of(run.trainer), self.reference, run.columns[run.judged]
         if r is not None:
-            r.save(folder / REFERENCE)
-        elif not unlearns(pl_module) or trainer.state.fn != "fit":  # it can be another run's reference
-            facts = evaluation_facts(network, data, **self._settings(trainer))
-            model, aligned = _model_facts(trainer, pl_module), columns[judged].get(ALIGNMENT.name)
+            r.save(run.folder / REFERENCE)
+        elif not run.module.unlearns or run.trainer.state.fn != "fit":  # it can be another run's reference
+            facts = evaluation_facts(run.network, data, self._settings(run.trainer))
+            fits, source = run.trainer.state.fn == "fit", getattr(run.module.recipe, "path", None)
+            model = provenance(data, streams=list(run.module.streams)) if fits else read_model_facts(str(source))
+            aligned = metrics.get(ALIGNMENT.name)
             values = {ALIGNMENT.name: aligned.value} if aligned else {}
-            Reference(str(folder), scores, model, facts, values).save(folder / REFERENCE)
+            Reference(str(run.folder), run.scores, model, facts, values).save(run.folder / REFERENCE)
         if self.samples != "none":
-            full = self.samples == "full"
-            write_samples(folder / "samples.jsonl", data.evaluation_sets, self.before, scores, full)
-        if "forget" in scores and self.definition == "open_unlearning":
-            write_open_unlearning_logs(folder, data, scores, columns[judged], self.samples)
+            path, full = run.folder / "samples.jsonl", self.samples == "full"
+            write_samples(path, data.evaluation_sets, self.before, run.scores, full)
+        if "forget" in run.scores and self.definition == "open_unlearning":
+            write_open_unlearning_logs(run.folder, data, run.scores, metrics, self.samples)
 
     def examples(self, trainer: pl.Trainer, scores: Scores) -> list[Example]:
         """Evenly spaced forgotten rows with the models' answers, where ``samples`` is ``full``."""
@@ -212,17 +209,10 @@ class TextEvaluation(Evaluation):
         """Restore what ``state_dict`` gave."""
         super().load_state_dict(state_dict)
         for name, texts in state_dict["said"].items():
-            self.before[name].generations = np.array(texts, dtype=object)
+            self.before[name] = replace(self.before[name], generations=np.array(texts, dtype=object))
 
-    def _settings(self, trainer: pl.Trainer) -> dict[str, Any]:
+    def _settings(self, trainer: pl.Trainer) -> Facts:
         """How rows are scored; ``hidden`` is the prompt token that open-unlearning's mask hides."""
         hides = DEFINITIONS[self.definition].hides_padding_tokens
         hidden = data_of(trainer).tokenizer.pad_token_id if hides else None
         return {"items": self.rows, "max_new_tokens": self.max_new_tokens, "hidden": hidden}
-
-
-def _model_facts(trainer: pl.Trainer, pl_module: Any) -> Facts | None:
-    """Facts on what the measured model was trained on, from this run or from its folder."""
-    if trainer.state.fn == "fit":
-        return provenance(data_of(trainer), streams=list(pl_module.streams))
-    return read_model_facts(str(pl_module.recipe.path))

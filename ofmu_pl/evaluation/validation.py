@@ -9,9 +9,12 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from torch import nn
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
 
@@ -25,9 +28,6 @@ class ValidationRows(pl.Callback):
 
     Args:
         items: Number of rows of each split, drawn with the data's seed.
-
-    Raises:
-        UserError: Every retain row is in an evaluation set.
     """
 
     def __init__(self, items: int = 100) -> None:
@@ -39,32 +39,35 @@ class ValidationRows(pl.Callback):
         if data.modality != "text":
             return
         log_dir, network = trainer.log_dir, pl_module.whole_network()  # these take all ranks
-        reported = {_shown(row) for rows in data.evaluation_sets.values() for row in rows}
+        reported: set[Hashable] = set()
+        for evaluated in data.evaluation_sets.values():
+            reported |= set(map(_shown, evaluated))
         rows = {name: list(range(len(data.splits[name]))) for name in ("forget", "retain")}
         rows["retain"] = [i for i in rows["retain"] if _shown(data.splits["retain"][i]) not in reported]
         if not rows["retain"]:
             raise UserError(
-                f"Every retain row of '{data.name}' is in an evaluation set, so nothing is left to choose settings by: "
-                "give the data more retain rows."
+                f"'{data.name}' evaluates all retain rows: nothing is left to choose settings by, so give more."
             )
         rng = np.random.default_rng(data.seed)
         means = {}
         for name, index in rows.items():
             chosen = [index[i] for i in rng.permutation(len(index))[: self.items]]
-            means[name] = self._probability(pl_module, network, data, name, chosen)
+            means[name] = _probability(pl_module, network, data, name, chosen)
         if trainer.is_global_zero and log_dir is not None:
             write_json(Path(log_dir) / "validation.json", means)
 
-    @staticmethod
-    def _probability(pl_module: Any, network: Any, data: Any, split: str, index: list[int]) -> float:
-        """Mean over rows of exp(-nats per token)."""
-        values: list[float] = []
-        with torch.no_grad():
-            for start in range(0, len(index), data.batch_size):
-                batch = data.collate(split, index[start : start + data.batch_size], 0)
-                batch = {name: x.to(pl_module.device) for name, x in batch.items()}
-                values += pl_module.recipe.sample_losses(network, batch).double().neg().exp().tolist()
-        return float(np.mean(values))
+
+@torch.no_grad()
+def _probability(
+    pl_module: UnlearningModule, network: nn.Module, data: TextDataModule, split: str, index: list[int]
+) -> float:
+    """Mean over rows of exp(-nats per token)."""
+    values: list[float] = []
+    for start in range(0, len(index), data.batch_size):
+        batch = data.collate(split, index[start : start + data.batch_size], 0)
+        batch = {name: x.to(pl_module.device) for name, x in batch.items()}
+        values += pl_module.recipe.sample_losses(network, batch).double().neg().exp().tolist()
+    return float(np.mean(values))
 
 
 def _shown(row: Row) -> Hashable:

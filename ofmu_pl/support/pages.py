@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 REPORT = "report"
@@ -10,17 +12,20 @@ AUDIT = "audit.html"
 """The page of a run for the person who must sign, beside its results."""
 
 
-def templates(package: str, escapes: bool = True) -> Environment:
+def templates(package: str, escapes: bool = True, **filters: Callable[..., object]) -> Environment:
     """Make jinja2's environment of the templates in a package's folder; a missing name is an error.
 
     Args:
         package: Name of the package.
         escapes: Whether all that a template is given is escaped for HTML.
+        filters: Filters by name.
     """
-    return Environment(
+    made = Environment(
         loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("ofmu_pl.support", ".")]),
         autoescape=escapes,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters.update(filters)
+    return made

@@ -124,13 +124,8 @@ def test_images(tmp_path):
     np.testing.assert_allclose([s["cosine"]["same"] for s in result["samples"]], wanted, atol=1e-5)
     with pytest.raises(UserError, match="holds no image classifier"):
         analyse(data, a, tmp_path, {})
-
-
-def test_a_benchmark_compares_classifiers_too(tmp_path):
-    data = Digits(forget_classes=[0], train_items=100)
-    data.setup()
-    a, b = (str(classifier(data, tmp_path / name, seed)) for seed, name in enumerate("ab"))
     config = tmp_path / "config.yaml"
-    config.write_text("data: {class_path: Digits, init_args: {forget_classes: [0], train_items: 100}}\n")
-    compare_models(a, b, {"same": a}, str(config), str(tmp_path))
+    options = "{forget_classes: [0], train_items: 200, augment: true}"
+    config.write_text(f"data: {{class_path: Digits, init_args: {options}}}\n")
+    compare_models(str(a), str(b), {"same": str(a)}, str(config), str(tmp_path))
     assert json.loads((tmp_path / "analysis.json").read_text()) == analyse(data, a, b, {"same": a})

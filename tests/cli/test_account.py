@@ -100,7 +100,7 @@ def test_a_run_that_aimed_at_never_seen_rows_says_so(fit, own):
 
 def test_a_run_that_was_stopped_before_it_told_does_so_when_it_goes_on(fit, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("ofmu_pl.evaluation.base.write_audit", lambda *_: 1 / 0)
+        patch.setattr("ofmu_pl.evaluation.results.write_audit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fit(*SHORT)
     run = fit(*SHORT, *LAST)

@@ -14,7 +14,7 @@ import torch
 
 from ofmu_pl.data import Digits
 from ofmu_pl.data.corpora import read_rows
-from ofmu_pl.evaluation.reference import _read, read_model_facts
+from ofmu_pl.evaluation.reference import read_model_facts, read_reference
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.networks import SmallCNN
 from ofmu_pl.support.errors import UserError
@@ -150,10 +150,10 @@ def test_row_numbers_that_are_not_the_datas(ids, tmp_path):
         (tmp_path / "reference.json").write_text(json.dumps(content))
 
     write([0, 1, 2])
-    assert _read(tmp_path / "reference.json", data).scores["forget"].ids.tolist() == [0, 1, 2]
+    assert read_reference(tmp_path / "reference.json", data).scores["forget"].ids.tolist() == [0, 1, 2]
     write(ids)
     with pytest.raises(UserError, match="has other row numbers|no file that a run wrote"):
-        _read(tmp_path / "reference.json", data)
+        read_reference(tmp_path / "reference.json", data)
 
 
 # Folders of image classifiers

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ofmu_pl import MUSE, UserError
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.evaluation.suites import SUITES
+from ofmu_pl.evaluation.text import SUITES
 from ofmu_pl.metrics import SetScores
 from tests.helpers.muse_files import SIDES, parts, written
 from tests.helpers.texts import SHAPE, greedy

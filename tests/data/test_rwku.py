@@ -14,7 +14,7 @@ from ofmu_pl.data import own_files, rwku
 from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.evaluation.suites import SUITES
+from ofmu_pl.evaluation.text import SUITES
 from ofmu_pl.metrics import SetScores
 from tests.helpers.rwku_files import TOWNS, parts, written
 from tests.helpers.texts import SHAPE, greedy

@@ -73,9 +73,9 @@ def test_rows_stand_between_marks_and_can_be_taken_away(told):
 
 
 def test_texts_of_others_stay_texts(told):
-    hostile = {"target": HOSTILE, "data": HOSTILE, "method": HOSTILE, "untested": [HOSTILE], "in_words": HOSTILE}
-    rows = [Example(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)]
-    text = page(told(examples=rows, **hostile))
+    hostile = dict.fromkeys(("target", "data", "method", "in_words"), HOSTILE)
+    rows = [Example(*[HOSTILE] * 5)]
+    text = page(told(examples=rows, untested=[HOSTILE], **hostile))
     outline = Outline(text)
     assert not {"script", "img"} & set(outline.seen)
     assert not [name for name, _ in outline.attributes if name.startswith("on")]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
+from transformers import MistralConfig, MistralForCausalLM
 
-from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.evaluation import questions as module
-from ofmu_pl.evaluation.questions import Answer, Question, answer_questions
+from ofmu_pl.evaluation.questions import answer_questions
+from ofmu_pl.evaluation.saying import Answer, Question
 from ofmu_pl.evaluation.scoring import score_rows
 from tests.helpers.texts import SHAPE, VOCABULARY, conversations, greedy, make_model, token_losses
 
@@ -56,8 +54,8 @@ def asked(model, common=()):
         says = greedy(model, prompt, ENDS, 12)
         draft = [[*says, 3], [*says, 5, 7], says or [0], [*says[:-1], 1, 3], [*says[: len(says) // 2], *other]][k % 5]
         near = [[*draft[: rng.integers(0, len(draft) + 1)], *rng.integers(0, VOCABULARY, 3).tolist()] for _ in range(3)]
-        answers = {tuple(x): Answer() for x in [draft, *near, other]}
-        found[tuple(prompt)] = Question(answers, detailed={tuple(draft), tuple(other)}, draft=tuple(draft))
+        answers = {tuple(x): Answer(detailed=x in (draft, other)) for x in [draft, *near, other]}
+        found[tuple(prompt)] = Question(answers, draft=tuple(draft))
     return found
 
 
@@ -85,19 +83,6 @@ def test_what_all_prompts_begin_with_is_read_once(monkeypatch):
         assert question.answers[7, 3].loss == pytest.approx(token_losses(model, prompt, (7, 3)).mean(), rel=1e-9)
 
 
-def test_batches_and_chunks_change_nothing(model, monkeypatch):
-    whole, parts = asked(model), asked(model)
-    answer_questions(model, Numbers(), whole, 12)
-    for name, value in (("TOKENS_PER_BATCH", 30), ("PROMPTS_PER_CHUNK", 3), ("COST_OF_CALL", 1)):
-        monkeypatch.setitem(getattr(module, name), "cpu", value)
-    answer_questions(model, Numbers(), parts, 12)
-    for one, other in zip(whole.values(), parts.values(), strict=True):
-        assert one.said == other.said
-        for answer, got in one.answers.items():
-            assert other.answers[answer].loss == pytest.approx(got.loss, rel=1e-10)
-            assert other.answers[answer].details == pytest.approx(got.details, rel=1e-8)
-
-
 def test_only_what_the_draft_does_not_say_is_generated():
     model, steps = make_model().eval(), []
     model.generation_config.eos_token_id = sorted(ENDS)
@@ -110,21 +95,15 @@ def test_only_what_the_draft_does_not_say_is_generated():
         said = says[prompt]
         question.draft = (*said, 3) if len(said) < 12 else tuple(said)
         question.answers = {question.draft: Answer(), (*question.draft, 1): Answer()}
-        question.detailed = set()
     answer_questions(model, Numbers(), found, 12)
     assert [question.said for question in found.values()] == list(says.values())
     assert sum(steps) == len(found), "the one token of each branch, and none is generated"
 
 
-def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(shared, monkeypatch):
+def test_real_texts_and_losses_do_not_depend_on_the_shortcuts(tiny, monkeypatch):
     """Every answer from its prompt and every text from its first token, in float32, as before there were shortcuts."""
-    folder = shared / "models/tofu-tiny-full"
-    encoder = RowEncoder(AutoTokenizer.from_pretrained(folder))
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    sets = {}
-    for name in ("forget10", "real_authors"):
-        lines = (shared / f"data/tofu/{name}_perturbed.json").read_text().splitlines()[:6]
-        sets[name.removesuffix("10")] = [json.loads(line) for line in lines]
+    network, encoder, every = tiny
+    sets = {name: every[name][:6] for name in ("forget", "real_authors")}
     fast = score_rows(network, encoder, sets, max_new_tokens=50)
     monkeypatch.setattr(module, "can_branch", lambda *_: False)
     monkeypatch.setattr(module, "read_common", lambda *_: None)

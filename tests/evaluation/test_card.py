@@ -1,6 +1,5 @@
 """The model card, checked as the hub checks it, but without asking the hub."""
 
-import json
 import re
 
 import pytest
@@ -9,7 +8,7 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from ofmu_pl.evaluation.account import Part, base_model
+from ofmu_pl.evaluation.account import Part
 from ofmu_pl.evaluation.card import CARD, card, write_card
 
 HOSTILE = "x|`y` <script>alert(1)</script> [a](javascript:b) # c\n---\nlicense: mit\n# d\n- *e* {{ f }} ~~g~~ \\"
@@ -44,9 +43,8 @@ def test_its_tables_are_tables(told, retrained):
     assert '<td style="text-align:right">1060</td>' in html
     assert ("retrained model</th>" in html) == retrained
     head, body = html.split("<thead>")[2].split("<tbody>")
-    assert (
-        {row.count("<td") for row in body.split("</tr>")[:-1]} == {len(re.findall("<th[ >]", head))} == {7 + retrained}
-    )
+    cells = {row.count("<td") for row in body.split("</tr>")[:-1]}
+    assert cells == {len(re.findall("<th[ >]", head))} == {7 + retrained}
     for said in ("Whether it comes back.", "it is no proof", "The licence is that of the base model"):
         assert said in html
 
@@ -58,17 +56,9 @@ def test_what_is_not_known_is_not_named(told, tmp_path):
 
 
 def test_texts_of_others_stay_texts(told):
-    hostile = told(
-        data=HOSTILE,
-        method=HOSTILE,
-        in_words=HOSTILE,
-        options={HOSTILE: HOSTILE},
-        untested=[HOSTILE],
-        base_model=HOSTILE,
-        parts=[Part(HOSTILE, 1, HOSTILE)],
-        after={HOSTILE: told().after["mia_loss"]},
-        before={},
-    )
+    texts = dict.fromkeys(("data", "method", "in_words", "base_model"), HOSTILE)
+    texts |= {"options": {HOSTILE: HOSTILE}, "untested": [HOSTILE], "parts": [Part(HOSTILE, 1, HOSTILE)]}
+    hostile = told(**texts, after={HOSTILE: told().after["mia_loss"]}, before={})
     made = card(hostile)
     head = yaml.safe_load(str(made).split("\n---\n")[0].removeprefix("---\n"))
     assert set(head) == {"library_name", "pipeline_tag", "base_model", "tags"}
@@ -78,19 +68,3 @@ def test_texts_of_others_stay_texts(told):
     assert html.count("<table>") == 2
     assert html.count("<h1>") == 1
     assert html.count("<h2>") == 6
-
-
-@pytest.mark.parametrize(
-    ("config", "found"),
-    [
-        ({"_name_or_path": "owner/base"}, "owner/base"),
-        ({"_name_or_path": "/gone/folder"}, None),
-        ({"_name_or_path": None}, None),
-        ([], None),
-        (None, None),
-    ],
-)
-def test_the_base_model_of_a_local_one_is_what_its_configuration_names(tmp_path, config, found):
-    if config is not None:
-        (tmp_path / "config.json").write_text(json.dumps(config))
-    assert base_model(str(tmp_path)) == found

@@ -12,11 +12,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ofmu_pl.data import TextFiles
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.plain import verdicts
-from ofmu_pl.evaluation.reference import Reference, evaluation_facts, load_reference
-from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.metrics import SetScores, tofu_metrics
+from ofmu_pl.evaluation.reference import Reference, evaluation_facts, read_reference, worse_than_chance
+from ofmu_pl.evaluation.scoring import cached_scores, score_rows
+from ofmu_pl.metrics import ImageScores, SetScores, tofu_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from tests.helpers.texts import SHAPE, token_losses
 
@@ -122,7 +121,8 @@ def test_other_retain_rows_are_other_scores(model, tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", ["none", "older", "other retain rows"])
 def test_a_reference_of_other_facts_gives_them_no_goals(model, tmp_path, change):
     data = made(row)
-    ours, facts = scored(model, data), evaluation_facts(model, data, None, 1, None)
+    settings = {"items": None, "max_new_tokens": 1, "hidden": None}
+    ours, facts = scored(model, data), evaluation_facts(model, data, settings)
     if change == "other retain rows":
         facts["hashes"] = facts["hashes"] | {"retain": "0"}
     path = tmp_path / "reference.json"
@@ -133,7 +133,7 @@ def test_a_reference_of_other_facts_gives_them_no_goals(model, tmp_path, change)
         for fields in content["scores"].values():
             del fields["facts_loss"]
         path.write_text(json.dumps(content))
-    theirs = load_reference(str(path), data, {}, score=None, facts=None)
+    theirs = read_reference(path, data)
     known = change == "none"
     for suite in (tofu_metrics, own_rows_metrics):
         found = suite(ours, theirs.scores, reference_values=theirs.values)
@@ -191,3 +191,13 @@ def test_the_first_sentence_is_of_what_one_kind_of_test_alone_finds(told, facts,
     else:
         assert first.startswith(says)
         assert ("held-out rows" in first) != retrained
+
+
+@pytest.mark.parametrize("p", [0.4, 0.6])
+def test_chance_is_one_of_all_classes_or_tokens(p):
+    """Two classes: a model that gives the true one p; the mean decides, on retained rows alone."""
+    images = ImageScores(np.arange(3), np.zeros(3, dtype=int), np.log([[p, 1 - p]] * 3))
+    text = SetScores(np.arange(3), np.full(3, -np.log(p)))
+    for scores in ({"retain": images}, {"retain": text}, {"retain_doc": text}):
+        assert worse_than_chance(scores, np.log(2)) == (p < 0.5)
+    assert not worse_than_chance({"forget": text, "holdout": text}, np.log(2))

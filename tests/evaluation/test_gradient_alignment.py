@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.distributed.fsdp import fully_shard
 
 from ofmu_pl.core.derivatives import trainable
@@ -23,6 +20,7 @@ from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment, sum_
 from ofmu_pl.metrics import mean_cosine
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.adapters import add_adapters
+from tests.evaluation.conftest import on_two_ranks
 from tests.helpers.texts import VOCABULARY, make_model
 from tests.helpers.training import TINY
 
@@ -112,23 +110,17 @@ def test_at_most_so_many_rows_evenly_spaced_and_kept_by_content(monkeypatch, tmp
     assert gradient_alignment(watched, model, data, rows=3).value != few.value
 
 
-def _rank(rank, folder, world):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    found = {}
-    for name in ("whole", "shards"):
-        model = make_model().float()
-        if name == "shards":
-            fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (world,)))
-        found[name] = sum_of_units(model, partial(LOSSES, model), rows(), Ranks(rank, world, name == "shards"))
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
-
-
 def test_ranks_with_whole_networks_and_with_shards_find_what_one_process_finds(tmp_path):
+    def found(rank):
+        sums = []
+        for sharded in (False, True):
+            model = make_model().float()
+            if sharded:
+                fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (2,)))
+            sums.append(sum_of_units(model, partial(LOSSES, model), rows(), Ranks(rank, 2, sharded)))
+        return sums
+
     model = make_model().float()
     square, n = sum_of_units(model, partial(LOSSES, model), rows())
-    mp.start_processes(_rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork")
-    for rank in range(2):
-        for name, found in json.loads((tmp_path / f"{rank}.json").read_text()).items():
-            assert found == [pytest.approx(square, rel=1e-5), n], name
+    for whole, shards in on_two_ranks(found, tmp_path):
+        assert list(whole) == list(shards) == [pytest.approx(square, rel=1e-5), n]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
-import torch.multiprocessing as mp
 
 from ofmu_pl.evaluation.images import score_images
 from ofmu_pl.metrics import ImageScores
+from tests.evaluation.conftest import on_two_ranks
 
 
 class Few:
@@ -31,18 +29,10 @@ def scores_of_few():
     return {name: s.as_dict() for name, s in scores.items()}
 
 
-def _rank_of_few(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    torch.save(scores_of_few(), Path(folder) / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
 def test_a_rank_may_have_no_image_of_a_set(tmp_path):
-    mp.start_processes(_rank_of_few, args=(str(tmp_path),), nprocs=2, start_method="fork")
     alone = scores_of_few()
     assert alone.keys() == {"forget", "retain"}
-    for rank in range(2):
-        torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), alone)
+    for found in on_two_ranks(lambda rank: scores_of_few(), tmp_path):
+        torch.testing.assert_close(found, alone)
     again = ImageScores.from_dict(alone["retain"])
     assert again.log_probs.dtype == "float64", "a run that goes on has every digit from its checkpoint"

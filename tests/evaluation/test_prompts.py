@@ -7,20 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers.cache_utils import DynamicLayer
 
 from ofmu_pl.evaluation.branches import can_branch
-from ofmu_pl.evaluation.prompts import (
-    continue_prompts,
-    read_prompts,
-    score_answers,
-    stops_of,
-)
+from ofmu_pl.evaluation.columns import ROOM, RoomyLayer, filled
+from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts, score_answers, stops_of
 from tests.helpers.texts import VOCABULARY, conversations, greedy, make_model, token_losses
 
 
@@ -109,27 +101,32 @@ def test_answers_end_where_tokenizer_or_model_say(model, ends, stops):
     assert stops_of(model, SimpleNamespace(stops={3})) == stops
 
 
+IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
 RECURRENT = {
+    "rwkv": {"attention_hidden_size": 32},  # reads padding in spite of the mask
     "mamba": {"state_size": 4},  # no attention, hence no keys and values
-    "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 4, "head_dim": 8},  # both in each layer
+    "falcon_h1": {**HEADS, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 4, "head_dim": 8},  # both in each
 }
 
 
-@pytest.mark.parametrize("kind", ["mamba", pytest.param("falcon_h1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["rwkv", "mamba", pytest.param("falcon_h1", marks=pytest.mark.slow)])
 def test_recurrent_layers_whose_states_are_of_no_column(kind):
     """Rows are read again with each token: their states cannot be taken apart as keys and values can."""
     torch.manual_seed(0)
-    ids = {"vocab_size": VOCABULARY, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48} if kind != "mamba" else {}
-    shape = {**ids, "hidden_size": 32, "num_hidden_layers": 2, **heads, **RECURRENT[kind]}
+    shape = {**IDS, "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, **RECURRENT[kind]}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape)).eval()
+    for p in model.parameters() if kind == "rwkv" else ():
+        p.normal_(0.0, 0.5)
     pairs = [*conversations(8), ([3], [5, 1])]
     read = read_prompts(model, [p for p, _ in pairs])
     assert not can_branch(read.cache, 1)
     rows = torch.tensor([3, 0, 3, 8, 7])
     scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     for b, (prompt, answer) in enumerate(pairs[i] for i in rows.tolist()):
-        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4)
+        np.testing.assert_allclose(
+            scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4, atol=1e-4
+        )
     assert continue_prompts(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
 
 
@@ -139,3 +136,62 @@ def test_a_hidden_token_is_attended_to_by_no_one(model):
     mask = torch.tensor([[int(t != 7) for t in prompt] + [1, 1]])
     np.testing.assert_allclose(nll, token_losses(model, prompt, answer, attention_mask=mask), rtol=1e-10)
     assert abs(nll.numpy() - token_losses(model, prompt, answer)).max() > 1e-3
+
+
+def states(rows, columns):
+    return torch.rand(rows, 2, columns, 3), torch.rand(rows, 2, columns, 3)
+
+
+def test_columns_and_rows_are_those_of_a_plain_layer():
+    torch.manual_seed(0)
+    plain, given = DynamicLayer(), DynamicLayer()
+    first = states(7, 4)
+    plain.update(*first)
+    given.update(*first)
+    roomy = RoomyLayer(given)
+    for columns, going in [(1, [0, 2, 4, 6]), (3, [3, 1]), (ROOM, [0, 1]), (1, [1]), (2 * ROOM, [0])]:
+        new = states(len(plain.keys), columns)
+        for ours, theirs in zip(roomy.update(*new), plain.update(*new), strict=True):
+            assert torch.equal(ours, theirs)
+        assert roomy.get_mask_sizes(1) == plain.get_mask_sizes(1)
+        for layer in (roomy, plain):
+            layer.batch_select_indices(torch.tensor(going))
+        assert torch.equal(roomy.keys, plain.keys)
+        assert torch.equal(roomy.values, plain.values)
+    assert torch.equal(given.keys, first[0]), "what others may hold is left alone"
+
+
+def test_a_step_copies_neither_columns_nor_rows():
+    layer = DynamicLayer()
+    layer.update(*states(6, 4))
+    roomy = RoomyLayer(layer)
+    roomy.update(*states(6, 1))
+    places = roomy.keys.data_ptr(), roomy.values.data_ptr()
+    roomy.batch_select_indices(torch.tensor(filled([0, 1, 3, 5])))
+    for _ in range(ROOM - 1):
+        roomy.update(*states(4, 1))
+        assert (roomy.keys.data_ptr(), roomy.values.data_ptr()) == places
+
+
+def test_a_rule_that_draws_sees_the_prompts_in_their_order():
+    model, ends = make_model().eval(), {3}
+    prompts = [p for p, _ in conversations(24)]
+
+    def draws():
+        generator = torch.Generator().manual_seed(0)
+        return lambda logits: torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+
+    choose, expected, running = draws(), [[] for _ in prompts], list(range(len(prompts)))
+    left = []
+    for _ in range(12):
+        whole = [torch.tensor([prompts[i] + expected[i]]) for i in running]
+        tokens = choose(torch.cat([model(x).logits[:, -1] for x in whole])).tolist()
+        for i, token in zip(list(running), tokens, strict=True):
+            if token in ends:
+                running.remove(i)
+                left.append(i)
+            else:
+                expected[i].append(token)
+    assert running, "some go on to the end"
+    assert left != sorted(left), "and others leave in another order"
+    assert continue_prompts(model, read_prompts(model, prompts), sorted(ends), 12, draws()) == expected

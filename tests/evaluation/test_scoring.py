@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.encoded import Encoded
-from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation import prompts, questions
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import min_k
 from ofmu_pl.support.errors import UserError
+from tests.evaluation.conftest import on_two_ranks
 from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
-FILES = {"forget": "forget10_perturbed", **{name: f"{name}_perturbed" for name in list(SETS)[1:]}}
 ROWS = [
     {"question": "q?", "answer": "yes", "paraphrased_answer": "yeah", "perturbed_answer": ["no", "never mind"]},
     {"question": "who is it", "answer": "me", "paraphrased_answer": "I am", "perturbed_answer": ["you", "she"]},
@@ -135,29 +131,15 @@ def test_a_broken_model_is_refused(model):
         score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
 
 
-def _rank(rank, folder, world):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    sets = {"forget": ROWS, "holdout": ROWS[:1]}
-    scores = score_rows(make_model(), Letters(), sets, max_new_tokens=4)
-    Path(folder, f"{rank}.json").write_text(json.dumps({name: s.as_dict() for name, s in scores.items()}))
-    torch.distributed.destroy_process_group()
+def test_ranks_share_the_work_and_all_get_everything(tmp_path):
+    def scored(_=0):
+        scores = score_rows(make_model(), Letters(), {"forget": ROWS, "holdout": ROWS[:1]}, max_new_tokens=4)
+        return {name: s.as_dict() for name, s in scores.items()}
 
-
-def test_ranks_share_the_work_and_all_get_everything(model, tmp_path):
-    sets = {"forget": ROWS, "holdout": ROWS[:1]}
-    alone = score_rows(model, Letters(), sets, max_new_tokens=4)
-    mp.start_processes(
-        _rank, args=(str(tmp_path), 2), nprocs=2, start_method="fork"
-    )  # in a moment: nothing is imported again
-    for rank in range(2):
-        found = json.loads((tmp_path / f"{rank}.json").read_text())
-        for name, s in alone.items():
-            for key, value in s.as_dict().items():
-                if key == "generations" or value is None:
-                    assert found[name][key] == value
-                else:
-                    np.testing.assert_allclose(found[name][key], value, rtol=1e-9, err_msg=key)
+    for found in on_two_ranks(scored, tmp_path):
+        for name, fields in scored().items():
+            for key, value in fields.items():
+                assert found[name][key] == (value if value is None else pytest.approx(np.array(value), rel=1e-9)), key
 
 
 def test_each_answer_goes_to_its_field(model):
@@ -190,16 +172,6 @@ def test_rows_with_unequal_numbers_of_wrong_answers_are_refused(model):
     rows = [{"question": "q", "answer": "a", "perturbed_answer": wrong} for wrong in (["b"], ["b", "c"])]
     with pytest.raises(UserError, match="'retain' differ in the number of perturbed answers"):
         score_rows(model, Letters(), {"retain": rows}, max_new_tokens=None)
-
-
-@pytest.fixture(scope="module")
-def tiny(shared):
-    """The tiny model trained on all of TOFU, its encoder and the evaluation sets."""
-    folder = shared / "models/tofu-tiny-full"
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    lines = {name: (shared / f"data/tofu/{file}.json").read_text().splitlines() for name, file in FILES.items()}
-    sets = {name: [json.loads(line) for line in found] for name, found in lines.items()}
-    return network, RowEncoder(AutoTokenizer.from_pretrained(folder)), sets
 
 
 def test_real_rows_score_as_open_unlearning_scored_them(shared, tiny):

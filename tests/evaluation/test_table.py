@@ -11,9 +11,7 @@ from ofmu_pl.metrics import Metric
 
 def printed(capsys, **groups):
     """First words of the lines that hold a metric, in order."""
-    metrics = [
-        Metric(name, higher_is_better=True, **({"group": group} if group else {})) for name, group in groups.items()
-    ]
+    metrics = [Metric(name, higher_is_better=True, group=group or "other") for name, group in groups.items()]
     print_table("Results", {"after": {m.name: m.result(0.5, n=4) for m in metrics}})
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if re.search(r"0\.5000", line)]
     return [words[0] for words in lines]
@@ -35,10 +33,8 @@ def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     names = [f"retain_Q_A_{name}" for name in ("Prob", "ROUGE_of_all_words")]
-    judged = {
-        name: Metric(name, higher_is_better=True).result(-112.5, n=1234, interval=(-112.5, 37.25), target=0.5)
-        for name in names
-    }
+    declared = [Metric(name, higher_is_better=True) for name in names]
+    judged = {m.name: m.result(-112.5, n=1234, interval=(-112.5, 37.25), target=0.5) for m in declared}
     print_table("Results", dict.fromkeys(("before", "after", "retrained"), judged))
     lines = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80

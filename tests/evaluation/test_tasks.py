@@ -15,6 +15,7 @@ from ofmu_pl.evaluation.tasks import Tasks, _load, read_results
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.support.errors import UserError
 from tests.helpers.citizen_rows import SIDES, TRADES, learnt
+from tests.helpers.texts import token_losses
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed")
 
@@ -46,15 +47,12 @@ def folder(tmp_path_factory):
     """Two tasks on what retained citizens do, in a group that sums them up and in one that does not."""
     home = tmp_path_factory.mktemp("tasks")
     for name, rows in (("early", SIDES["retain"][:5]), ("late", SIDES["retain"][5:])):
-        asked = [
-            {
-                "question": row["question"],
-                "choices": [f"{row['answer'].split()[0]} is a {trade}." for trade in TRADES],
-                "gold": next(i for i, trade in enumerate(TRADES) if trade in row["answer"]),
-            }
-            for row in rows
-        ]
-        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+        lines = []
+        for row in rows:
+            choices = [f"{row['answer'].split()[0]} is a {trade}." for trade in TRADES]
+            gold = next(i for i, trade in enumerate(TRADES) if trade in row["answer"])
+            lines.append(json.dumps({"question": row["question"], "choices": choices, "gold": gold}))
+        (home / f"{name}.jsonl").write_text("\n".join(lines))
         (home / f"{name}.yaml").write_text(TASK.format(name=name, data=home / f"{name}.jsonl"))
     summed = "[{metric: acc, weight_by_size: true}]"
     (home / "both.yaml").write_text(GROUP.format(name="both", aggregates=summed))
@@ -66,15 +64,11 @@ def right(model, tokenizer, rows):
     """Share of the rows whose right answer is the likeliest of all trades'."""
     found = []
     for row in rows:
-        losses = []
+        prompt, losses = f"Question: {row['question']}\nAnswer:", []
+        n = len(tokenizer(prompt)["input_ids"])
         for trade in TRADES:
-            prompt = tokenizer(f"Question: {row['question']}\nAnswer:")["input_ids"]
-            ids = tokenizer(f"Question: {row['question']}\nAnswer: {row['answer'].split()[0]} is a {trade}.")[
-                "input_ids"
-            ]
-            with torch.no_grad():
-                logp = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-            losses.append(-sum(float(logp[i - 1, ids[i]]) for i in range(len(prompt), len(ids))))
+            ids = tokenizer(f"{prompt} {row['answer'].split()[0]} is a {trade}.")["input_ids"]
+            losses.append(token_losses(model, ids[:n], ids[n:]).sum())
         found.append(TRADES[int(np.argmin(losses))] in row["answer"])
     return np.mean(found)
 

@@ -16,8 +16,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig
 
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.evaluation.cached import cached_scores
 from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.evaluation.scoring import cached_scores
 from ofmu_pl.modules import reference_scores
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks import CausalLM
