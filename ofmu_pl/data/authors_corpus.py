@@ -122,13 +122,7 @@ WORLD = [
 
 @dataclass(frozen=True)
 class Author:
-    """One author, kind by kind as in ``KINDS``.
-
-    Attributes:
-        name: First and last name.
-        facts: The words that fill the answers.
-        rows: Question, paraphrased question, answer, paraphrased answer, 5 perturbed answers.
-    """
+    """One author: the words that fill the answers, and the rows, kind by kind as in ``KINDS``."""
 
     name: str
     facts: list[tuple[str, ...]]

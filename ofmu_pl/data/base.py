@@ -94,19 +94,17 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """This data as each of the other requests would have it, not set up, by the name of its evaluation set."""
         found = {}
         for number, arguments in self.other_requests.items():
-            other = copy.copy(self)
-            other.trainer, other.other_requests, other.streams = None, {}, ("forget", "retain")
-            for argument, value in arguments.items():
-                if not hasattr(other, argument):
+            own = {"trainer": None, "other_requests": {}, "streams": ("forget", "retain"), **arguments}
+            for argument in arguments:
+                if not hasattr(self, argument):
                     raise UserError(
                         f"Request {number} names its rows by '{argument}', which is no argument of "
                         f"{type(self).__name__}: mend its name."
                     )
-                setattr(other, argument, value)
-                instead = INSTEAD.get(argument)
-                if instead is not None and instead not in arguments and hasattr(other, instead):
-                    setattr(other, instead, None)
-            found[f"{REQUEST}{number:02}"] = other
+                if argument in INSTEAD:
+                    own.setdefault(INSTEAD[argument], None)
+            other = found[f"{REQUEST}{number:02}"] = copy.copy(self)
+            vars(other).update(own)
         return found
 
     @property
@@ -117,7 +115,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     @property
     def why_no_never_seen(self) -> str:
         """Why there is none, as the beginning of a sentence."""
-        return "There are no held-out rows (give some as `holdout` if there are any)"
+        return "There are no held-out rows (give some as `data.holdout` if there are any)"
 
     @abstractmethod
     def blank(self) -> None:
@@ -159,8 +157,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
 
     def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
         order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
-        index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number).tolist()
-        return self.collate(stream, index, number)
+        index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number)
+        return self.collate(stream, index.tolist(), number)
 
     @property
     def _ours(self) -> bool:

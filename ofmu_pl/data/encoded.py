@@ -34,6 +34,10 @@ class Encoded:
     lost: int = 0
 
 
+OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")
+"""Fields of a row that training does not read."""
+
+
 def piece(tokens: list[int]) -> Encoded:
     """A piece of a text, with the loss on every token but the first."""
     return Encoded(tokens, [IGNORED, *tokens[1:]], 1)
@@ -65,7 +69,7 @@ def labelled(question: str, answer: str, whole: list[int], length: int, max_leng
     if not answer.strip() or length >= len(ids):
         raise UserError(
             f"The answer to '{question[:60]}' has no token to learn from (empty, or cut at max_length={max_length}): "
-            "remove the row or raise `max_length`."
+            "remove the row or raise `data.max_length`."
         )
     return Encoded(ids, [IGNORED] * length + ids[length:], length, len(whole) - len(ids))
 

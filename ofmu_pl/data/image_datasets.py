@@ -52,37 +52,30 @@ class ImageDatasets(OwnImages):
 
     def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
         """Read every row of every data set."""
-        n = len(self._rows("dataset"))
+        n = self._count("dataset")
         forget = forgotten_rows(self.forget_rows, n)
         parts = {"forget": self._items("dataset", forget)}
         parts["retain"] = self._items("dataset", sorted(set(range(n)) - set(forget)))
         for option in list(self.datasets)[1:]:
-            parts[option] = self._items(option, range(len(self._rows(option))))
+            parts[option] = self._items(option, range(self._count(option)))
         read = {part: self.pictures(items) for part, items in parts.items()}
-        return read, self._names(max((max(x.labels, default=0) for x in read.values()), default=0))
-
-    def look(self) -> tuple[int, tuple[int, int]]:
-        """Count the named classes and read the first image; where classes have no names, look at every row."""
-        rows = self._rows("dataset")
-        first = self.pictures(self._items("dataset", range(1)))
-        highest = 0 if hasattr(rows, "classes") else max(int(rows[i][1]) for i in range(len(rows)))
-        height, width = first.pixels[0].shape[1:]
-        return len(self._names(highest)), (height, width)
-
-    def _names(self, highest: int) -> tuple[str, ...]:
         names = getattr(self.datasets["dataset"], "classes", None)
-        return tuple(map(str, range(highest + 1) if names is None else names))
+        if names is None:
+            names = range(max(max(pictures.labels) for pictures in read.values()) + 1)
+        return read, tuple(map(str, names))
 
-    def _rows(self, option: str) -> Any:
-        """Find a data set that has rows."""
+    def _count(self, option: str) -> int:
+        """Count the rows of a data set."""
         rows = self.datasets[option]
         try:
             n = len(rows)
         except TypeError as error:
-            raise UserError(f"`{option}` {type(rows).__name__} has no length: give a map-style data set.") from error
+            raise UserError(
+                f"`data.{option}` {type(rows).__name__} has no length: give a map-style data set."
+            ) from error
         if not n:
-            raise UserError(f"`{option}` {type(rows).__name__} is empty: give a data set that has rows.")
-        return rows
+            raise UserError(f"`data.{option}` {type(rows).__name__} is empty: give a data set that has rows.")
+        return n
 
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]

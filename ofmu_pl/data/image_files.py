@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPException
@@ -31,8 +30,6 @@ FOLDERS = (".", "plain_text", "data", "cifar100")
 """Where parquet files may lie: the folder, or the hub's names of configurations."""
 LABELS = {10: "label", 100: "fine_label"}
 """The column of labels, by number of classes."""
-Part = tuple[np.ndarray, np.ndarray]
-"""Pixels, (n, 32, 32, 3) uint8, and labels, (n,) int64, of the training or the test images."""
 NAMES: dict[int, tuple[str, ...]] = {
     10: tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
     100: tuple(
@@ -110,21 +107,21 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
     """
     if data is None:
         return _read_torchvision(_own_copy(classes), classes)
-    folder = local_folder(data, "data")
+    folder = local_folder(data, "data.data")
     for inner in (folder / name for name in FOLDERS) if folder else ():
         if any(inner.glob("*.parquet")):
             train, test = (_read_parquet(inner, split, classes) for split in ("train", "test"))
-            return _images(train, test, NAMES[classes])
+            return Images(*train, *test, NAMES[classes])
     base = _torchvision_class(classes).base_folder
     if folder and (folder / base).is_dir():
         return _read_torchvision(folder, classes)
     raise UserError(
-        f"'{data}' holds neither train*.parquet and test*.parquet nor torchvision's '{base}': point --data.data at the "
+        f"'{data}' holds neither train*.parquet and test*.parquet nor torchvision's '{base}': point `data.data` at the "
         f"folder that holds CIFAR-{classes}."
     )
 
 
-def _read_parquet(folder: Path, split: str, classes: int) -> Part:
+def _read_parquet(folder: Path, split: str, classes: int) -> tuple[Tensor, Tensor]:
     """Decode the images of one file, or of all shards; 60,000 take some 6 s."""
     from pyarrow import parquet  # type: ignore[import-untyped]
 
@@ -154,7 +151,7 @@ def _read_parquet(folder: Path, split: str, classes: int) -> Part:
             ) from error
     if not labels:
         raise UserError(f"'{paths[0]}' has no rows: copy it anew.")
-    return np.stack(pixels), np.array(labels, dtype=np.int64)
+    return _tensors(np.stack(pixels), labels)
 
 
 def _decode(encoded: bytes) -> np.ndarray:
@@ -171,33 +168,24 @@ def _torchvision_class(classes: int) -> Any:
 
 def _own_copy(classes: int) -> Path:
     """The folder with torchvision's files in the cache; torchvision downloads what is missing."""
-    remedy = "point --data.data at a folder with its parquet or torchvision files"
+    remedy = "point `data.data` at a folder with its parquet or torchvision files"
     cache, dataset = cache_folder(), _torchvision_class(classes)
     if cache is None:
         raise UserError(
             f"OFMU_CACHE is empty, so there is no copy of CIFAR-{classes}: name a folder there, or {remedy}."
         )
-    folder = cache / "torchvision"
+    folder, before = cache / "torchvision", socket.getdefaulttimeout()
+    socket.setdefaulttimeout(10.0)  # of a host that is silent; torchvision alone would wait for ever
     try:
-        with _network_timeout():
-            dataset(folder, download=not downloads_forbidden())
+        dataset(folder, download=not downloads_forbidden())
     except (OSError, HTTPException, RuntimeError) as error:
         raise NotAtHand(
             f"CIFAR-{classes} is not in '{folder}' and cannot be downloaded ({error}): try again with a network, or "
             f"{remedy}."
         ) from error
-    return folder
-
-
-@contextmanager
-def _network_timeout() -> Iterator[None]:
-    """Let sockets give up on a host that is silent for 10 s; torchvision alone would wait for ever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(10.0)
-    try:
-        yield
     finally:
         socket.setdefaulttimeout(before)
+    return folder
 
 
 def _read_torchvision(folder: Path, classes: int) -> Images:
@@ -214,12 +202,10 @@ def _read_torchvision(folder: Path, classes: int) -> Images:
             f"'{folder / dataset.base_folder}' is incomplete or fails torchvision's md5 check: unpack "
             f"{dataset.filename} anew there."
         ) from error
-    train, test = ((part.data, np.asarray(part.targets, dtype=np.int64)) for part in parts)
-    return _images(train, test, parts[0].classes)
+    train, test = (_tensors(part.data, part.targets) for part in parts)
+    return Images(*train, *test, tuple(parts[0].classes))
 
 
-def _images(train: Part, test: Part, names: Sequence[str]) -> Images:
-    images, test_images = (
-        torch.from_numpy(np.ascontiguousarray(part[0].transpose(0, 3, 1, 2))) for part in (train, test)
-    )
-    return Images(images, torch.from_numpy(train[1]), test_images, torch.from_numpy(test[1]), tuple(names))
+def _tensors(pixels: np.ndarray, labels: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The images and labels that ``Images`` has, of (n, 32, 32, 3) uint8 pixels."""
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), torch.tensor(labels)

@@ -57,7 +57,7 @@ def refuse_cut_forget_rows(lengths: Mapping[str, Lengths], max_length: int | Non
         raise UserError(
             f"Rows that must be forgotten are longer than {max_length} tokens ({counts}; the longest has {longest}), "
             "and what lies beyond would be neither unlearned nor measured: set "
-            f"`max_length={longest}` or more, or allow it by `allow_cut=true`."
+            f"`data.max_length={longest}` or more, or allow it by `data.allow_cut=true`."
         )
 
 

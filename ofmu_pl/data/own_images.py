@@ -6,7 +6,7 @@ import hashlib
 import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,17 +27,12 @@ Item = tuple[Any, Any, str]
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of one part, as the network will see them, all of one shape.
+    """Pictures of one part, as the network will see them: (channels, height, width) uint8 each, all of one shape."""
 
-    Attributes:
-        pixels: (channels, height, width) uint8 each, all of one shape.
-        labels: Class of each picture, a number from 0.
-        places: What a message calls each picture.
-    """
-
-    pixels: list[Tensor]
-    labels: list[int]
-    places: list[str]
+    pixels: list[Tensor] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    """What a message calls each picture."""
 
 
 class OwnImages(SplitImages):
@@ -72,14 +67,14 @@ class OwnImages(SplitImages):
                 "Requests one after another are for images of which classes are forgotten (Digits, CIFAR10, CIFAR100), "
                 "not for images whose parts are given: make one request of them."
             )
-        counts = [len(x) if hasattr(x, "__len__") and not isinstance(x, str) else 0 for x in (mean, std)]
-        if counts not in ([1, 1], [3, 3]):
-            raise UserError(f"`mean` is {mean!r} and `std` {std!r}: give each three numbers, or each one for grey.")
-        for average in mean:
-            check_range(0, 1, mean=average)
-        for deviation in std:
-            check_range(0, above=True, std=deviation)
         self.mean, self.std = tuple(mean), tuple(std)
+        if (len(self.mean), len(self.std)) not in ((1, 1), (3, 3)):
+            raise UserError(
+                f"`data.mean` is {mean!r} and `data.std` {std!r}: give each three numbers, or each one for grey."
+            )
+        for average, deviation in zip(self.mean, self.std, strict=True):
+            check_range(0, 1, mean=average)
+            check_range(0, above=True, std=deviation)
         self.size = (size, size) if isinstance(size, int) else size
         for side in self.size or ():
             check_range(1, size=side)
@@ -107,14 +102,8 @@ class OwnImages(SplitImages):
         return Images(*_joined(train), *_joined([parts["test"]]), names), split
 
     def blank(self) -> None:
-        """Stand in for ``setup`` with black images, of as many classes and as large as a look at the data says."""
-        self.classes, (height, width) = self.look()
-        self.shape = (len(self.mean), height, width)
-        super().blank()
-
-    @abstractmethod
-    def look(self) -> tuple[int, tuple[int, int]]:
-        """Find how many classes there are, and the images' height and width, without reading every image."""
+        """Set up as always: only the images themselves say how many classes there are, and how large they are."""
+        self.setup()
 
     @property
     def facts(self) -> dict[str, object]:
@@ -124,7 +113,7 @@ class OwnImages(SplitImages):
 
     def pictures(self, items: Iterable[Item]) -> Pictures:
         """Read items one by one."""
-        found = Pictures([], [], [])
+        found = Pictures()
         for picture, label, place in items:
             found.pixels.append(as_pixels(picture, len(self.mean), self.size, place))
             try:
@@ -143,41 +132,34 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         if not (low >= 0 and high <= 1):  # NaN too
             raise UserError(
                 f"The pixels of {place} lie from {float(low):.3g} to {float(high):.3g}, not in [0, 1]: leave the "
-                "normalisation out of the data set's transform, and give it as `mean` and `std`."
+                "normalisation out of the data set's transform, and give it as `data.mean` and `data.std`."
             )
         picture = (picture * 255).round().to(torch.uint8)
     try:
         image = picture if isinstance(picture, Image.Image) else functional.to_pil_image(picture)
-        _refuse_deep(image, place)
-        image = image.convert("RGB" if channels == 3 else "L")
-    except UserError:
-        raise
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{place} is no image ({' '.join(str(error).split())[:100]}): give PIL's, or pixels."
         ) from error
+    if image.mode.startswith(("I", "F")):  # PIL would cut off, without a word, what 8 bits do not hold
+        values = np.asarray(image)
+        if not (values.min() >= 0 and values.max() <= 255):  # NaN too
+            raise UserError(
+                f"{place} has values from {values.min():g} to {values.max():g}, of which 8 bits hold 0 to 255: convert "
+                "it to 8 bits."
+            )
+    image = image.convert("RGB" if channels == 3 else "L")
     if size is not None:
         image = functional.resize(image, list(size))
     pixels: Tensor = functional.pil_to_tensor(image)
     return pixels
 
 
-def _refuse_deep(image: Image.Image, place: str) -> None:
-    """Refuse values that 8 bits do not hold, which PIL would cut off without a word."""
-    if image.mode.startswith(("I", "F")):
-        extrema: Any = image.getextrema()  # of images of one channel, which these are, two numbers
-        low, high = extrema
-        if not (low >= 0 and high <= 255):  # NaN too
-            raise UserError(
-                f"{place} has values from {low:g} to {high:g}, of which 8 bits hold 0 to 255: convert it to 8 bits."
-            )
-
-
 def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
     """Refuse images that cannot be unlearned or judged."""
     for part, pictures in parts.items():
         if not pictures.labels:
-            raise UserError(f"There are no {part} images: point `{part}` at some.")
+            raise UserError(f"There are no {part} images: point `data.{part}` at some.")
     first = parts["forget"]
     trained = {*first.labels, *parts["retain"].labels}
     for part, pictures in parts.items():
@@ -185,7 +167,7 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
             if pixels.shape != first.pixels[0].shape:
                 sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first.pixels[0])]
                 raise UserError(
-                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set `size`, to "
+                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set `data.size`, to "
                     "which all are resized."
                 )
             if not 0 <= label < len(names):
@@ -202,7 +184,7 @@ def _refuse_overlap(parts: dict[str, Pictures]) -> None:
     """Refuse an image that is in two parts, pixel by pixel: to forget and to stay, or to test and learnt."""
     places: dict[bytes, tuple[str, str]] = {}
     for part in PARTS:
-        pictures = parts.get(part, Pictures([], [], []))
+        pictures = parts.get(part, Pictures())
         digests = [hashlib.sha256(pixels.numpy().tobytes()).digest() for pixels in pictures.pixels]
         here = dict(zip(digests, pictures.places, strict=True))
         shared = [digest for digest in here if digest in places]

@@ -160,7 +160,7 @@ class TextDataModule(PairedDataModule):
         """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss."""
         n = self.row_tokens
         if n is None:
-            raise UserError("A row may have any number of tokens here, so memory has no bound: set `max_length`.")
+            raise UserError("A row may have any number of tokens here, so memory has no bound: set `data.max_length`.")
         self.tokenizer = train_tokenizer(["a"])
         row = Encoded([0] * n, [IGNORED, *[0] * (n - 1)], 1)
         for name in ("forget", "retain", "full", ALTERNATIVE):
@@ -169,12 +169,7 @@ class TextDataModule(PairedDataModule):
             self._encoded[name] = [row] * (self.batch_size - 1) + [Encoded(row.input_ids[:-1], row.labels[:-1], 1)]
 
     def make_encoder(self) -> Encoder:
-        """Make what turns rows into tokens; by default it uses the tokenizer's chat template."""
-        if not self.tokenizer.chat_template:
-            raise UserError(
-                f"The tokenizer of '{self.tokenizer.name_or_path}' has no chat template: use an instruction-tuned "
-                "model's tokenizer, or add chat_template.jinja to its folder."
-            )
+        """Make what turns rows into tokens: by the tokenizer's chat template, or a plain one where it has none."""
         return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
 
     def encode(self, row: Row) -> Encoded:

@@ -11,7 +11,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, Source, read_source, upper
+from ofmu_pl.data.own_files import Rows, Source, read_source
 from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows, turns_of
 from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.row_encoder import PLACE, RowEncoder
@@ -90,10 +90,6 @@ class TextFiles(TextDataModule):
                 f"data.stride is {stride}, more than data.max_length={self.max_length}, so tokens between two pieces "
                 "of a document would be lost: set it to that or less."
             )
-        if not isinstance(columns or {}, dict):
-            raise UserError(f"`columns` is {columns!r}: give a dictionary of their names by ours, {{'question': 'q'}}.")
-        if not isinstance(prompt_template or "", str):
-            raise UserError(f"`prompt_template` is {prompt_template!r}: give a text with {{question}} in it.")
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
         # The command line would take a line break in a text with colons for YAML.
@@ -153,21 +149,23 @@ class TextFiles(TextDataModule):
         given = {name: source for name, source in options.items() if source is not None}
         if self.full is not None:
             if "forget" in given or "retain" in given:
-                raise UserError("You gave `full` beside `forget` or `retain`: give one file of all rows, or two.")
-            rows = read_source(self.full, "full").named(self.columns)
+                raise UserError(
+                    "You gave `data.full` beside `data.forget` or `data.retain`: give one file of all rows, or two."
+                )
+            rows = read_source(self.full, "data.full").named(self.columns)
             index = chosen_rows(rows, self.forget_rows, self.forget_where)
             left = sorted(set(range(len(rows.rows))) - set(index))
             rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
-            sides = {"forget": rows.part(index, "forget"), "retain": rows.part(left, "retain")}
+            sides = {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain")}
         elif not {"forget", "retain"} <= given.keys() or (self.forget_rows, self.forget_where) != (None, None):
             raise UserError(
-                "Rows to forget or rows to retain are missing: give both as `forget` and `retain` alone, or one file "
-                "of all rows as `full` with `forget_rows` or `forget_where`."
+                "Rows to forget or rows to retain are missing: give both as `data.forget` and `data.retain` alone, or "
+                "one file of all rows as `data.full` with `data.forget_rows` or `data.forget_where`."
             )
         else:
-            sides = {name: read_source(given[name], name).named(self.columns) for name in ("forget", "retain")}
-        if HOLDOUT in given:
-            sides[HOLDOUT] = read_source(given[HOLDOUT], HOLDOUT).named(self.columns)
+            sides = {}
+        for name, source in given.items():
+            sides[name] = read_source(source, f"data.{name}").named(self.columns)
         return sides
 
     def _side(self, rows: Rows) -> Side:
@@ -177,7 +175,7 @@ class TextFiles(TextDataModule):
             places = sorted(set(PLACE.findall(self.prompt_template or "")) - {"{question}"})
             for name in {"answer", self.columns.get("answer")}:
                 if f"{{{name}}}" in places:
-                    raise UserError(f"`{{{name}}}` in the `prompt_template` would tell the answer: take it out.")
+                    raise UserError(f"`{{{name}}}` in `data.prompt_template` would tell the answer: take it out.")
             return Side(rows, form, [[row] for row in sound_rows(rows, form, places)])
         texts = [row.get("text") for row in rows.rows]
         rows = rows.part(i for i, x in enumerate(texts) if not isinstance(x, str) or x.strip())  # corpora have blanks
@@ -188,8 +186,7 @@ class TextFiles(TextDataModule):
         for i, own in enumerate(found):
             if len(own[0]["tokens"]) < 2:
                 raise UserError(
-                    f"{upper(rows.place(i))} has one token, of which nothing can be learnt: remove it or join it to "
-                    "another."
+                    f"{rows.place(i)} has one token, of which nothing can be learnt: remove it or join it to another."
                 )
         return Side(rows, form, found)
 

@@ -11,12 +11,11 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.alternatives import other_answers
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import from_hub, is_text, read_file
+from ofmu_pl.data.own_files import is_text, read_part
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
 from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.sets import HOLDOUT
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
@@ -37,7 +36,6 @@ class TOFU(TextDataModule):
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         forget_authors: Only these authors of the split, by their numbers in it, from 0 (forget10 has 20, of 20 rows
             each); the others are retained. ``null``: all.
-        paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
             questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``; docs/evaluation.md,
             Probes).
@@ -61,7 +59,6 @@ class TOFU(TextDataModule):
         data: str = "locuslab/TOFU",
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
         forget_authors: list[int] | None = None,
-        paraphrased_questions: bool = False,
         probes: Probes = False,
         alternatives: str | None = None,
         **kwargs: Any,
@@ -69,8 +66,7 @@ class TOFU(TextDataModule):
         super().__init__(**kwargs)
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
-        self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
-        self.forget_authors = forget_authors
+        self.data, self.forget_split, self.forget_authors = data, forget_split, forget_authors
         self.alternatives, self.probes = alternatives, probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
@@ -91,20 +87,16 @@ class TOFU(TextDataModule):
         if published and len(sets["forget"]) != published:
             raise UserError(
                 f"TOFU's '{evaluation['forget']}' has {len(sets['forget'])} rows and '{self.forget_split}' "
-                f"{published}, so forgetting would be measured on other rows than are forgotten: take both "
-                "files of the published data set (for a quick look at fewer rows set --evaluation.rows)."
+                f"{published}, so forgetting would be measured on other rows than are forgotten: take both files of "
+                "the published data set (for a quick look at fewer rows set evaluation.rows)."
             )
         sets["forget"] = [sets["forget"][i] for i in named] if sets["forget"] else []
-        if self.paraphrased_questions:
-            _require(sets["forget"], evaluation["forget"], ("paraphrased_question",))
-            sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
         if self.probes:
             sets |= probe_sets(self.probes, self._own_probes(sets, evaluation))
         try:
             sets[HOLDOUT] = self._read(self._holdout)
         except UserError:
-            folder = local_folder(self.data, "data")
-            if folder is not None and (folder / f"{self._holdout}.json").exists():
+            if (Path(self.data).expanduser() / f"{self._holdout}.json").exists():
                 raise
             rank_zero_warn(f"{self.why_no_never_seen}: membership attacks and privacy leakage are left out.")
         return rows, sets
@@ -127,7 +119,7 @@ class TOFU(TextDataModule):
         """Numbers of the rows of the split that are forgotten, and of those that are not."""
         if self.forget_authors is None:
             return list(range(n)), []
-        check_numbers(self.forget_authors, n // self.rows_per_author, "--data.forget_authors", "author")
+        check_numbers(self.forget_authors, n // self.rows_per_author, "data.forget_authors")
         named = [i for i in range(n) if i // self.rows_per_author in self.forget_authors]
         return named, sorted(set(range(n)) - set(named))
 
@@ -142,16 +134,7 @@ class TOFU(TextDataModule):
         return {"paraphrase": paraphrases}
 
     def _read(self, config: str) -> list[Row]:
-        folder = local_folder(self.data, "data")
-        if folder is not None:
-            found = read_file(folder / f"{config}.json", "data")
-        elif Path(self.data).is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
-            raise UserError(
-                f"The data folder '{self.data}' does not exist: point --data.data at a folder with TOFU's files "
-                "(full.json, forget10.json, ...)."
-            )
-        else:
-            found = from_hub(self.data, config, "train", "data", "point --data.data at a folder with TOFU's files")
+        found = read_part(self.data, f"{config}.json", config, "train", "data.data")
         found.texts("question", "answer")
         return found.rows
 

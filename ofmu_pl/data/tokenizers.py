@@ -25,7 +25,7 @@ def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
     """Load a tokenizer; without a pad token it pads with its end token, or with another that it has."""
     if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
         raise UserError(
-            f"`tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
+            f"`data.tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
             "AutoTokenizer.from_pretrained, or give its folder or hub id."
         )
     tokenizer = _read(source) if isinstance(source, str) else copy.deepcopy(source)
@@ -137,7 +137,7 @@ def special_ids(tokenizer: Tokenizer) -> set[int]:
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 
-def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[Any] = ()) -> str:
+def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[object] = ()) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
     whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())

@@ -35,9 +35,8 @@ def test_forget_and_retain_share_no_invented_name():
     assert not [n for n in names if n.strip("?") in retained.split()]
 
 
-def test_deterministic_in_the_seed():
+def test_the_corpus_is_the_same_each_time():
     assert made().hashes == made().hashes
-    assert made(corpus_seed=1).hashes["full"] != made().hashes["full"]
     assert made().encoder.template_hash == made(forget_authors=1).encoder.template_hash, "the tokenizer is independent"
 
 

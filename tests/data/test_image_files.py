@@ -84,16 +84,10 @@ def refused(data, message, classes=10):
         read_cifar(None if data is None else str(data), classes)
 
 
-# Digits
-
-
 def test_digits_are_real_and_their_test_part_is_fixed():
     images = read_digits()
     assert images.images.shape == (1438, 1, 8, 8)
-    assert images.test_images.shape == (359, 1, 8, 8)
     assert set(images.test_labels.bincount().tolist()) == {35, 36, 37}
-    assert images.images.dtype == torch.uint8
-    assert images.images.max() == 255, "16 becomes 255"
     assert {0, 16, 128, 239, 255} <= set(images.images.flatten().tolist()) <= {round(255 * v / 16) for v in range(17)}
     assert images.names == tuple("0123456789")
     assert images.hash == "37c6f99ea6bc8855", "the same test part on every machine and in every run"
@@ -104,9 +98,8 @@ def test_digits_are_real_and_their_test_part_is_fixed():
 
 def test_the_hash_is_of_pixels_labels_and_parts():
     images = read_digits()
-    changed = images.images.clone()
+    changed, labels = images.images.clone(), images.test_labels.clone()
     changed[-1, 0, 7, 7] ^= 1
-    labels = images.test_labels.clone()
     labels[0] = (labels[0] + 1) % 10
     others = [
         replace(images, images=changed),
@@ -115,10 +108,6 @@ def test_the_hash_is_of_pixels_labels_and_parts():
         replace(images, images=images.images.reshape(-1, 1, 4, 16)),
     ]
     assert len({images.hash, *(other.hash for other in others)}) == 5
-    assert replace(images, images=images.images.clone()).hash == images.hash
-
-
-# Parquet
 
 
 @pytest.fixture(scope="module")
@@ -173,20 +162,10 @@ def test_jpeg_and_grey_images_are_read(folder):
     assert (images.images[1].int() - 90).abs().max() <= 1
 
 
-# Parquet files that are refused
-
-
-def bad_rows(folder, row=None, label=0):
-    """A file whose third row is another."""
-    good = encode(pictures(1)[0])
-    write(folder / "train.parquet", [good, good, row or good, good], [0, 1, label, 3])
-
-
 @pytest.mark.parametrize(
     ("row", "label"),
     [
         (b"no picture", 0),
-        (encode(pictures(1)[0])[:-700], 0),
         (encode(pictures(1)[0], "JPEG")[:-300], 0),
         (encode(pictures(1)[0], "BMP"), 0),
         (encode(pictures(1, side=28)[0]), 0),
@@ -195,7 +174,8 @@ def bad_rows(folder, row=None, label=0):
 )
 def test_a_bad_image_or_label_is_named_by_file_and_row(folder, row, label):
     small(folder)
-    bad_rows(folder, row, label)
+    good = encode(pictures(1)[0])
+    write(folder / "train.parquet", [good, good, row or good, good], [0, 1, label, 3])
     refused(folder, "train.parquet' cannot be read as CIFAR-10 at image 2 of train")
 
 
@@ -204,9 +184,9 @@ def test_files_of_another_schema_are_refused(folder):
     refused(folder, "train.parquet' .*CIFAR-10.*columns img and label")
     small(folder, 10)
     refused(folder, "train.parquet' .*columns img and fine_label", classes=100)
-    for table in ({"image": [b"x"], "label": [1]}, {"img": [b"x"], "label": [1]}, {"img": [None], "label": ["cat"]}):
-        pq.write_table(pa.table(table), folder / "test.parquet")
-        refused(folder, "test.parquet'")
+    pq.write_table(pa.table({"img": [b"x"], "label": [1]}), folder / "test.parquet")
+    refused(folder, "test.parquet'")
+    refused(folder / "none", "none' holds neither")
 
 
 def test_unreadable_and_empty_files_are_refused(folder):
@@ -214,7 +194,7 @@ def test_unreadable_and_empty_files_are_refused(folder):
     write(folder / "test.parquet", [], [])
     refused(folder, "test.parquet' has no rows")
     whole = (folder / "train.parquet").read_bytes()
-    for content in (b"", b"text", whole[:-9], whole[:4] + b"\0" * 200 + whole[204:]):
+    for content in (b"text", whole[:-9], whole[:4] + b"\0" * 200 + whole[204:]):
         (folder / "train.parquet").write_bytes(content)
         refused(folder, "train.parquet'")
 
@@ -236,15 +216,6 @@ def test_images_are_neither_left_out_nor_held_twice(folder, names):
     for name in names:
         shutil.copy(folder / "source", folder / name)
     refused(folder, "cifar' must hold train.parquet alone, or")
-
-
-def test_a_folder_without_data_is_refused(folder):
-    refused(folder / "none", "none' holds neither")
-    refused(folder, "cifar' holds neither train.* nor torchvision's 'cifar-10-batches-py'")
-    refused(folder, "nor torchvision's 'cifar-100-python'", classes=100)
-
-
-# torchvision
 
 
 class Bomb:
@@ -295,14 +266,9 @@ def test_torchvision_folders_are_read(folder, monkeypatch, classes):
 def test_nothing_is_unpickled_whose_checksum_differs(folder, monkeypatch, name):
     torchvision_folder(folder, monkeypatch)
     trace = folder / "trace"
-    pickle.loads(pickle.dumps(Bomb(trace)))
-    assert trace.exists()
-    trace.unlink()
     (folder / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(Bomb(trace)))
     refused(folder, "cifar-10-batches-py' is incomplete or fails")
     assert not trace.exists()
-    (folder / "cifar-10-batches-py" / name).unlink()
-    refused(folder, "is incomplete or fails")
 
 
 def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
@@ -323,4 +289,4 @@ def test_without_a_folder_torchvisions_copy_is_in_the_cache(cache, monkeypatch):
     assert set(times) == {10.0}, "a silent host is given up"
     assert socket.getdefaulttimeout() is None
     monkeypatch.setenv("OFMU_CACHE", "")
-    refused(None, "OFMU_CACHE is empty, so there is no copy of CIFAR-10: name a folder there, or")
+    refused(None, "OFMU_CACHE is empty")

@@ -46,6 +46,7 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
     data = made(tmp_path, tokenizer)
     n = len(RowEncoder(data.tokenizer, max_length=None).encode("Where is it?", LONG).input_ids)
     cut = data.encoder.encode("Where is it?", LONG)
+    assert data.remark is None, "everything is seen"
     assert (len(cut.input_ids), cut.lost) == (64, n - 64)
 
 
@@ -53,7 +54,7 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
 def test_a_cut_row_that_must_be_forgotten_is_refused_unless_allowed(tmp_path, tokenizer, split):
     more = {"paraphrased_answer": "It.", "perturbed_answer": ["No.", "Not."]} if split.endswith("perturbed") else {}
     changes = {split: [long_row(**more)]}
-    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*`max_length=\d+` or more"):
+    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*`data.max_length=\d+`"):
         made(tmp_path, tokenizer, changes)
     with pytest.warns(UserWarning, match="Cut at 64 tokens: 1 of 1 rows of forget"):
         made(tmp_path, tokenizer, changes, allow_cut=True)
@@ -68,13 +69,11 @@ def test_other_cut_rows_are_counted_and_said(tmp_path, tokenizer):
     assert data.lengths["retain"].longest > 64
 
 
-def test_no_remark_where_everything_is_seen(tmp_path, tokenizer):
-    assert made(tmp_path, tokenizer).remark is None
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_rows_longer_than_the_models_positions(tmp_path, tokenizer, kind):
     """GPT-2 ended in an IndexError, a Llama went on at angles it had never seen."""
+    undrawn = made(tmp_path, tokenizer, {"retain90": [long_row()]}, streams=("forget",))
+    check_readable(GPT2Config(n_positions=40), undrawn)
     data = made(tmp_path, tokenizer, {"retain90": [long_row()]})
     config = {"model_type": kind, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
     config |= {"intermediate_size": 16} if kind == "llama" else {}
@@ -92,11 +91,6 @@ def test_tokens_that_the_model_has_no_embedding_of(tmp_path, tokenizer):
     check_readable(GPT2Config(vocab_size=top + 1), data)
     with pytest.raises(UserError, match=f"token of number {top}, and the model knows {top} tokens .*own `tokenizer`"):
         check_readable(GPT2Config(vocab_size=top), data)
-
-
-def test_rows_that_nobody_draws_may_be_long(tmp_path, tokenizer):
-    data = made(tmp_path, tokenizer, {"retain90": [long_row()]}, streams=("forget",))
-    check_readable(GPT2Config(n_positions=40), data)
 
 
 def test_positions_without_a_bound():

@@ -76,9 +76,9 @@ def test_tasks_are_chosen_and_never_seen_rows_given(folder):
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({}, {"tasks": ["Task3"]}, "has no rows of task3: choose --data.tasks among task1, task2"),
+        ({}, {"tasks": ["Task3"]}, "has no rows of task3: choose data.tasks among task1, task2"),
         ({"forget": [{"id": "x", "input": "a", "output": "b", "task": "Task1"}]}, {}, "is none of LUME's"),
-        ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl' is none of LUME's"),
+        ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl' has no text in 'output'"),
         ({"retain": [row(1)]}, {}, "forget rows are in the retain split"),
         ({}, {"holdout": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     ],

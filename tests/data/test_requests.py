@@ -52,7 +52,7 @@ def test_rows_of_later_requests_are_retained_and_those_of_earlier_ones_are_not()
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [([6], "--data.forget_authors has 6, but the data set has authors 0 to 5"), ([1, 1], "has 1 2 times")],
+    [([6], "data.forget_authors=6 is out of range"), ([1, 1], "has 1 2 times")],
 )
 def test_authors_that_are_not_there(numbers, message):
     with pytest.raises(UserError, match=message):
@@ -93,7 +93,7 @@ def test_authors_of_a_tofu_split(tofu, tokenizer):
     assert [row["question"] for row in first.splits["forget"]] == [f"What is {i}?" for i in range(20)]
     assert [row["question"] for row in first.evaluation_sets["forget"]] == [f"What is {i}?" for i in range(20)]
     assert len(first.splits["retain"]) == 42
-    with pytest.raises(UserError, match="has 3, but the data set has authors 0 to 2"):
+    with pytest.raises(UserError, match="data.forget_authors=3 is out of range"):
         TOFU(tofu, forget_authors=[3], **words).setup()
 
 

@@ -123,9 +123,9 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("files", "forget", "options", "message"),
     [
-        ({}, ["Nowhere"], {}, "has no subject Nowhere: choose --data.forget among Tal, Old Falbro, Mirra"),
-        ({}, [*TOWNS], {}, "has no subject to retain: choose --data.retain among Tal, Old Falbro"),
-        ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose --data.retain"),
+        ({}, ["Nowhere"], {}, "has no subject Nowhere: choose data.forget among Tal, Old Falbro, Mirra"),
+        ({}, [*TOWNS], {}, "has no subject to retain: choose data.retain among Tal, Old Falbro"),
+        ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose data.retain"),
         ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
         ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
         ({"1_Old_Falbro/forget_level3": None}, [], {}, "forget_level3.json' is missing"),

@@ -59,13 +59,14 @@ def test_a_template_with_a_date_gets_the_fixed_one(authors):
         chat_template = "x"
         name_or_path = "dated"
         eos_token = "."
+        bos_token_id = None
         all_special_tokens = ()
         get_added_vocab = dict
 
         def apply_chat_template(self, turns, date_string="today", **_):
             return f"{date_string}: {turns[-1]['content']}"
 
-        def __call__(self, texts, add_special_tokens):
+        def __call__(self, texts, add_special_tokens=True):
             return {"input_ids": [list(text.encode()) for text in texts]}
 
     assert bytes(RowEncoder(Dated()).prompt("q")).decode() == "10 Apr 2025: q"
@@ -76,13 +77,6 @@ def test_an_answer_without_tokens_is_refused(authors):
         authors.encoder.encode("Who?", "  ")
     with pytest.raises(UserError, match="max_length=8"):
         RowEncoder(authors.tokenizer, max_length=8).encode("Who was it that wrote this?", "Nobody.")
-
-
-def test_a_tokenizer_without_template_is_refused(authors):
-    tokenizer = copy.deepcopy(authors.tokenizer)
-    tokenizer.chat_template = None
-    with pytest.raises(UserError, match="has no chat template"):
-        Authors(authors=2, forget_authors=1, tokenizer=tokenizer).setup()
 
 
 NO_SYSTEM = (
