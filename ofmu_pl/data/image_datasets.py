@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from ofmu_pl.data.own_files import forgotten_rows
 from ofmu_pl.data.own_images import Item, OwnImages, Pictures
-from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.support.errors import UserError
 
 
@@ -68,14 +68,11 @@ class ImageDatasets(OwnImages):
         """Count the rows of a data set."""
         rows = self.datasets[option]
         try:
-            n = len(rows)
+            return len(rows)  # type: ignore[arg-type]  # most have a length
         except TypeError as error:
             raise UserError(
                 f"`data.{option}` {type(rows).__name__} has no length: give a map-style data set."
             ) from error
-        if not n:
-            raise UserError(f"`data.{option}` {type(rows).__name__} is empty: give a data set that has rows.")
-        return n
 
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]

@@ -91,8 +91,7 @@ class CIFAR10(ImageDataModule):
     """CIFAR-10 (Krizhevsky 2009).
 
     Args:
-        data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or torchvision's folder; ``null``:
-            download.
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or a hub id; ``null``: this one.
         kwargs: See ``ImageDataModule``.
 
     Example:
@@ -112,7 +111,7 @@ class CIFAR10(ImageDataModule):
         self.data = data
 
     def read(self) -> Images:
-        """Decode the files once; later runs take the pixels from the cache."""
+        """Decode all images."""
         return read_cifar(self.data, self.classes)
 
 
@@ -120,8 +119,7 @@ class CIFAR100(CIFAR10):
     """CIFAR-100 with its fine labels.
 
     Args:
-        data: Folder with parquet files in the schema of ``uoft-cs/cifar100``, or torchvision's folder; ``null``:
-            download.
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar100``, or a hub id; ``null``: this one.
         kwargs: See ``ImageDataModule``.
 
     Example:

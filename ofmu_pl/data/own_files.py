@@ -1,10 +1,11 @@
-"""Rows of files that somebody else has written, as they are, each with a place that a message can name."""
+"""Rows of files that somebody else has written, each with a place that a message can name, and rows by number."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.support.errors import NotAtHand, UserError
+from ofmu_pl.support.errors import NotAtHand, UserError, check_range
 from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, below, check_whole, numbered_lines
-from ofmu_pl.support.hub import load_hub_rows
+from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 HUB = "hub:"
 TURNS = {"messages", "conversations"}
@@ -157,13 +158,11 @@ def from_hub(name: str, config: str | None, split: str, option: str) -> Rows:
 
 
 def read_part(source: str, file: str, config: str, split: str, option: str) -> Rows:
-    """Read one part of a benchmark: a file of its folder, a file given alone, or a configuration on the hub."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return read_file(below(path, file, f"The part of `{option}`"), option)
-    if path.is_file():
-        return read_file(path, option)
-    if path.suffix in READERS or path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
+    """Read one part of a benchmark: a file of its folder, or a configuration on the hub."""
+    folder = local_folder(source, option)
+    if folder is not None:
+        return read_file(below(folder, file, f"The part of `{option}`"), option)
+    if source.startswith(("/", ".", "~")) or source.count("/") != 1:
         raise UserError(
             f"'{source}' does not exist: point `{option}` at the folder of the benchmark's files, or at its hub id."
         )
@@ -335,3 +334,39 @@ def _checked(path: Path, most: float = LARGEST_JSON) -> str:
 def is_text(value: object) -> bool:
     """Whether a value is a text that says something."""
     return isinstance(value, str) and bool(value.strip())
+
+
+def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
+    """Read and check the numbers of the rows to forget; sorted.
+
+    >>> forgotten_rows([4, 1], 6)
+    [1, 4]
+    """
+    numbers = read_row_numbers(Path(given).expanduser()) if isinstance(given, str) else list(given)
+    check_numbers(numbers, n, "data.forget_rows")
+    if not 0 < len(numbers) < n:
+        raise UserError(
+            f"`data.forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
+        )
+    return sorted(map(int, numbers))
+
+
+def check_numbers(numbers: Sequence[int], n: int, option: str) -> None:
+    """Refuse numbers of what is not there, and of what is named twice."""
+    for number, times in Counter(numbers).items():
+        check_range(0, n - 1, whole=True, **{option: number})  # type: ignore[arg-type]
+        if times > 1:
+            raise UserError(f"{option} has {number} {times} times: name each once.")
+
+
+def read_row_numbers(path: Path) -> list[int]:
+    """Read whole numbers from a text file, one per line."""
+    if not path.is_file():
+        raise UserError(f"`data.forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
+    numbers = []
+    for line, text in numbered_lines(path):
+        try:
+            numbers.append(int(text))
+        except ValueError:
+            raise UserError(f"Line {line} of '{path}' is no row number: give one a line.") from None
+    return numbers

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.encoded import Row, identity, same
-from ofmu_pl.data.own_files import Rows, is_text
-from ofmu_pl.data.row_numbers import forgotten_rows
+from ofmu_pl.data.own_files import Rows, forgotten_rows, is_text
 from ofmu_pl.support.errors import UserError
 
 FORMS = {
@@ -170,21 +168,12 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
 
 @dataclass(frozen=True)
 class Side:
-    """A source's rows, their form, and the training rows that each becomes: itself, or a document's pieces."""
+    """Rows to forget, to retain or held out, their form, and what each is trained on as: itself, or its pieces."""
 
+    name: str
     rows: Rows
     form: str
     parts: list[list[Row]]
-
-    @property
-    def name(self) -> str:
-        """What the rows are: forget, retain or holdout rows."""
-        return self.rows.option.rpartition(".")[2]
-
-    @property
-    def training_rows(self) -> list[Row]:
-        """All of them."""
-        return list(chain.from_iterable(self.parts))
 
 
 def refuse_overlap(one: Side, other: Side, why: str) -> None:

@@ -51,8 +51,6 @@ class TextFiles(TextDataModule):
             ``"Question: {question}\nAnswer:"`` where it has none.
         alternatives: For methods that prefer another answer: a text file of refusals, one per line, or JSON lines with
             a question of the forget rows and another answer; ``null``: "I do not know." and the like.
-        stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
-            but for the last, which is as long as the others.
         eval_rows: Most retain and holdout rows that are evaluated, evenly spaced; all forget rows are.
         kwargs: See ``TextDataModule``.
 
@@ -79,27 +77,20 @@ class TextFiles(TextDataModule):
         columns: dict[str, str] | None = None,
         prompt_template: str | None = None,
         alternatives: str | None = None,
-        stride: int | None = None,
         eval_rows: int = 400,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_range(1, whole=True, stride=stride, eval_rows=eval_rows)
-        if stride is not None and self.max_length is not None and stride > self.max_length:
-            raise UserError(
-                f"data.stride is {stride}, more than data.max_length={self.max_length}, so tokens between two pieces "
-                "of a document would be lost: set it to that or less."
-            )
+        check_range(1, whole=True, eval_rows=eval_rows)
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
         # The command line would take a line break in a text with colons for YAML.
         self.prompt_template = None if prompt_template is None else prompt_template.replace("\\n", "\n")
-        self.alternatives = alternatives
-        self.stride, self.eval_rows = stride, eval_rows
+        self.alternatives, self.eval_rows = alternatives, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read, check and cut the sources."""
-        sides = {name: self._side(rows) for name, rows in self._sources().items()}
+        sides = {name: self._side(name, rows) for name, rows in self._sources().items()}
         forget, retain, holdout = sides["forget"], sides["retain"], sides.get(HOLDOUT)
         refuse_overlap(forget, retain, CONTRADICTION)
         if forget.form == retain.form == "text":
@@ -112,7 +103,7 @@ class TextFiles(TextDataModule):
                 )
             refuse_overlap(holdout, forget, NOT_UNSEEN)
             refuse_overlap(holdout, retain, NOT_UNSEEN)
-        splits = {name: side.training_rows for name, side in sides.items()}
+        splits = {name: list(chain.from_iterable(side.parts)) for name, side in sides.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         if ALTERNATIVE in self.streams:
             splits[ALTERNATIVE] = self._other_answers(splits["forget"], forget.form)
@@ -168,27 +159,27 @@ class TextFiles(TextDataModule):
             sides[name] = read_source(source, f"data.{name}").named(self.columns)
         return sides
 
-    def _side(self, rows: Rows) -> Side:
+    def _side(self, name: str, rows: Rows) -> Side:
         """A source's training rows."""
         form = form_of(rows, self.columns)
         if form != "text":
             places = sorted(set(PLACE.findall(self.prompt_template or "")) - {"{question}"})
-            for name in {"answer", self.columns.get("answer")}:
-                if f"{{{name}}}" in places:
-                    raise UserError(f"`{{{name}}}` in `data.prompt_template` would tell the answer: take it out.")
-            return Side(rows, form, [[row] for row in sound_rows(rows, form, places)])
+            for told in {"answer", self.columns.get("answer")}:
+                if f"{{{told}}}" in places:
+                    raise UserError(f"`{{{told}}}` in `data.prompt_template` would tell the answer: take it out.")
+            return Side(name, rows, form, [[row] for row in sound_rows(rows, form, places)])
         texts = [row.get("text") for row in rows.rows]
         rows = rows.part(i for i, x in enumerate(texts) if not isinstance(x, str) or x.strip())  # corpora have blanks
         if not rows.rows:
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
         sound = [text for (text,) in rows.texts("text")]
-        found = pieces(self.make_tokenizer(), sound, self.max_length, self.stride)
+        found = pieces(self.make_tokenizer(), sound, self.max_length)
         for i, own in enumerate(found):
             if len(own[0]["tokens"]) < 2:
                 raise UserError(
                     f"{rows.place(i)} has one token, of which nothing can be learnt: remove it or join it to another."
                 )
-        return Side(rows, form, found)
+        return Side(name, rows, form, found)
 
 
 def _warn_of_passages(forget: Side, retain: Side) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.lengths import SHORTEST
-from ofmu_pl.data.own_files import Rows, is_text, read_part
+from ofmu_pl.data.own_files import READERS, Rows, is_text, read_file, read_part
 from ofmu_pl.data.row_encoder import first_tokens
 from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
@@ -120,6 +121,9 @@ class WMDP(TextDataModule):
 
 
 def _part(source: str, config: str, split: str, option: str) -> Rows:
+    path = Path(source).expanduser()
+    if path.suffix in READERS:
+        return read_file(path, option)
     return read_part(source, f"{config}.jsonl", config, split, option)
 
 

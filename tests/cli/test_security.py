@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ofmu_pl.data import Digits
-from ofmu_pl.data.own_files import read_part
+from ofmu_pl.data.own_files import read_file, read_part
 from ofmu_pl.evaluation.reference import _read, read_model_facts
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.networks import SmallCNN
@@ -128,7 +128,7 @@ def test_json_that_fills_memory_or_stack(write, expected, tmp_path):
 def test_a_line_that_fills_the_stack(tmp_path):
     (tmp_path / "rows.jsonl").write_text("[" * 10**6)
     with pytest.raises(UserError, match="Line 1 of"):
-        read_part(str(tmp_path / "rows.jsonl"), "", "", "test", "data.questions")
+        read_file(tmp_path / "rows.jsonl", "data.questions")
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 10**9], [-1, 0, 1], [0, 0, 1], [0, 1], [0, 1, 10**30], [0, 1, 0.5], {"0": 0}])

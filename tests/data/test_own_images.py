@@ -172,7 +172,7 @@ def test_bad_folders_are_one_sentence(root, change, options, words):
     ("options", "words"),
     [
         ({"forget_rows": [6]}, "data.forget_rows=6 is out of range"),
-        ({"dataset": []}, "`data.dataset` list is empty"),
+        ({"test": []}, "no test images: point `data.test`"),
         ({"dataset": iter(rows(6))}, "has no length: give a map-style data set"),
         ({"dataset": [*rows(5), "x"]}, "row 5 of `dataset` is str, no pair of an image and a class"),
         ({"dataset": [*rows(5), ("x", 0)]}, "row 5 of `dataset` is no image"),
