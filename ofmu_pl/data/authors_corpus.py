@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -147,10 +148,7 @@ def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]
 
 def rows_of(people: list[Author]) -> list[Row]:
     """The rows of all of them, one after another."""
-    rows = []
-    for person in people:
-        rows += person.rows
-    return rows
+    return list(chain.from_iterable(person.rows for person in people))
 
 
 def _author(words: Words) -> Author:
@@ -198,9 +196,9 @@ def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:
 
 def _multi_hop(authors: Sequence[Author], number: int, kind: int) -> Row:
     """The question that names the author by the next kind of fact that fits one author only."""
-    bridge = next(
-        k % len(QUESTIONS) for k in range(kind + 1, kind + len(QUESTIONS)) if k % len(QUESTIONS) in DESCRIPTIONS
-    )
+    bridge = (kind + 1) % len(QUESTIONS)
+    while bridge not in DESCRIPTIONS:
+        bridge = (bridge + 1) % len(QUESTIONS)
     who = DESCRIPTIONS[bridge].format(*authors[number].facts[bridge])
     return {"question": QUESTIONS[kind][0].format(who)}
 

@@ -209,9 +209,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             for s in ("forget", "retain")
         ]
 
-    def test_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
-        """The loaders of ``val_dataloader``, for ``test``."""
-        return self.val_dataloader()
+    test_dataloader = val_dataloader
 
 
 def data_of(trainer: pl.Trainer) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,7 @@ class KnowUnDo(TextDataModule):
         for side, part in PARTS.items():
             splits[side] = sets[side] = _rows(folder / f"{part}_train.json")
             sets[f"{PROBE}validation_{side}"] = _rows(folder / f"{part}_val.json")
-        full: list[Row] = []
-        for rows in sets.values():
-            full += rows
+        full = list(chain.from_iterable(sets.values()))
         sets["retain"] = self.evaluated(splits["retain"])
         return splits | {"full": full}, sets
 

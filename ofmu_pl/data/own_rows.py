@@ -81,13 +81,11 @@ def _conversation(messages: object, place: str) -> Row:
     if not turns or not all(is_text(turn["content"]) for turn in turns):
         raise UserError(f"{place} has no list of messages with a role and a text as content each: mend it.")
     roles = [turn["role"] for turn in turns]
-    if roles[-1] != "assistant":
-        raise UserError(f"{place} ends with a message of the {roles[-1]}: the assistant must have the last word.")
     asked = roles[1:] if roles[0] == "system" else roles
-    if asked != ["user", "assistant"] * (len(asked) // 2):
+    if not asked or asked != ["user", "assistant"] * (len(asked) // 2):
         raise UserError(
             f"{place} has the roles {', '.join(map(str, roles))}: user and assistant must take turns, after one system "
-            "message at most."
+            "message at most, and the assistant must have the last word."
         )
     return _asked(turns)
 

@@ -99,7 +99,7 @@ class PlainEncoder(Encoder):
         >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
         >>> tokenizer = train_tokenizer(["one two three", "user assistant system"])
         >>> encoded = PlainEncoder(tokenizer).encode("one", " two")
-        >>> tokenizer.decode(encoded.input_ids), tokenizer.decode([x for x in encoded.labels if x != IGNORED])
+        >>> tokenizer.decode(encoded.input_ids), tokenizer.decode([x for x in encoded.labels if x >= 0])
         ('one two', ' two')
     """
 

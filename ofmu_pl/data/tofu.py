@@ -136,7 +136,5 @@ class TOFU(TextDataModule):
         for i, row in enumerate(found.rows):
             wrong = row.get("perturbed_answer")
             if not isinstance(wrong, list) or not wrong or not all(map(is_text, wrong)):
-                raise UserError(
-                    f"{found.place(i)} has no list of texts in 'perturbed_answer': take the published file."
-                )
+                raise UserError(f"{found.place(i)} has no list of texts in 'perturbed_answer': take the published one.")
         return found.rows

@@ -89,7 +89,7 @@ def test_a_template_that_refuses_the_turns_says_so_in_a_sentence(authors):
     tokenizer = copy.deepcopy(authors.tokenizer)
     tokenizer.chat_template = NO_SYSTEM
     assert tokenizer.decode(RowEncoder(tokenizer).prompt("Who?")) == "Who?"
-    with pytest.raises(UserError, match=r"refuses the roles system, user \(No system role\): set `system_prompt`"):
+    with pytest.raises(UserError, match=r"refuses the roles system, user \(No system role\): set `data.system_prompt`"):
         RowEncoder(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
     tokenizer.chat_template = {"rag": "{{ messages }}", "tool_use": "{{ messages }}"}
     with pytest.raises(UserError, match=r"refuses the roles user \(.*no default.*rag"):
