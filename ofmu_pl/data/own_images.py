@@ -67,11 +67,12 @@ class OwnImages(SplitImages):
                 "Requests one after another are for images of which classes are forgotten (Digits, CIFAR10, CIFAR100), "
                 "not for images whose parts are given: make one request of them."
             )
-        self.mean, self.std = tuple(mean), tuple(std)
-        if (len(self.mean), len(self.std)) not in ((1, 1), (3, 3)):
+        counts = [len(x) if hasattr(x, "__len__") else 0 for x in (mean, std)]
+        if counts not in ([1, 1], [3, 3]):
             raise UserError(
                 f"`data.mean` is {mean!r} and `data.std` {std!r}: give each three numbers, or each one for grey."
             )
+        self.mean, self.std = tuple(mean), tuple(std)
         for average, deviation in zip(self.mean, self.std, strict=True):
             check_range(0, 1, mean=average)
             check_range(0, above=True, std=deviation)

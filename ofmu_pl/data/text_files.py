@@ -82,6 +82,8 @@ class TextFiles(TextDataModule):
     ) -> None:
         super().__init__(**kwargs)
         check_range(1, whole=True, eval_rows=eval_rows)
+        if not isinstance(columns or {}, dict):
+            raise UserError(f"`data.columns` is {columns!r}: give a dictionary of their names by ours.")
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
         # The command line would take a line break in a text with colons for YAML.
