@@ -55,21 +55,9 @@ def test_template_hash_changes_with_what_changes_tokens(authors):
 
 
 def test_a_template_with_a_date_gets_the_fixed_one(authors):
-    class Dated:
-        chat_template = "x"
-        name_or_path = "dated"
-        eos_token = "."
-        bos_token_id = None
-        all_special_tokens = ()
-        get_added_vocab = dict
-
-        def apply_chat_template(self, turns, date_string="today", **_):
-            return f"{date_string}: {turns[-1]['content']}"
-
-        def __call__(self, texts, add_special_tokens=True):
-            return {"input_ids": [list(text.encode()) for text in texts]}
-
-    assert bytes(RowEncoder(Dated()).prompt("q")).decode() == "10 Apr 2025: q"
+    tokenizer = copy.deepcopy(authors.tokenizer)
+    tokenizer.chat_template = "{{ date_string }}: {{ messages[0].content }}"
+    assert tokenizer.decode(RowEncoder(tokenizer).prompt("q")) == "10 Apr 2025: q"
 
 
 def test_an_answer_without_tokens_is_refused(authors):

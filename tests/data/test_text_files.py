@@ -92,9 +92,7 @@ def test_the_command_on_files(fit, files, capsys):
     assert metrics["mia_loss"]["column"] == 9, "the test of being gone is a column of the report"
     assert metrics.keys() == results["before"].keys()
     assert results["remark"] is None
-    out = capsys.readouterr().out
-    assert "holdout_Q_A_Prob" in out
-    assert "mia_loss" in out
+    assert "holdout_Q_A_Prob" in capsys.readouterr().out
 
 
 def test_documents_and_conversations(fit):
@@ -145,7 +143,7 @@ def test_a_retrained_model_sets_the_goals_and_wrong_answers_switch_on_the_rest_o
 
 
 def load(model, **options):
-    data = TextFiles(tokenizer=str(model), max_length=64, batch_size=2, **options)
+    data = TextFiles(**{"tokenizer": str(model), "max_length": 64, "batch_size": 2} | options)
     data.setup()
     return data
 
@@ -282,20 +280,6 @@ def test_a_chat_template_is_used(model):
     assert tokenizer.decode(plain.encode("one", "two").input_ids) == f"one\ntwo{END}"
 
 
-def test_a_template_with_a_line_break_after_a_turn():
-    """As ChatML has it: the line break after an earlier turn is the template's, and no one is asked to say it."""
-    tokenizer = train_tokenizer(["one two three", "user assistant system"])
-    tokenizer.chat_template = (
-        "{% if messages[0].role != 'system' %}<s>system You help.\n{% endif %}{% for m in messages %}"
-        "<{{ m.role }}>{{ m.content }}<|eot_id|>\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
-    )
-    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    encoded = RowEncoder(tokenizer).encode_training({"question": "two", "answer": "three", "before": before})
-    text = f"<s>system You help.\n<user>one{END}\n<assistant>two{END}\n<user>two{END}\n<assistant>three{END}"
-    assert tokenizer.decode(encoded.input_ids) == text
-    assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
-
-
 def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     streams = ("forget", "retain", "alternative")
     splits, _ = TextFiles(FORGET, RETAIN, streams=streams).load()
@@ -378,12 +362,7 @@ def test_a_table_as_programs_write_it_where_a_comma_separates_decimals(tmp_path,
 
 @pytest.mark.parametrize(
     ("name", "asked_for"),
-    [
-        ("hub:me/mine", ("me/mine", None, "train")),
-        ("hub:me/mine/small", ("me/mine", "small", "train")),
-        ("hub:me/mine//test", ("me/mine", None, "test")),
-        ("hub:me/mine/small/test", ("me/mine", "small", "test")),
-    ],
+    [("hub:me/mine", ("me/mine", None, "train")), ("hub:me/mine/small/test", ("me/mine", "small", "test"))],
 )
 def test_the_hub(monkeypatch, name, asked_for):
     calls = []
@@ -501,11 +480,9 @@ BAD = {
         {"retain": [*RETAIN, {**FORGET[2], "answer": f" {FORGET[2]['answer'].upper()}"}]},
         "1 of 4",
     ),
-    "overlap": ({"retain": [*RETAIN, FORGET[2], FORGET[1]]}, "2 of 4 forget rows are among the retain"),
     "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* Row 1 \(counted from 0\)"),
     "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
     "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'data.forget' has no text in 'answer'"),
-    "an empty answer": ({"forget": [{"question": "Who?", "answer": " "}]}, "Row 0 .* has no text in 'answer'"),
     "no rows": ({"forget": []}, "'data.forget' holds no rows"),
     "no source": ({"forget": None}, "`data.forget`"),
     "two ways": ({"full": RETAIN}, "`data.full` beside `data.forget`"),
@@ -515,7 +492,6 @@ BAD = {
     "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text'"),
     "holdout of another form": ({"holdout": [{"text": "It is."}]}, "in one form"),
     "the user's last word": ({"forget": [messages("user")]}, "has the roles user"),
-    "two users": ({"forget": [messages("user", "user", "assistant")]}, "has the roles user, user, assistant"),
     "no messages": ({"forget": [{"messages": "Who?"}]}, "no list of messages"),
     "wrong answers differ": (
         {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
@@ -526,6 +502,7 @@ BAD = {
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
     "a list of ways to ask": ({"forget": [{**FORGET[0], "paraphrased_question": ["x"]}]}, "'paraphrased_question'"),
     "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'data.forget' is empty"),
+    "pieces of one token": ({"forget": [{"text": "One two."}], "max_length": 1}, "data.max_length is 1"),
     "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     "half a name on the hub": ({"forget": "hub:mine"}, "names no data set on the hub"),
 }
@@ -562,15 +539,11 @@ def test_bad_choices(options, words):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.jsonl", b'{"question": "q", "answer": "caf\xe9"}', "Line 1 of .* not in UTF-8"),
         ("a.csv", b"question,answer\nq,caf\xe9\n", "Line 2 of .* not in UTF-8"),
         ("a.txt", "café".encode("utf-16"), "UTF-16"),
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
-        ("a.jsonl", b"[1]", "Line 1 of .* is no object"),
         ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* has half a character \(\\ud83d without"),
-        ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question": "q"}\n', "Line 3 of .* has no text in 'answer'"),
         ("a.json", b'[{"question": ', "begins as a JSON list"),
-        ("a.csv", b"", "holds no rows"),
         ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has more values than"),
         ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
         ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* have one name"),
@@ -596,11 +569,6 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypa
     parquet.write_table(pyarrow.table({"text": column}), path)
     with pytest.raises(UserError, match="Split the file"):
         read_source(str(path), "forget")
-
-
-def test_pieces_have_a_token_that_another_predicts(model):
-    with pytest.raises(UserError, match="data.max_length is 1"):
-        TextFiles(forget=[{"text": "One two."}], retain=RETAIN, tokenizer=str(model), max_length=1).load()
 
 
 def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):

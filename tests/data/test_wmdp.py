@@ -61,13 +61,17 @@ def data(trivia):
     return data
 
 
-def test_documents_are_cut_into_chunks(data, trivia):
+def whole(data, trivia):
+    """The tokens of each document to forget."""
     texts = [json.loads(line)["text"] for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
-    whole = [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    return [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+
+def test_documents_are_cut_into_chunks(data, trivia):
     rows = [row["tokens"] for row in data.splits["forget"]]
     assert max(map(len, rows)) == 40
     assert min(map(len, rows)) >= 16
-    cut = [ids[i : i + 40] for ids in whole for i in range(0, len(ids), 40)]
+    cut = [ids[i : i + 40] for ids in whole(data, trivia) for i in range(0, len(ids), 40)]
     assert rows == [piece for piece in cut if len(piece) >= 16]
     assert data.left_out["forget"] == len(cut) - len(rows) > 0
     assert "Left out, as texts or ends of texts under 16 tokens: " in data.remark
@@ -88,9 +92,7 @@ def test_each_chunk_begins_as_its_tokenizer_begins_texts(data, trivia, tmp_path)
     rows = [row["tokens"] for row in begun.splits["forget"]]
     assert {row[0] for row in rows} == {data.tokenizer.bos_token_id}
     assert max(map(len, rows)) == 40
-    texts = [json.loads(line)["text"] for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
-    whole = [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-    cut = [ids[i : i + 39] for ids in whole for i in range(0, len(ids), 39)]
+    cut = [ids[i : i + 39] for ids in whole(data, trivia) for i in range(0, len(ids), 39)]
     assert [row[1:] for row in rows] == [piece for piece in cut if len(piece) >= 15]
 
 
