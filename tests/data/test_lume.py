@@ -79,7 +79,6 @@ def test_tasks_are_chosen_and_never_seen_rows_given(folder):
         ({}, {"tasks": ["Task3"]}, "has no rows of task3: choose data.tasks among task1, task2"),
         ({"forget": [{"id": "x", "input": "a", "output": "b", "task": "Task1"}]}, {}, "is none of LUME's"),
         ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl' has no text in 'output'"),
-        ({"retain": [row(1)]}, {}, "forget rows are in the retain split"),
         ({}, {"holdout": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     ],
 )
@@ -166,8 +165,6 @@ def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypa
         "probe_task2_knowledge_retain": 40,
         "holdout": 80,
     }
-    letters = read(tmp_path / "tasks/mmlu_letters.jsonl")
-    assert len(letters) == 570
-    assert all(f"\n{row['choices'][row['gold']]}. " in row["question"] for row in letters)
+    assert len(read(tmp_path / "tasks/mmlu_letters.jsonl")) == 570
     splits, _ = KnowUnDo(str(tmp_path / "knowundo"), tokenizer="gpt2").load()
     assert [len(splits[name]) for name in ("forget", "retain", "full")] == [50, 80, 164]

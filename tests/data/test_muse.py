@@ -5,9 +5,7 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from rouge_score import rouge_scorer
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl import MUSE, UserError
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -15,7 +13,7 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.metrics import SetScores
 from tests.helpers.muse_files import SIDES, parts, written
-from tests.helpers.texts import SHAPE, greedy
+from tests.helpers.texts import greedy, taught
 
 
 @pytest.fixture
@@ -117,18 +115,11 @@ def few(data):
 def trained(tmp_path_factory):
     """MUSE's data and a small Llama that has half learnt its texts and questions."""
     data = made(written(tmp_path_factory.mktemp("muse"), parts()))
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "vocab_size": len(data.tokenizer), "initializer_range": 0.02}))
     rows = [row for name, shown in few(data).items() if name != "probe_knowmem_retain" for row in shown]
     texts = [row["question"] + row["answer"] + "\n\nQuestion: " for row in rows]
     encoded = data.tokenizer(texts, return_tensors="pt", padding=True)
     labels = encoded["input_ids"].masked_fill(encoded["attention_mask"] == 0, -100)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**encoded, labels=labels).loss.backward()
-        optimizer.step()
-    return data, model.double().eval()
+    return data, taught(len(data.tokenizer), **encoded, labels=labels).double()
 
 
 def test_what_is_scored_is_what_the_published_program_takes(trained):

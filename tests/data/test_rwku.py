@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl import RWKU, UserError, rouge_l_recall_of_words
 from ofmu_pl.data import own_files, rwku
@@ -17,7 +15,7 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.suites import SUITES
 from ofmu_pl.metrics import SetScores
 from tests.helpers.rwku_files import TOWNS, parts, written
-from tests.helpers.texts import SHAPE, greedy
+from tests.helpers.texts import greedy, taught
 
 WORDS = json.dumps([parts(folder) for folder in TOWNS])
 
@@ -209,21 +207,13 @@ def test_words_as_the_released_program_counts_them(truth, said, value):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """RWKU's rows and a small Llama that has learnt some replies, one of which goes on after the line."""
-    folder = tmp_path_factory.mktemp("rwku")
-    data = made(written(folder))
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "vocab_size": len(data.tokenizer), "initializer_range": 0.02}))
+    data = made(written(tmp_path_factory.mktemp("rwku")))
     asked = {name: rows[0] for name, rows in data.evaluation_sets.items() if name.startswith("probe_")}
     replies = {**{name: row["answer"] for name, row in asked.items()}, "probe_level1_retain": "lies near\nOvar"}
     encoded = [data.encoder.encode_row({**row, "answer": replies[name]})[0] for name, row in asked.items()]
     batch = collate(encoded, range(len(encoded)), data.tokenizer.pad_token_id)
     del batch["ids"]
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
-    return data, model.eval()
+    return data, taught(len(data.tokenizer), **batch)
 
 
 def test_the_first_line_of_thirty_tokens_counts(trained):

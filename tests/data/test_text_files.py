@@ -403,13 +403,12 @@ def test_optional_columns_and_the_most_rows_that_are_evaluated():
     assert sets["forget"] == FORGET[:2], "not every row has them"
 
 
-def test_near_misses_of_a_chosen_value_are_reported():
+@pytest.mark.parametrize(("chosen", "near"), [("U-17", 2), ("José", 1)])
+def test_near_misses_of_a_chosen_value_are_reported(chosen, near):
     users = ["U-17", "U-17 ", "u-17", "José", "Jose\u0301", "V"]
     rows = [{**row, "user": user} for row, user in zip(RETAIN, users, strict=False)]
-    for chosen, near in (("U-17", 2), ("José", 1)):
-        with pytest.warns(UserWarning, match=f"{near} more row"):
-            splits, _ = TextFiles(full=rows, forget_where=f"user={chosen}").load()
-        assert len(splits["forget"]) == 1
+    with pytest.warns(UserWarning, match=f"{near} more row"):
+        assert len(TextFiles(full=rows, forget_where=f"user={chosen}").load()[0]["forget"]) == 1
 
 
 def test_a_forget_passage_inside_a_retain_document_is_reported(model):
@@ -437,7 +436,9 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path):
 )
 def test_json_as_jq_and_benchmarks_write_it(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert read_source(str(tmp_path / name), "full").rows == RETAIN
+    rows = read_source(str(tmp_path / name), "full")
+    assert rows.rows == RETAIN
+    assert rows.marks[1][:6] == {"jq.jsonl": "Line 5", "lines.json": "Line 2"}.get(name, "Row 1 ")
 
 
 @pytest.mark.parametrize("column", ["messages", "conversations"])
@@ -447,11 +448,6 @@ def test_the_turns_of_one_row_are_no_rows(tmp_path, column):
     assert read_source(str(tmp_path / "one.json"), "full").rows == [row]
 
 
-def test_values_on_several_lines_are_named_by_their_first(tmp_path):
-    (tmp_path / "jq.jsonl").write_text("\n\n".join(json.dumps(row, indent=1) for row in RETAIN[:3]))
-    assert read_source(str(tmp_path / "jq.jsonl"), "full").marks == ["Line 1", "Line 6", "Line 11"]
-
-
 def test_objects_of_python_that_hold_rows():
     frame = pandas.DataFrame(RETAIN)
     for source in (frame, DatasetDict(train=Dataset.from_pandas(frame)), iter(RETAIN)):
@@ -459,16 +455,6 @@ def test_objects_of_python_that_hold_rows():
     assert read_source(["a text", "another"], "full").rows == [{"text": "a text"}, {"text": "another"}]
     with pytest.raises(UserError, match="has the parts train, test"):
         read_source({"train": RETAIN, "test": RETAIN}, "full")
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [(b"a,b\n\x93c\x94,d\n", "CP1252"), (b"a,b\nM\xfcller,d\n", "LATIN1"), (b"a,b\nc\0,dddd\n", "Line 2 .* NUL")],
-)
-def test_what_a_file_is_written_in(tmp_path, content, told):
-    (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(UserError, match=told):
-        read_source(str(tmp_path / "x.csv"), "full")
 
 
 def messages(*roles):
@@ -541,6 +527,8 @@ def test_bad_choices(options, words):
     [
         ("a.csv", b"question,answer\nq,caf\xe9\n", "Line 2 of .* not in UTF-8"),
         ("a.txt", "café".encode("utf-16"), "UTF-16"),
+        ("a.csv", b"a,b\n\x93c\x94,d\n", "CP1252"),
+        ("a.csv", b"a,b\nc\0,dddd\n", "Line 2 .* NUL"),
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
         ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* has half a character \(\\ud83d without"),
         ("a.json", b'[{"question": ', "begins as a JSON list"),

@@ -221,7 +221,5 @@ def test_bad_input(trivia, tmp_path):
     fails(
         "No row of .*empty.jsonl' has a 'text': give `data.forget_corpus`", forget_corpus=str(tmp_path / "empty.jsonl")
     )
-    same = str(trivia / "cyber-forget-corpus.jsonl")
-    fails("forget rows are in the retain split too", retain_corpus=same)
     fails("documents=0 is out of range", documents=0)
     fails("chunk=15 is out of range", chunk=15)
