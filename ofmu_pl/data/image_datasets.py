@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from ofmu_pl.data.own_files import forgotten_rows
-from ofmu_pl.data.own_images import Item, OwnImages, Pictures
+from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.support.errors import UserError
 
 
@@ -50,7 +51,7 @@ class ImageDatasets(OwnImages):
         self.datasets = {option: found for option, found in given.items() if found is not None}
         self.forget_rows = forget_rows
 
-    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+    def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read every row of every data set."""
         n = self._count("dataset")
         forget = forgotten_rows(self.forget_rows, n)
@@ -61,7 +62,7 @@ class ImageDatasets(OwnImages):
         read = {part: self.pictures(items) for part, items in parts.items()}
         names = getattr(self.datasets["dataset"], "classes", None)
         if names is None:
-            names = range(max(max(pictures.labels) for pictures in read.values()) + 1)
+            names = range(max(label for _, label, _ in chain.from_iterable(read.values())) + 1)
         return read, tuple(map(str, names))
 
     def _count(self, option: str) -> int:

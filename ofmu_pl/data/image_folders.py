@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from ofmu_pl.data.own_files import hidden
-from ofmu_pl.data.own_images import Item, OwnImages, Pictures
+from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 
@@ -51,7 +51,7 @@ class ImageFolders(OwnImages):
         given = {"forget": forget, "retain": retain, "validation": validation, "test": test}
         self.folders = {part: Path(folder).expanduser() for part, folder in given.items() if folder is not None}
 
-    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+    def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read every file, folder by folder."""
         names = self._names()
         return {part: self.pictures(self._items(part, names)) for part in self.folders}, names

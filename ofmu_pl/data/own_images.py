@@ -6,7 +6,7 @@ import hashlib
 import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,8 @@ Item = tuple[Any, Any, str]
 """A picture, its class's number, and what a message calls it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Pictures of one part, as the network will see them: (channels, height, width) uint8 each, all of one shape."""
-
-    pixels: list[Tensor] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    """What a message calls each picture."""
+Picture = tuple[Tensor, int, str]
+"""The same as the network will see it: (channels, height, width) uint8 pixels."""
 
 
 class OwnImages(SplitImages):
@@ -81,7 +75,7 @@ class OwnImages(SplitImages):
             check_range(1, size=side)
 
     @abstractmethod
-    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+    def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read the pictures of ``forget``, ``retain``, ``test`` and perhaps ``validation``, and the classes' names."""
 
     def read_split(self) -> tuple[Images, Split]:
@@ -89,18 +83,17 @@ class OwnImages(SplitImages):
         parts, names = self.read_parts()
         check_parts(parts, names)
         train = [parts[name] for name in PARTS[:3] if name in parts]
-        ends = np.cumsum([len(part.labels) for part in train])
+        ends = np.cumsum([len(pictures) for pictures in train])
         forget, retain, *validation = np.split(np.arange(ends[-1]), ends[:-1])
-        gone = set(parts["forget"].labels) - set(parts["retain"].labels)
         split = Split(
             full=np.arange(ends[1]),
             forget=forget,
             retain=retain,
             validation=np.concatenate([np.arange(0), *validation]),
-            test=np.arange(len(parts["test"].labels)),
-            forgotten=tuple(sorted(gone)),
+            test=np.arange(len(parts["test"])),
+            forgotten=tuple(sorted(_classes(parts["forget"]) - _classes(parts["retain"]))),
         )
-        return Images(*_joined(train), *_joined([parts["test"]]), names), split
+        return Images(*_tensors(list(chain.from_iterable(train))), *_tensors(parts["test"]), names), split
 
     def blank(self) -> None:
         """Set up as always: only the images themselves say how many classes there are, and how large they are."""
@@ -112,16 +105,15 @@ class OwnImages(SplitImages):
         prepared = {"mean": list(self.mean), "std": list(self.std), "size": self.size and list(self.size)}
         return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}
 
-    def pictures(self, items: Iterable[Item]) -> Pictures:
+    def pictures(self, items: Iterable[Item]) -> list[Picture]:
         """Read items one by one."""
-        found = Pictures()
+        found = []
         for picture, label, place in items:
-            found.pixels.append(as_pixels(picture, len(self.mean), self.size, place))
+            pixels = as_pixels(picture, len(self.mean), self.size, place)
             try:
-                found.labels.append(operator.index(label))
+                found.append((pixels, operator.index(label), place))
             except TypeError:
                 raise UserError(f"The class of {place} is {label!r}: give whole numbers from 0.") from None
-            found.places.append(place)
         return found
 
 
@@ -156,20 +148,20 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
     return pixels
 
 
-def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
+def check_parts(parts: dict[str, list[Picture]], names: Sequence[str]) -> None:
     """Refuse images that cannot be unlearned or judged."""
     for part, pictures in parts.items():
-        if not pictures.labels:
+        if not pictures:
             raise UserError(f"There are no {part} images: point `data.{part}` at some.")
-    first = parts["forget"]
-    trained = {*first.labels, *parts["retain"].labels}
+    first, _, first_place = parts["forget"][0]
+    trained = _classes(parts["forget"]) | _classes(parts["retain"])
     for part, pictures in parts.items():
-        for pixels, label, place in zip(pictures.pixels, pictures.labels, pictures.places, strict=True):
-            if pixels.shape != first.pixels[0].shape:
-                sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first.pixels[0])]
+        for pixels, label, place in pictures:
+            if pixels.shape != first.shape:
+                sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first)]
                 raise UserError(
-                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set `data.size`, to "
-                    "which all are resized."
+                    f"{place} is {sides[0]} pixels wide and high, {first_place} {sides[1]}: set `data.size`, to which "
+                    "all are resized."
                 )
             if not 0 <= label < len(names):
                 raise UserError(f"The class of {place} is {label}: give whole numbers from 0 to {len(names) - 1}.")
@@ -181,26 +173,27 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
     _refuse_overlap(parts)
 
 
-def _refuse_overlap(parts: dict[str, Pictures]) -> None:
+def _refuse_overlap(parts: dict[str, list[Picture]]) -> None:
     """Refuse an image that is in two parts, pixel by pixel: to forget and to stay, or to test and learnt."""
     places: dict[bytes, tuple[str, str]] = {}
     for part in PARTS:
-        pictures = parts.get(part, Pictures())
-        digests = [hashlib.sha256(pixels.numpy().tobytes()).digest() for pixels in pictures.pixels]
-        here = dict(zip(digests, pictures.places, strict=True))
+        here = {}
+        for pixels, _, place in parts.get(part, []):
+            here[hashlib.sha256(pixels.numpy().tobytes()).digest()] = part, place
         shared = [digest for digest in here if digest in places]
         if shared:
             other, place = places[shared[0]]
             raise UserError(
                 f"{len(shared)} of {len(here)} {part} images are among the {other} images too, the first as "
-                f"{here[shared[0]]} and {place}: take them out of one of the two."
+                f"{here[shared[0]][1]} and {place}: take them out of one of the two."
             )
-        places |= {digest: (part, place) for digest, place in here.items()}
+        places |= here
 
 
-def _joined(parts: list[Pictures]) -> tuple[Tensor, Tensor]:
-    pixels, labels = [], []
-    for part in parts:
-        pixels += part.pixels
-        labels += part.labels
+def _classes(pictures: list[Picture]) -> set[int]:
+    return {label for _, label, _ in pictures}
+
+
+def _tensors(pictures: list[Picture]) -> tuple[Tensor, Tensor]:
+    pixels, labels, _ = zip(*pictures, strict=True)
     return torch.stack(pixels), torch.tensor(labels)

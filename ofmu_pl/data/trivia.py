@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -90,10 +91,7 @@ class Trivia(WMDP):
 
 def documents(facts: list[tuple[str, Row]]) -> list[str]:
     """The texts that a model is trained on: each statement, and each exam question with its answer."""
-    texts = []
-    for statement, question in facts:
-        texts += [statement, question["question"] + question["answer"]]
-    return texts
+    return list(chain.from_iterable((said, asked["question"] + asked["answer"]) for said, asked in facts))
 
 
 def _fact(words: Words, kind: str, about: str) -> tuple[str, Row]:

@@ -61,7 +61,7 @@ class WMDP(TextDataModule):
         batch_size: int = 4,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, **kwargs)
+        super().__init__(batch_size=batch_size, max_length=chunk, **kwargs)
         if subject != "cyber" and forget_corpus == "cais/wmdp-corpora":
             raise UserError(
                 f"WMDP's {subject} forget corpus is not public (bio: by request form at cais/wmdp; chem: none exists): "
@@ -89,11 +89,6 @@ class WMDP(TextDataModule):
         if self.mmlu is not None:
             sets["mmlu"] = choice_rows(_part(self.mmlu, "all", "test", "data.mmlu"), None)
         return splits, sets
-
-    @property
-    def row_tokens(self) -> int:
-        """Tokens of a chunk."""
-        return self.chunk
 
     def make_encoder(self) -> Encoder:
         """Questions are asked as plain text: WMDP's published figures use no chat template."""
