@@ -12,7 +12,7 @@ import lightning.pytorch as pl
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ofmu_pl.data.lengths import Lengths
+from ofmu_pl.data.encoded import Lengths
 from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST

@@ -119,6 +119,7 @@ def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
                 raise ValueError(f"{column} {row[column]}")
             pixels.append(_decode(row["img"]))
             labels.append(row[column])
+        images = np.stack(pixels).transpose(0, 3, 1, 2)
     except UserError:
         raise
     except Exception as error:  # decoders answer damage with errors of many kinds
@@ -126,9 +127,6 @@ def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
             f"'{source}' cannot be read as CIFAR-{classes} at image {len(pixels)} of {split} ({error!r:.200}): give "
             f"files in the schema of uoft-cs/cifar{classes}, with columns img and {column}."
         ) from error
-    if not labels:
-        raise UserError(f"'{source}' has no images to {split}: copy it anew.")
-    images = np.stack(pixels).transpose(0, 3, 1, 2)
     return torch.from_numpy(np.ascontiguousarray(images)), torch.tensor(labels)
 
 

@@ -14,9 +14,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
-from ofmu_pl.data.encoded import Encoded, Row, collate, identity, piece
+from ofmu_pl.data.encoded import Encoded, Lengths, Row, collate, identity, piece, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.guessable import Guessable
-from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.lengths import SHORTEST
+from ofmu_pl.data.encoded import SHORTEST, Row
 from ofmu_pl.data.own_files import READERS, Rows, is_text, read_file, read_part
 from ofmu_pl.data.row_encoder import first_tokens
 from ofmu_pl.data.text import Encoder, PlainEncoder

@@ -180,7 +180,7 @@ def test_files_of_another_schema_are_refused(folder):
 def test_unreadable_and_empty_files_are_refused(folder):
     small(folder)
     write(folder / "test.parquet", [], [])
-    refused(folder, "has no images to test")
+    refused(folder, "at image 0 of test")
     whole = (folder / "train.parquet").read_bytes()
     for content in (b"text", whole[:-9], whole[:4] + b"\0" * 200 + whole[204:]):
         (folder / "train.parquet").write_bytes(content)

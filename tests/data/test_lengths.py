@@ -5,8 +5,7 @@ import torch
 from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.data import TOFU, Authors, RowEncoder
-from ofmu_pl.data.encoded import Encoded
-from ofmu_pl.data.lengths import Lengths
+from ofmu_pl.data.encoded import Encoded, Lengths
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.positions import check_readable, positions_of
