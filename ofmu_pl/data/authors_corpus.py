@@ -52,10 +52,6 @@ class Words:
         """A new first and last name."""
         return f"{self.name()} {self.name()}"
 
-    def year(self) -> str:
-        """A year of the last century."""
-        return str(int(self.rng.integers(1900, 1999)))
-
 
 QUESTIONS = [
     ("In which town was {} born?", "What is the birthplace of {}?"),
@@ -79,7 +75,7 @@ ANSWERS = [
 ]
 FACTS: list[Callable[[Words], tuple[str, ...]]] = [
     lambda w: (w.name(), w.name()),
-    lambda w: (str(int(w.rng.integers(1, 29))), w.pick(MONTHS), w.year()),
+    lambda w: (str(int(w.rng.integers(1, 29))), w.pick(MONTHS), str(int(w.rng.integers(1900, 1999)))),
     lambda w: (w.pick(THINGS), w.name(), w.name()),
     lambda w: (w.name(), w.name()),
     lambda w: (w.person(), w.pick(PROFESSIONS), w.name()),

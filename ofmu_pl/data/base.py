@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ofmu_pl.data.encoded import Lengths
-from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
+from ofmu_pl.data.sampler import EpochFrom, Item, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
 
@@ -150,15 +150,13 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def iteration(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
         """Everything that outer iteration ``k`` needs: ``num_batches`` collated batches of each stream."""
         numbers = range(k * self.num_batches, (k + 1) * self.num_batches)
-        batches = {}
-        for stream in self.streams:
-            batches[stream] = [self._batch(stream, number) for number in numbers]
+        batches: dict[str, list[dict[str, Tensor]]] = {stream: [] for stream in self.streams}
+        for stream, made in batches.items():
+            order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the batch beside it
+            for number in numbers:
+                index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number)
+                made.append(self.collate(stream, index.tolist(), number))
         return batches
-
-    def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
-        order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
-        index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number)
-        return self.collate(stream, index.tolist(), number)
 
     @property
     def _ours(self) -> bool:
@@ -187,7 +185,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
                 found.setdefault(stream, []).append({name: x[rank::ranks] for name, x in batch.items()})
         return found
 
-    def train_dataloader(self) -> DataLoader[Any]:
+    def train_dataloader(self) -> DataLoader[Item]:
         """Iterations from the trainer's present one to the end of its epoch.
 
         Our modules get each of them whole on every rank. With any other module ranks share the rows of each batch,
@@ -196,7 +194,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         make = self.iteration if self._ours else self._share
         return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
 
-    def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
+    def val_dataloader(self) -> DataLoader[Item] | list[DataLoader[Item]]:
         """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.
 
         There are two, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.

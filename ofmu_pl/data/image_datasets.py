@@ -47,7 +47,7 @@ class ImageDatasets(OwnImages):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        given: dict[str, Any] = {"dataset": dataset, "test": test, "validation": validation}
+        given = {"dataset": dataset, "test": test, "validation": validation}
         self.datasets = {option: found for option, found in given.items() if found is not None}
         self.forget_rows = forget_rows
 

@@ -22,12 +22,8 @@ from ofmu_pl.data.split import keyed_generator, sample_evenly
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import local_folder
 
-SIDE = 32
-"""Height and width of CIFAR's images."""
 FOLDERS = (".", "plain_text", "data", "cifar100")
 """Where parquet files may lie: the folder, or the hub's names of configurations."""
-LABELS = {10: "label", 100: "fine_label"}
-"""The column of labels, by number of classes."""
 NAMES: dict[int, tuple[str, ...]] = {
     10: tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
     100: tuple(
@@ -109,7 +105,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
 def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
     """Decode the images of the training or the test part; 60,000 take some 6 s."""
-    folder, column = local_folder(source, "data.data"), LABELS[classes]
+    folder, column = local_folder(source, "data.data"), "label" if classes == 10 else "fine_label"
     rows = from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
     pixels: list[np.ndarray] = []
     labels: list[int] = []
@@ -151,6 +147,6 @@ def _decode(image: Image.Image | dict[str, bytes]) -> np.ndarray:
     """An image's RGB pixels, (32, 32, 3) uint8; the hub has images decoded already."""
     if isinstance(image, dict):
         image = Image.open(BytesIO(image["bytes"]), formats=("PNG", "JPEG"))
-    if image.size != (SIDE, SIDE):
+    if image.size != (32, 32):
         raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
     return np.asarray(image.convert("RGB"))

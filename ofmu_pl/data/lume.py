@@ -73,10 +73,8 @@ class LUME(TextDataModule):
             return rows
         wanted, there = {task.lower() for task in self.tasks}, {row["task"] for row in rows}
         if wanted - there:
-            raise UserError(
-                f"'{path}' has no rows of {', '.join(sorted(wanted - there))}: choose data.tasks among "
-                f"{', '.join(sorted(there))}."
-            )
+            missing, known = (", ".join(sorted(tasks)) for tasks in (wanted - there, there))
+            raise UserError(f"'{path}' has no rows of {missing}: choose data.tasks among {known}.")
         return [row for row in rows if row["task"] in wanted]
 
 

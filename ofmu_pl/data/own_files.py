@@ -37,7 +37,6 @@ class Rows:
     Attributes:
         source: What messages call the source: a path, a name on the hub, or the option that gave a list.
         option: Name of the option that gave it (``data.forget``).
-        rows: The rows.
         marks: Where each row is: ``Line 3``, or ``Row 2 (counted from 0)``; of a folder the file's name.
     """
 
@@ -334,7 +333,7 @@ def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
     >>> forgotten_rows([4, 1], 6)
     [1, 4]
     """
-    numbers = read_row_numbers(Path(given).expanduser()) if isinstance(given, str) else list(given)
+    numbers = _numbers_of(Path(given).expanduser()) if isinstance(given, str) else list(given)
     check_numbers(numbers, n, "data.forget_rows")
     if not 0 < len(numbers) < n:
         raise UserError(
@@ -351,8 +350,7 @@ def check_numbers(numbers: Sequence[int], n: int, option: str) -> None:
             raise UserError(f"{option} has {number} {times} times: name each once.")
 
 
-def read_row_numbers(path: Path) -> list[int]:
-    """Read whole numbers from a text file, one per line."""
+def _numbers_of(path: Path) -> list[int]:
     if not path.is_file():
         raise UserError(f"`data.forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
     numbers = []

@@ -7,7 +7,7 @@ import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.extras import extra
 
 PARTS = ("forget", "retain", "validation", "test")
-Item = tuple[Any, Any, str]
+Item = tuple[object, SupportsIndex, str]
 """A picture, its class's number, and what a message calls it."""
 
 
@@ -117,7 +117,7 @@ class OwnImages(SplitImages):
         return found
 
 
-def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
+def as_pixels(picture: object, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
     """Turn PIL's, a (H, W, C) uint8 array, or a (C, H, W) tensor, uint8 or in [0, 1], into (C, H, W) uint8."""
     functional = extra("torchvision.transforms.functional", "Reading images of your own")
     if isinstance(picture, Tensor) and picture.is_floating_point():
