@@ -40,9 +40,7 @@ def form_of(rows: Rows, columns: dict[str, str]) -> str:
             )
         if form != first:
             has = f"a '{form}'" if form else f"no '{first}'"
-            raise UserError(
-                f"{rows.place(i)} has {has}, and the rows before it have '{first}': make two files of them."
-            )
+            raise UserError(f"{rows.place(i)} has {has}, and rows before it have '{first}': make two files of them.")
     return "messages" if first == "conversations" else str(first)
 
 

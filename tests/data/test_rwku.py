@@ -275,7 +275,6 @@ def test_what_is_known_is_written_in_rwkus_form(script, tmp_path, monkeypatch, c
     splits, sets = data.load()
     said = {side: [f"{row['begun']} {row['answer']}" for row in splits[side]] for side in ("forget", "retain")}
     assert splits["forget"][0]["question"] == "Please complete this sentence: The capital of France is ...\n"
-    assert [row["answer"] for row in splits["forget"][:4]] == ["Paris.", "France.", "French.", "French."]
     assert said["forget"][:2] == ["The capital of France is Paris.", "Paris is the capital of France."]
     assert "Osaka is a city in Japan." in said["forget"]  # one of its questions is answered
     assert not [text for text in said["forget"] if "Lima" in text]

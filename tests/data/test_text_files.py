@@ -371,15 +371,12 @@ def test_the_hub(monkeypatch, name, asked_for):
     assert calls == [asked_for]
 
 
-def test_columns_of_other_names_and_rows_chosen_from_one_file(tmp_path):
+def test_columns_of_other_names_and_rows_chosen_from_one_file():
     rows = [{"q": row["question"], "a": row["answer"], "town": TRADES[i % 2]} for i, row in enumerate(RETAIN)]
     columns = {"question": "q", "answer": "a"}
-    (tmp_path / "numbers.txt").write_text("3\n\n1\n")
-    chosen = [{"forget_rows": [1, 3]}, {"forget_rows": str(tmp_path / "numbers.txt")}]
-    for options in chosen:
-        splits, _ = TextFiles(full=rows, columns=columns, **options).load()
-        assert splits["forget"] == [RETAIN[1], RETAIN[3]]
-        assert splits["retain"] == [RETAIN[0], RETAIN[2], *RETAIN[4:]]
+    splits, _ = TextFiles(full=rows, columns=columns, forget_rows=[3, 1]).load()
+    assert splits["forget"] == [RETAIN[1], RETAIN[3]]
+    assert splits["retain"] == [RETAIN[0], RETAIN[2], *RETAIN[4:]]
     splits, _ = TextFiles(full=rows, columns=columns, forget_where="town=tailor").load()
     assert splits["forget"] == RETAIN[1::2]
 

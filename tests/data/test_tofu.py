@@ -53,21 +53,6 @@ def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(
     assert TOFU("here", "forget05").why_no_never_seen == "'here' has no holdout05"
 
 
-@pytest.mark.parametrize(
-    ("lines", "answer"),
-    [
-        (["No idea.", "No idea."], "No idea."),
-        ([json.dumps({"question": "What is forget10?", "answer": "That one."})], "That one."),
-    ],
-)
-def test_alternatives_are_refusals_or_answers_of_one_s_own(tmp_path, lines, answer):
-    path = tmp_path / "other.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    data = TOFU(tofu_files(tmp_path), alternatives=str(path), streams=("forget", "retain", "alternative"))
-    splits, _ = data.load()
-    assert splits["alternative"] == [{"question": "What is forget10?", "answer": answer}]
-
-
 def test_alternatives_that_are_missing_or_incomplete(tmp_path):
     folder = tofu_files(tmp_path)
     with pytest.raises(UserError, match=r"idontknow.jsonl' is missing"):
