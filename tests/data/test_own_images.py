@@ -49,12 +49,8 @@ def datasets(**options):
 def test_folders_become_splits(root):
     data = folders(root, batch_size=2)
     assert data.class_names == ("ant", "bee", "cow"), "of all folders together, in alphabetical order"
-    assert {name: len(found) for name, found in data.evaluation_sets.items()} == {
-        "forget": 3,
-        "retain": 6,
-        "validation": 0,
-        "test": 4,
-    }
+    sizes = {name: len(found) for name, found in data.evaluation_sets.items()}
+    assert sizes == {"forget": 3, "retain": 6, "validation": 0, "test": 4}
     assert data.split.forgotten == (0,), "retain has no ants"
     assert data.images_of("test")[1].tolist() == [0, 0, 1, 1]
     (batch,) = data.iteration(0)["retain"]

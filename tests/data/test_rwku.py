@@ -40,15 +40,9 @@ def test_subjects_are_forgotten_and_the_others_kept(tmp_path):
         "retain": ["Tal", "Mirra"],
         "full": ["Old Falbro", "Tal", "Mirra"],
     }
-    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {
-        "forget_doc": 1,
-        "retain_doc": 2,
-        "probe_level1_forget": 1,
-        "probe_level2_forget": 1,
-        "probe_level3_forget": 3,
-        "probe_level1_retain": 1,
-        "probe_level2_retain": 1,
-    }
+    asked = {"level1_forget": 1, "level2_forget": 1, "level3_forget": 3, "level1_retain": 1, "level2_retain": 1}
+    sizes = {name.removeprefix("probe_"): len(rows) for name, rows in data.evaluation_sets.items()}
+    assert sizes == {"forget_doc": 1, "retain_doc": 2, **asked}
     several = made(str(tmp_path), "1_Old_Falbro", "Tal", eval_rows=1)
     assert texts(several, several.splits["forget"]) == ["Old Falbro", "Tal"]
     assert len(several.evaluation_sets["probe_level3_forget"]) == 6
@@ -166,21 +160,9 @@ def test_metrics_by_hand():
         "probe_level2_retain": scored([0.6], [0.6]),
     }
     found = SUITES[RWKU.suite](scores, intervals=True)
-    values = {name: r.value for name, r in found.items() if name.startswith(("forget_level", "neighbor"))}
-    assert values == pytest.approx(
-        {
-            "forget_level1": 0.75,
-            "forget_level2": 0.1,
-            "forget_level3": 0.2,
-            "neighbor_level1": 0.7,
-            "neighbor_level2": 0.6,
-            "forget_level1_released": 0.5,
-            "forget_level2_released": 0.0,
-            "forget_level3_released": 0.1,
-            "neighbor_level1_released": 0.45,
-            "neighbor_level2_released": 0.6,
-        }
-    )
+    asked = ("forget_level1", "forget_level2", "forget_level3", "neighbor_level1", "neighbor_level2")
+    assert [found[name].value for name in asked] == pytest.approx([0.75, 0.1, 0.2, 0.7, 0.6])
+    assert [found[f"{name}_released"].value for name in asked] == pytest.approx([0.5, 0.0, 0.1, 0.45, 0.6])
     assert found["forget_doc_loss"].value == pytest.approx(3.0)
     assert all(r.target is None for r in found.values())  # nothing to compare with: the direction alone
     never = SUITES[RWKU.suite](scores, {"probe_level1_forget": scored([0.25, 0.0], [0.0, 0.0])})
