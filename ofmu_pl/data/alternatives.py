@@ -38,12 +38,11 @@ def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
 
 def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
     """Give each row a refusal as its answer: one of the list for each question, by seed and question alone."""
-
-    def draw(question: str) -> str:
-        digest = hashlib.sha256(f"{seed} {question}".encode()).digest()
-        return refusals[int.from_bytes(digest[:8], "big") % len(refusals)]
-
-    return [_answered(row, draw(row["question"])) for row in rows]
+    found = []
+    for row in rows:
+        digest = hashlib.sha256(f"{seed} {row['question']}".encode()).digest()
+        found.append(_answered(row, refusals[int.from_bytes(digest[:8], "big") % len(refusals)]))
+    return found
 
 
 def _answered(row: Row, answer: str) -> Row:

@@ -57,7 +57,6 @@ def test_questions_follow_answered_ones_and_passages_their_beginnings(folder):
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({"raw__forget": [3]}, {}, "Row 0 .*raw/forget.json' is no object"),
         ({"verbmem__forget": [{"prompt": "a"}]}, {}, "Row 0 .*verbmem/forget.json' has no text in 'gt'"),
         ({}, {"forget": "../forget"}, "leads out of"),
     ],

@@ -100,11 +100,15 @@ def test_a_column_that_is_missing_and_the_file_in_its_place(tmp_path):
     assert "probe_paraphrase_retain" not in sets, "the control may be left out"
 
 
+def test_a_name_that_no_metric_may_have_is_refused(tmp_path):
+    with pytest.raises(UserError, match="'multi hop' cannot name a probe"):
+        Authors(probes={"multi hop": file_of(tmp_path, ROW)}).load()
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
         ((), "has no row of side 'forget'"),
-        ((ROW, "{"), "Line 2 of .* is no JSON"),
         (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side'"),
         (({**ROW, "question": " "},), "has no text in 'question'"),
         (({**ROW, "paraphrased_answer": None},), "no text in 'paraphrased_answer'"),
@@ -123,8 +127,3 @@ def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
     assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
     with pytest.raises(UserError, match="Line 3 of '.*' has 0 texts .* Line 2, .* 2:"):
         Authors(probes={"multi_hop": file_of(tmp_path, ROW, other, {**ROW, "side": "retain"})}).load()
-
-
-def test_bad_names(tmp_path):
-    with pytest.raises(UserError, match="'multi hop' cannot name a probe"):
-        Authors(probes={"multi hop": file_of(tmp_path, ROW)}).load()

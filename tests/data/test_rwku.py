@@ -116,7 +116,6 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
         ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose data.retain"),
         ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
         ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
-        ({"1_Old_Falbro/forget_level3": None}, [], {}, "forget_level3.json' is missing"),
         ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
     ],
 )

@@ -27,13 +27,9 @@ def test_real_tofu(shared):
     assert [r["question"] for r in data.splits["forget"]] == [r["question"] for r in data.evaluation_sets["forget"]]
 
 
-def test_missing_folder_and_file(tmp_path):
+def test_missing_folder(tmp_path):
     with pytest.raises(UserError, match="does not exist: point `data.data`"):
         TOFU(str(tmp_path / "no")).setup()
-    tofu_files(tmp_path)
-    (tmp_path / "full.json").unlink()
-    with pytest.raises(UserError, match=r"full.json' is missing"):
-        TOFU(str(tmp_path)).setup()
 
 
 def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):

@@ -212,7 +212,6 @@ def test_bad_input(trivia, tmp_path):
             WMDP(**{**options(trivia), **changes}).setup()
 
     fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
-    fails("is missing: give `data.questions`", questions=str(tmp_path))
     write(tmp_path, "three", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
     fails("Line 1 of .*three.jsonl' lacks four choices", questions=str(tmp_path / "three.jsonl"))
     write(tmp_path, "any", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
