@@ -115,9 +115,8 @@ class WMDP(TextDataModule):
 
 
 def _part(source: str, config: str, split: str, option: str) -> Rows:
-    path = Path(source).expanduser()
-    if path.suffix in READERS:
-        return read_file(path, option)
+    if Path(source).suffix in READERS:
+        return read_file(Path(source).expanduser(), option)
     return read_part(source, f"{config}.jsonl", config, split, option)
 
 
