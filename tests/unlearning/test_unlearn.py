@@ -305,7 +305,7 @@ REFUSED = {
     "bytes": (TWO | {"mean": [124] * 3, "std": [1] * 3}, "mean=124"),
     "not normalised": (TWO, "`mean`"),
     "holdout images": ({"holdout": images(5, 2), **TWO, **PREPARED}, "`holdout`"),
-    "no length": ({"test": iter([]), **PREPARED}, "`data.test`"),
+    "no length": ({"test": iter([]), **PREPARED}, "`test`"),
     "a frozen classifier": ({"model": nn.Linear(2, 2).requires_grad_(False), **TWO, **PREPARED}, "requires_grad_"),
     "a long row": ({"max_length": 300, "retain": LONG}, "max_position_embeddings"),
     "divergence": ({"method": RUNAWAY, "steps": 3}, "`gradient_clip`"),
