@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -106,7 +106,9 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
     """Decode the images of the training or the test part; 60,000 take some 6 s."""
     folder, column = local_folder(source, "data.data"), "label" if classes == 10 else "fine_label"
-    rows = from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
+    rows: Iterable[Row] = (
+        from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
+    )
     pixels: list[np.ndarray] = []
     labels: list[int] = []
     try:
