@@ -109,8 +109,7 @@ def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
     rows: Iterable[Row] = (
         from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
     )
-    pixels: list[np.ndarray] = []
-    labels: list[int] = []
+    pixels, labels = [], []
     try:
         for row in rows:
             if row[column] not in range(classes):

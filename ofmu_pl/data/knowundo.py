@@ -61,5 +61,4 @@ class KnowUnDo(TextDataModule):
 
 
 def _rows(path: Path) -> list[Row]:
-    pairs = read_file(path, "data.data").texts("text", "labels")
-    return [{"question": question, "answer": answer} for question, answer in pairs]
+    return [{"question": q, "answer": a} for q, a in read_file(path, "data.data").texts("text", "labels")]
