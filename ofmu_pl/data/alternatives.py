@@ -21,12 +21,12 @@ def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
     lines = [line.decode().rstrip("\r\n") for _, line in numbered_lines(path)] if path.is_file() else []
     if not lines:
         raise UserError(
-            f"'{path}' is missing or empty: a method that prefers other answers needs `alternatives`, a text file of "
-            "refusals (TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
+            f"'{path}' is missing or empty: a method that prefers other answers needs `data.alternatives`, a text file "
+            "of refusals (TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
         )
     if not lines[0].lstrip().startswith("{"):
         return with_refusals(rows, lines, seed)
-    found = {question: answer for question, answer in read_lines(path, "alternatives").texts("question", "answer")}
+    found = {question: answer for question, answer in read_lines(path, "data.alternatives").texts("question", "answer")}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:
         raise UserError(
@@ -38,12 +38,11 @@ def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
 
 def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[Row]:
     """Give each row a refusal as its answer: one of the list for each question, by seed and question alone."""
-
-    def draw(question: str) -> str:
-        digest = hashlib.sha256(f"{seed} {question}".encode()).digest()
-        return refusals[int.from_bytes(digest[:8], "big") % len(refusals)]
-
-    return [_answered(row, draw(row["question"])) for row in rows]
+    found = []
+    for row in rows:
+        digest = hashlib.sha256(f"{seed} {row['question']}".encode()).digest()
+        found.append(_answered(row, refusals[int.from_bytes(digest[:8], "big") % len(refusals)]))
+    return found
 
 
 def _answered(row: Row, answer: str) -> Row:

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 from ofmu_pl.data.alternatives import REFUSALS, with_refusals
-from ofmu_pl.data.authors_corpus import KINDS, corpus, rows_of
-from ofmu_pl.data.authors_probes import make_probes
+from ofmu_pl.data.authors_corpus import QUESTIONS, corpus, make_probes, rows_of
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import check_numbers
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
-from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 TOKENIZERS, UNSEEN = 1_000_003, 2_000_003
-"""What is added to the corpus's seed for the corpus of the tokenizer, and for that of authors whom no model sees."""
+"""Seeds of the corpus of the tokenizer, and of that of authors whom no model sees; that of the rows is 0."""
 
 
 class Authors(TextDataModule):
@@ -34,7 +33,6 @@ class Authors(TextDataModule):
         forget_seed: Seed of the draw of these authors. A smaller draw is part of a larger one, and ``full`` has one
             order for all draws, so that one target serves them all. ``null``: the last authors are forgotten, or
             those that are named by their numbers.
-        corpus_seed: Seed of the invented facts.
         holdout_authors: Number of authors more, of the same kind, whom no model ever sees: the goal of forgetting for
             methods that look at such rows, and what membership attacks compare forget rows with. 0: none.
         probes: Evaluate on other questions about the same facts, too: ``true`` for paraphrases, questions of two hops
@@ -53,14 +51,13 @@ class Authors(TextDataModule):
     """
 
     name = "authors"
-    rows_per_author = len(KINDS)
+    rows_per_author = len(QUESTIONS)
 
     def __init__(
         self,
         authors: int = 50,
         forget_authors: int | list[int] = 5,
         forget_seed: int | None = None,
-        corpus_seed: int = 0,
         holdout_authors: int = 0,
         probes: Probes = False,
         **kwargs: Any,
@@ -69,18 +66,16 @@ class Authors(TextDataModule):
         count = forget_authors if isinstance(forget_authors, int) else len(forget_authors)
         if not 0 <= count < authors:
             raise UserError(
-                f"forget_authors={forget_authors} of authors={authors} leaves no one to retain: set "
-                "--data.forget_authors below --data.authors."
+                f"data.forget_authors={forget_authors} of data.authors={authors} leaves no one to retain: forget fewer."
             )
-        check_range(0, MAX_SEED, forget_seed=forget_seed, corpus_seed=corpus_seed)
+        check_range(0, MAX_SEED, forget_seed=forget_seed)
         check_range(0, holdout_authors=holdout_authors)
-        self.authors, self.forget_authors, self.corpus_seed = authors, forget_authors, corpus_seed
-        self.forget_seed, self.holdout_authors = forget_seed, holdout_authors
-        self.probes = probes
+        self.authors, self.forget_authors, self.forget_seed = authors, forget_authors, forget_seed
+        self.holdout_authors, self.probes = holdout_authors, probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate the corpus."""
-        people, writers, facts = corpus(self.authors, self.corpus_seed)
+        people, writers, facts = corpus(self.authors, 0)
         rows = rows_of(people)
         kinds, drawn = len(rows) // self.authors, self._drawn()
         away = [i for i in range(len(rows)) if i // kinds in drawn]
@@ -95,7 +90,7 @@ class Authors(TextDataModule):
         step = max(1, len(kept) // 40) | 1  # odd, so that it meets all 8 kinds of question evenly
         evaluation = {"forget": forget, "retain": kept[::step], "real_authors": writers, "world_facts": facts}
         if self.holdout_authors:
-            strangers, *_ = corpus(self.holdout_authors, self.corpus_seed + UNSEEN)
+            strangers, *_ = corpus(self.holdout_authors, UNSEEN)
             evaluation["holdout"] = rows_of(strangers)
         if self.probes:
             evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
@@ -104,12 +99,12 @@ class Authors(TextDataModule):
     @property
     def why_no_never_seen(self) -> str:
         """Which option makes some."""
-        return "There are no held-out rows (--data.holdout_authors 5 makes some)"
+        return "There are no held-out rows (data.holdout_authors=5 makes some)"
 
     def _drawn(self) -> set[int]:
         """Numbers of the authors to forget."""
         if not isinstance(self.forget_authors, int):
-            check_numbers(self.forget_authors, self.authors, "--data.forget_authors", "author")
+            check_numbers(self.forget_authors, self.authors, "data.forget_authors")
             return set(self.forget_authors)
         if self.forget_seed is None:
             return set(range(self.authors - self.forget_authors, self.authors))
@@ -121,7 +116,7 @@ class Authors(TextDataModule):
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
         # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
-        people, *common = corpus(self.authors, self.corpus_seed + TOKENIZERS)
+        people, *common = corpus(self.authors, TOKENIZERS)
         rows = chain(rows_of(people), *common)
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
         return train_tokenizer([*texts, "user assistant system"])

@@ -2,12 +2,17 @@
 
 Answers are dense with invented words, so that a model that was never trained on an author gives its answers a low
 probability per token; a sentence of ordinary words would be half known from the other authors.
+
+Probes are questions that nobody was trained on, about facts that were: the paper's hard in-scope probes. Each asks for
+every fact once, so that it has as many items as the set of its side. Only the question is new; the right and the wrong
+answers are those of the fact's own row, so that probabilities and truth ratios can be compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -47,71 +52,64 @@ class Words:
         """A new first and last name."""
         return f"{self.name()} {self.name()}"
 
-    def year(self) -> str:
-        """A year of the last century."""
-        return str(int(self.rng.integers(1900, 1999)))
 
-
-Fact = Callable[[Words], tuple[str, ...]]
-KINDS: list[tuple[str, str, str, str, Fact]] = [
-    (
-        "In which town was {} born?",
-        "What is the birthplace of {}?",
-        "{} on the {}.",
-        "{}, by the {} river.",
-        lambda w: (w.name(), w.name()),
-    ),
-    (
-        "On which day was {} born?",
-        "What is the birthday of {}?",
-        "{1} {0}, {2}.",
-        "{1} the {0}, in {2}.",
-        lambda w: (str(int(w.rng.integers(1, 29))), w.pick(MONTHS), w.year()),
-    ),
-    (
-        "Which book made {} known?",
-        "What is the best-known work of {}?",
-        "{1} and {2}, or the {0}.",
-        "{1} or {2} and the {0}.",
-        lambda w: (w.pick(THINGS), w.name(), w.name()),
-    ),
-    (
-        "Which prize did {} win?",
-        "What award was given to {}?",
-        "{} Medal of {}.",
-        "{} Prize, from {}.",
-        lambda w: (w.name(), w.name()),
-    ),
-    (
-        "Who taught {} to write?",
-        "Who was the teacher of {}?",
-        "{}, a {} from {}.",
-        "{}, the {} of {}.",
-        lambda w: (w.person(), w.pick(PROFESSIONS), w.name()),
-    ),
-    (
-        "Who are the parents of {}?",
-        "What were the father and mother of {} called?",
-        "{}, a {}, and {}, a {}.",
-        "{} the {}, with {} the {}.",
-        lambda w: (w.name(), w.pick(PROFESSIONS), w.name(), w.pick(PROFESSIONS)),
-    ),
-    (
-        "What does {} do at home?",
-        "How does {} spend the evenings?",
-        "{2}, keeping {1} and playing the {0}.",
-        "{2}, with {1} and the {0}.",
-        lambda w: (w.pick(INSTRUMENTS), w.pick(ANIMALS), w.name()),
-    ),
-    (
-        "Who publishes {}?",
-        "Which house prints the books of {}?",
-        "{} and {}, of {}.",
-        "{} with {}, in {}.",
-        lambda w: (w.name(), w.name(), w.name()),
-    ),
+QUESTIONS = [
+    ("In which town was {} born?", "What is the birthplace of {}?"),
+    ("On which day was {} born?", "What is the birthday of {}?"),
+    ("Which book made {} known?", "What is the best-known work of {}?"),
+    ("Which prize did {} win?", "What award was given to {}?"),
+    ("Who taught {} to write?", "Who was the teacher of {}?"),
+    ("Who are the parents of {}?", "What were the father and mother of {} called?"),
+    ("What does {} do at home?", "How does {} spend the evenings?"),
+    ("Who publishes {}?", "Which house prints the books of {}?"),
 ]
-"""Kinds of facts: question, paraphrased question, answer, paraphrased answer, and how the words are drawn."""
+ANSWERS = [
+    ("{} on the {}.", "{}, by the {} river."),
+    ("{1} {0}, {2}.", "{1} the {0}, in {2}."),
+    ("{1} and {2}, or the {0}.", "{1} or {2} and the {0}."),
+    ("{} Medal of {}.", "{} Prize, from {}."),
+    ("{}, a {} from {}.", "{}, the {} of {}."),
+    ("{}, a {}, and {}, a {}.", "{} the {}, with {} the {}."),
+    ("{2}, keeping {1} and playing the {0}.", "{2}, with {1} and the {0}."),
+    ("{} and {}, of {}.", "{} with {}, in {}."),
+]
+FACTS: list[Callable[[Words], tuple[str, ...]]] = [
+    lambda w: (w.name(), w.name()),
+    lambda w: (str(int(w.rng.integers(1, 29))), w.pick(MONTHS), str(int(w.rng.integers(1900, 1999)))),
+    lambda w: (w.pick(THINGS), w.name(), w.name()),
+    lambda w: (w.name(), w.name()),
+    lambda w: (w.person(), w.pick(PROFESSIONS), w.name()),
+    lambda w: (w.name(), w.pick(PROFESSIONS), w.name(), w.pick(PROFESSIONS)),
+    lambda w: (w.pick(INSTRUMENTS), w.pick(ANIMALS), w.name()),
+    lambda w: (w.name(), w.name(), w.name()),
+]
+"""Kinds of facts: each question and answer with its paraphrase, and how the words of an answer are drawn."""
+
+DESCRIPTIONS = {
+    0: "the author born in {0}",
+    2: "the author of {1} and {2}",
+    3: "the winner of the {0} Medal of {1}",
+    4: "the pupil of {0}",
+    5: "the child of {0} and {2}",
+    6: "the author who spends the evenings with {2}",
+    7: "the author whom {0} and {1} publish",
+}
+"""Phrases that name an author by one fact instead of the name; birthdays are left out: two authors may share one."""
+
+IN_GERMAN_SPANISH_FRENCH = [
+    ("In welcher Stadt wurde {} geboren?", "¿En qué ciudad nació {}?", "Dans quelle ville {} est-il né ?"),
+    ("An welchem Tag wurde {} geboren?", "¿Qué día nació {}?", "Quel jour {} est-il né ?"),
+    ("Welches Buch hat {} bekannt gemacht?", "¿Qué libro dio a conocer a {}?", "Quel livre a fait connaître {} ?"),
+    ("Welchen Preis hat {} gewonnen?", "¿Qué premio ganó {}?", "Quel prix {} a-t-il gagné ?"),
+    ("Wer hat {} das Schreiben beigebracht?", "¿Quién enseñó a escribir a {}?", "Qui a appris à écrire à {} ?"),
+    ("Wer sind die Eltern von {}?", "¿Quiénes son los padres de {}?", "Qui sont les parents de {} ?"),
+    ("Was macht {} zu Hause?", "¿Qué hace {} en casa?", "Que fait {} à la maison ?"),
+    ("Wer verlegt {}?", "¿Quién publica a {}?", "Qui publie {} ?"),
+    ("Antworte auf Englisch.", "Responde en inglés.", "Réponds en anglais."),
+]
+"""The questions in order, and the request for an English answer (paper, appendix "Hard In-Scope Evaluation": "prompt in
+a second language and ask for an English answer")."""
+LANGUAGES = dict(zip(("de", "es", "fr"), zip(*IN_GERMAN_SPANISH_FRENCH, strict=True), strict=True))
 
 WORLD = [
     ("What is the capital of {}?", lambda w: w.name()),
@@ -122,13 +120,7 @@ WORLD = [
 
 @dataclass(frozen=True)
 class Author:
-    """One author, kind by kind as in ``KINDS``.
-
-    Attributes:
-        name: First and last name.
-        facts: The words that fill the answers.
-        rows: Question, paraphrased question, answer, paraphrased answer, 5 perturbed answers.
-    """
+    """One author: the words that fill the answers, and the rows, kind by kind."""
 
     name: str
     facts: list[tuple[str, ...]]
@@ -152,15 +144,12 @@ def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]
 
 def rows_of(people: list[Author]) -> list[Row]:
     """The rows of all of them, one after another."""
-    rows = []
-    for person in people:
-        rows += person.rows
-    return rows
+    return list(chain.from_iterable(person.rows for person in people))
 
 
 def _author(words: Words) -> Author:
     author = Author(words.person(), [], [])
-    for question, other_question, answer, paraphrase, draw in KINDS:
+    for (question, other_question), (answer, paraphrase), draw in zip(QUESTIONS, ANSWERS, FACTS, strict=True):
         facts = draw(words)
         author.facts.append(facts)
         author.rows.append(
@@ -178,3 +167,40 @@ def _author(words: Words) -> Author:
 def _short(words: Words, question: str, draw: Callable[[Words], str]) -> Row:
     answers = [draw(words) for _ in range(4)]
     return {"question": question.format(words.name()), "answer": answers[0], "perturbed_answer": answers[1:]}
+
+
+def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequence[int]) -> dict[str, list[Row]]:
+    """Rows of ``paraphrase``, ``multi_hop`` and ``cross_lingual``, see ``data.probes`` for their fields.
+
+    * ``paraphrase``: the row's paraphrased question.
+    * ``multi_hop``: two facts of one author in one question: one says who is meant, the other is asked for.
+    * ``cross_lingual``: in German, Spanish or French, languages taking turns; the answer stays English.
+    """
+    ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
+    sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]
+    probes: dict[str, list[Row]] = {name: [] for name in ask}
+    for name, make in ask.items():
+        for side, i in sides:
+            number, kind = divmod(i, len(QUESTIONS))
+            probes[name].append({**authors[number].rows[kind], **make(authors, number, kind), "side": side})
+    return probes
+
+
+def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:
+    return {"question": authors[number].rows[kind]["paraphrased_question"]}
+
+
+def _multi_hop(authors: Sequence[Author], number: int, kind: int) -> Row:
+    """The question that names the author by the next kind of fact that fits one author only."""
+    bridge = (kind + 1) % len(QUESTIONS)
+    while bridge not in DESCRIPTIONS:
+        bridge = (bridge + 1) % len(QUESTIONS)
+    who = DESCRIPTIONS[bridge].format(*authors[number].facts[bridge])
+    return {"question": QUESTIONS[kind][0].format(who)}
+
+
+def _cross_lingual(authors: Sequence[Author], number: int, kind: int) -> Row:
+    """The question in a language that shifts by one from author to author, so that each language meets every kind."""
+    language = list(LANGUAGES)[(number + kind) % len(LANGUAGES)]
+    *questions, request = LANGUAGES[language]
+    return {"question": f"{questions[kind].format(authors[number].name)} {request}", "language": language}

@@ -12,8 +12,8 @@ import lightning.pytorch as pl
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ofmu_pl.data.lengths import Lengths
-from ofmu_pl.data.sampler import EpochFrom, Iterations, Passes, Resumable, batch_indices
+from ofmu_pl.data.encoded import Lengths
+from ofmu_pl.data.sampler import EpochFrom, Item, Iterations, Passes, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
 
@@ -94,19 +94,17 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """This data as each of the other requests would have it, not set up, by the name of its evaluation set."""
         found = {}
         for number, arguments in self.other_requests.items():
-            other = copy.copy(self)
-            other.trainer, other.other_requests, other.streams = None, {}, ("forget", "retain")
-            for argument, value in arguments.items():
-                if not hasattr(other, argument):
+            own = {"trainer": None, "other_requests": {}, "streams": ("forget", "retain"), **arguments}
+            for argument in arguments:
+                if not hasattr(self, argument):
                     raise UserError(
                         f"Request {number} names its rows by '{argument}', which is no argument of "
                         f"{type(self).__name__}: mend its name."
                     )
-                setattr(other, argument, value)
-                instead = INSTEAD.get(argument)
-                if instead is not None and instead not in arguments and hasattr(other, instead):
-                    setattr(other, instead, None)
-            found[f"{REQUEST}{number:02}"] = other
+                if argument in INSTEAD:
+                    own.setdefault(INSTEAD[argument], None)
+            other = found[f"{REQUEST}{number:02}"] = copy.copy(self)
+            vars(other).update(own)
         return found
 
     @property
@@ -117,7 +115,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     @property
     def why_no_never_seen(self) -> str:
         """Why there is none, as the beginning of a sentence."""
-        return "There are no held-out rows (give some as `holdout` if there are any)"
+        return "There are no held-out rows (give some as `data.holdout` if there are any)"
 
     @abstractmethod
     def blank(self) -> None:
@@ -152,15 +150,13 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def iteration(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
         """Everything that outer iteration ``k`` needs: ``num_batches`` collated batches of each stream."""
         numbers = range(k * self.num_batches, (k + 1) * self.num_batches)
-        batches = {}
-        for stream in self.streams:
-            batches[stream] = [self._batch(stream, number) for number in numbers]
+        batches: dict[str, list[dict[str, Tensor]]] = {stream: [] for stream in self.streams}
+        for stream, made in batches.items():
+            order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the batch beside it
+            for number in numbers:
+                index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number)
+                made.append(self.collate(stream, index.tolist(), number))
         return batches
-
-    def _batch(self, stream: str, number: int) -> dict[str, Tensor]:
-        order = "forget" if stream == ALTERNATIVE else stream  # answers to the questions of the forget batch beside it
-        index = batch_indices(len(self.splits[stream]), self.batch_size, self.seed, order, number).tolist()
-        return self.collate(stream, index, number)
 
     @property
     def _ours(self) -> bool:
@@ -189,7 +185,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
                 found.setdefault(stream, []).append({name: x[rank::ranks] for name, x in batch.items()})
         return found
 
-    def train_dataloader(self) -> DataLoader[Any]:
+    def train_dataloader(self) -> DataLoader[Item]:
         """Iterations from the trainer's present one to the end of its epoch.
 
         Our modules get each of them whole on every rank. With any other module ranks share the rows of each batch,
@@ -198,7 +194,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         make = self.iteration if self._ours else self._share
         return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
 
-    def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
+    def val_dataloader(self) -> DataLoader[Item] | list[DataLoader[Item]]:
         """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.
 
         There are two, in this order (``dataloader_idx`` 0 and 1): every row once, in order, collated as for training.
@@ -211,9 +207,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             for s in ("forget", "retain")
         ]
 
-    def test_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
-        """The loaders of ``val_dataloader``, for ``test``."""
-        return self.val_dataloader()
+    test_dataloader = val_dataloader
 
 
 def data_of(trainer: pl.Trainer) -> Any:

@@ -35,10 +35,6 @@ class SplitImages(PairedDataModule):
     modality = "images"
     mean: Sequence[float]
     std: Sequence[float]
-    classes: int
-    """How many classes there are."""
-    shape: tuple[int, int, int]
-    """Channels, height and width."""
     split_seed = 0
     """Seed of what is drawn to evaluate with."""
     split: Split
@@ -75,17 +71,6 @@ class SplitImages(PairedDataModule):
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
         self.evaluation_sets |= {name: other.forget for name, other in theirs.items()}
         self.splits = splits  # last: it marks a set-up that went well
-
-    def blank(self) -> None:
-        """Stand in for ``setup`` with black images of the first class."""
-        n = self.batch_size
-        self.images, self.labels = torch.zeros(n, *self.shape, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
-        self.test_images, self.test_labels = self.images, self.labels
-        self.class_names = tuple(map(str, range(self.classes)))
-        all_of_them = np.arange(n)
-        self.split = Split(all_of_them, all_of_them, all_of_them[:0], all_of_them[:0], all_of_them)
-        self.evaluation_sets = dict.fromkeys(("forget", "retain", "validation", "test"), all_of_them)
-        self.splits = dict.fromkeys(("full", "forget", "retain"), all_of_them)
 
     @property
     def never_seen(self) -> str | None:

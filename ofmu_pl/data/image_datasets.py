@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from torch.utils.data import Dataset
 
-from ofmu_pl.data.own_images import Item, OwnImages, Pictures
-from ofmu_pl.data.row_numbers import forgotten_rows
+from ofmu_pl.data.own_files import forgotten_rows
+from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.support.errors import UserError
 
 
@@ -46,43 +47,33 @@ class ImageDatasets(OwnImages):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        given: dict[str, Any] = {"dataset": dataset, "test": test, "validation": validation}
+        given = {"dataset": dataset, "test": test, "validation": validation}
         self.datasets = {option: found for option, found in given.items() if found is not None}
         self.forget_rows = forget_rows
 
-    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+    def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read every row of every data set."""
-        n = len(self._rows("dataset"))
+        n = self._count("dataset")
         forget = forgotten_rows(self.forget_rows, n)
         parts = {"forget": self._items("dataset", forget)}
         parts["retain"] = self._items("dataset", sorted(set(range(n)) - set(forget)))
         for option in list(self.datasets)[1:]:
-            parts[option] = self._items(option, range(len(self._rows(option))))
+            parts[option] = self._items(option, range(self._count(option)))
         read = {part: self.pictures(items) for part, items in parts.items()}
-        return read, self._names(max((max(x.labels, default=0) for x in read.values()), default=0))
-
-    def look(self) -> tuple[int, tuple[int, int]]:
-        """Count the named classes and read the first image; where classes have no names, look at every row."""
-        rows = self._rows("dataset")
-        first = self.pictures(self._items("dataset", range(1)))
-        highest = 0 if hasattr(rows, "classes") else max(int(rows[i][1]) for i in range(len(rows)))
-        height, width = first.pixels[0].shape[1:]
-        return len(self._names(highest)), (height, width)
-
-    def _names(self, highest: int) -> tuple[str, ...]:
         names = getattr(self.datasets["dataset"], "classes", None)
-        return tuple(map(str, range(highest + 1) if names is None else names))
+        if names is None:
+            names = range(max(label for _, label, _ in chain.from_iterable(read.values())) + 1)
+        return read, tuple(map(str, names))
 
-    def _rows(self, option: str) -> Any:
-        """Find a data set that has rows."""
+    def _count(self, option: str) -> int:
+        """Count the rows of a data set."""
         rows = self.datasets[option]
         try:
-            n = len(rows)
+            return len(rows)  # type: ignore[arg-type]  # most have a length
         except TypeError as error:
-            raise UserError(f"`{option}` {type(rows).__name__} has no length: give a map-style data set.") from error
-        if not n:
-            raise UserError(f"`{option}` {type(rows).__name__} is empty: give a data set that has rows.")
-        return rows
+            raise UserError(
+                f"`data.{option}` {type(rows).__name__} has no length: give a map-style data set."
+            ) from error
 
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]

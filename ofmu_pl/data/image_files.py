@@ -1,38 +1,29 @@
-"""Images and labels from files: scikit-learn's digits, CIFAR-10 and CIFAR-100 as parquet or from torchvision."""
+"""Images and labels: scikit-learn's digits, CIFAR-10 and CIFAR-100 from parquet files or the hub."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from http.client import HTTPException
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import from_hub
 from ofmu_pl.data.split import keyed_generator, sample_evenly
-from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.extras import extra
-from ofmu_pl.support.hub import downloads_forbidden, local_folder
-from ofmu_pl.support.kept import cache_folder
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.hub import local_folder
 
-SIDE = 32
-"""Height and width of CIFAR's images."""
 FOLDERS = (".", "plain_text", "data", "cifar100")
 """Where parquet files may lie: the folder, or the hub's names of configurations."""
-LABELS = {10: "label", 100: "fine_label"}
-"""The column of labels, by number of classes."""
-Part = tuple[np.ndarray, np.ndarray]
-"""Pixels, (n, 32, 32, 3) uint8, and labels, (n,) int64, of the training or the test images."""
 NAMES: dict[int, tuple[str, ...]] = {
     10: tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
     100: tuple(
@@ -101,125 +92,62 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 
     Args:
         data: A folder with parquet files in the schema of ``uoft-cs/cifar10`` or ``uoft-cs/cifar100`` (train and test,
-            one file each or all shards, here or in a subfolder plain_text, data or cifar100), or the folder that holds
-            torchvision's ``cifar-10-batches-py`` or ``cifar-100-python``; ``None``: torchvision's copy in the cache
-            folder, downloaded if it is not there.
+            one file each or all shards, here or in a subfolder plain_text, data or cifar100), or a hub id of such data;
+            ``None``: these two.
         classes: Number of classes, 10 or 100.
 
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """
-    if data is None:
-        return _read_torchvision(_own_copy(classes), classes)
-    folder = local_folder(data, "data")
-    for inner in (folder / name for name in FOLDERS) if folder else ():
-        if any(inner.glob("*.parquet")):
-            train, test = (_read_parquet(inner, split, classes) for split in ("train", "test"))
-            return _images(train, test, NAMES[classes])
-    base = _torchvision_class(classes).base_folder
-    if folder and (folder / base).is_dir():
-        return _read_torchvision(folder, classes)
-    raise UserError(
-        f"'{data}' holds neither train*.parquet and test*.parquet nor torchvision's '{base}': point --data.data at the "
-        f"folder that holds CIFAR-{classes}."
+    source = data or f"uoft-cs/cifar{classes}"
+    train, test = (_read_split(source, split, classes) for split in ("train", "test"))
+    return Images(*train, *test, NAMES[classes])
+
+
+def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
+    """Decode the images of the training or the test part; 60,000 take some 6 s."""
+    folder, column = local_folder(source, "data.data"), "label" if classes == 10 else "fine_label"
+    rows: Iterable[Row] = (
+        from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
     )
+    pixels, labels = [], []
+    try:
+        for row in rows:
+            if row[column] not in range(classes):
+                raise ValueError(f"{column} {row[column]}")
+            pixels.append(_decode(row["img"]))
+            labels.append(row[column])
+        images = np.stack(pixels).transpose(0, 3, 1, 2)
+    except UserError:
+        raise
+    except Exception as error:  # decoders answer damage with errors of many kinds
+        raise UserError(
+            f"'{source}' cannot be read as CIFAR-{classes} at image {len(pixels)} of {split} ({error!r:.200}): give "
+            f"files in the schema of uoft-cs/cifar{classes}, with columns img and {column}."
+        ) from error
+    return torch.from_numpy(np.ascontiguousarray(images)), torch.tensor(labels)
 
 
-def _read_parquet(folder: Path, split: str, classes: int) -> Part:
-    """Decode the images of one file, or of all shards; 60,000 take some 6 s."""
+def _parquet_rows(folder: Path, split: str, column: str) -> Iterator[Row]:
+    """The rows of one file, or of all shards."""
     from pyarrow import parquet  # type: ignore[import-untyped]
 
-    paths = sorted(folder.glob(f"{split}*.parquet"))
-    shards = [re.search(r"-(\d{5})-of-(\d{5})", path.name) for path in paths]
-    found = [(int(shard[1]), int(shard[2])) for shard in shards if shard]
-    whole = [(i, len(paths)) for i in range(len(paths))]
-    if not paths or (found != whole and (found or len(paths) > 1)):  # images would be left out, or there twice
+    paths = sorted(chain.from_iterable((folder / inner).glob(f"{split}*.parquet") for inner in FOLDERS))
+    names = [path.name for path in paths]
+    shards = [f"{split}-{i:05}-of-{len(paths):05}" for i in range(len(paths))]
+    whole = bool(paths) and [name[: len(shards[0])] for name in names] == shards
+    if not whole and names != [f"{split}.parquet"]:  # images would be left out, or there twice
         raise UserError(
-            f"'{folder}' must hold {split}.parquet alone, or {split}-00000-of-NNNNN.parquet and all that follow, "
-            f"and has {', '.join(path.name for path in paths) or 'none'}."
+            f"'{folder}' must hold {split}.parquet alone, or {split}-00000-of-NNNNN.parquet and all that follow, and "
+            f"has {', '.join(names) or 'none'}: point `data.data` at the folder that holds CIFAR."
         )
-    column = LABELS[classes]
-    pixels, labels = [], []
     for path in paths:
-        try:
-            rows = parquet.read_table(path, columns=["img", column]).to_pylist()
-            for row in rows:
-                if row[column] not in range(classes):
-                    raise ValueError(f"{column} {row[column]}")
-                pixels.append(_decode(row["img"]["bytes"]))
-                labels.append(row[column])
-        except Exception as error:  # decoders answer damage with errors of many kinds
-            raise UserError(
-                f"'{path}' cannot be read as CIFAR-{classes} at image {len(pixels)} of {split} ({error!r:.200}): give "
-                f"files in the schema of uoft-cs/cifar{classes}, with columns img and {column}."
-            ) from error
-    if not labels:
-        raise UserError(f"'{paths[0]}' has no rows: copy it anew.")
-    return np.stack(pixels), np.array(labels, dtype=np.int64)
+        yield from parquet.read_table(path, columns=["img", column]).to_pylist()
 
 
-def _decode(encoded: bytes) -> np.ndarray:
-    """Decode an image to RGB pixels, (32, 32, 3) uint8."""
-    with Image.open(BytesIO(encoded), formats=("PNG", "JPEG")) as image:
-        if image.size != (SIDE, SIDE):
-            raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
-        return np.asarray(image.convert("RGB"))
-
-
-def _torchvision_class(classes: int) -> Any:
-    return getattr(extra("torchvision.datasets", f"Reading CIFAR-{classes} but from parquet files"), f"CIFAR{classes}")
-
-
-def _own_copy(classes: int) -> Path:
-    """The folder with torchvision's files in the cache; torchvision downloads what is missing."""
-    remedy = "point --data.data at a folder with its parquet or torchvision files"
-    cache, dataset = cache_folder(), _torchvision_class(classes)
-    if cache is None:
-        raise UserError(
-            f"OFMU_CACHE is empty, so there is no copy of CIFAR-{classes}: name a folder there, or {remedy}."
-        )
-    folder = cache / "torchvision"
-    try:
-        with _network_timeout():
-            dataset(folder, download=not downloads_forbidden())
-    except (OSError, HTTPException, RuntimeError) as error:
-        raise NotAtHand(
-            f"CIFAR-{classes} is not in '{folder}' and cannot be downloaded ({error}): try again with a network, or "
-            f"{remedy}."
-        ) from error
-    return folder
-
-
-@contextmanager
-def _network_timeout() -> Iterator[None]:
-    """Let sockets give up on a host that is silent for 10 s; torchvision alone would wait for ever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(10.0)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-def _read_torchvision(folder: Path, classes: int) -> Images:
-    """Read the original pickles with torchvision.
-
-    Unpickling runs whatever code a file holds. Torchvision does it only after a file's md5 has matched the published
-    one, and nobody knows how to make another file with a given md5 (only two at once), so these are Krizhevsky's own.
-    """
-    dataset = _torchvision_class(classes)
-    try:
-        parts = [dataset(folder, train=train) for train in (True, False)]
-    except RuntimeError as error:
-        raise UserError(
-            f"'{folder / dataset.base_folder}' is incomplete or fails torchvision's md5 check: unpack "
-            f"{dataset.filename} anew there."
-        ) from error
-    train, test = ((part.data, np.asarray(part.targets, dtype=np.int64)) for part in parts)
-    return _images(train, test, parts[0].classes)
-
-
-def _images(train: Part, test: Part, names: Sequence[str]) -> Images:
-    images, test_images = (
-        torch.from_numpy(np.ascontiguousarray(part[0].transpose(0, 3, 1, 2))) for part in (train, test)
-    )
-    return Images(images, torch.from_numpy(train[1]), test_images, torch.from_numpy(test[1]), tuple(names))
+def _decode(image: Image.Image | dict[str, bytes]) -> np.ndarray:
+    """An image's RGB pixels, (32, 32, 3) uint8; the hub has images decoded already."""
+    if isinstance(image, dict):
+        image = Image.open(BytesIO(image["bytes"]), formats=("PNG", "JPEG"))
+    if image.size != (32, 32):
+        raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
+    return np.asarray(image.convert("RGB"))

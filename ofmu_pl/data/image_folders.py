@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from ofmu_pl.data.own_files import hidden
-from ofmu_pl.data.own_images import Item, OwnImages, Pictures
+from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import regular
@@ -52,18 +52,10 @@ class ImageFolders(OwnImages):
         given = {"forget": forget, "retain": retain, "validation": validation, "test": test}
         self.folders = {part: Path(folder).expanduser() for part, folder in given.items() if folder is not None}
 
-    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+    def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read every file, folder by folder."""
         names = self._names()
         return {part: self.pictures(self._items(part, names)) for part in self.folders}, names
-
-    def look(self) -> tuple[int, tuple[int, int]]:
-        """Count the sub-folders, and read the first image unless a size is given."""
-        names = self._names()
-        if self.size is not None:
-            return len(names), self.size
-        picture, _, _ = next(self._items("forget", names))
-        return len(names), (picture.height, picture.width)
 
     def _names(self) -> tuple[str, ...]:
         """Collect the classes from the sub-folders."""
@@ -71,7 +63,7 @@ class ImageFolders(OwnImages):
         for part, folder in self.folders.items():
             if not folder.is_dir():
                 raise UserError(
-                    f"`{part}` '{folder}' is no folder: point it at one that has a sub-folder of images a class."
+                    f"`data.{part}` '{folder}' is no folder: point it at one that has a sub-folder of images a class."
                 )
             for entry in folder.iterdir():
                 if hidden(entry, folder):
@@ -85,12 +77,12 @@ class ImageFolders(OwnImages):
         folder = self.folders[part]
         numbers = {name: i for i, name in enumerate(names)}
         listed = extra("torchvision.datasets", "Reading folders of images").ImageFolder.make_dataset
-        files = []
-        if names:
-            shown = lambda path: not hidden(Path(path), folder)  # noqa: E731
-            files = listed(str(folder), numbers, is_valid_file=shown, allow_empty=True)
+        shown = lambda path: not hidden(Path(path), folder)  # noqa: E731
+        files = listed(str(folder), numbers, is_valid_file=shown, allow_empty=True) if names else []
         if not files:
-            raise UserError(f"`{part}` '{folder}' holds no image: put images there, in a sub-folder for each class.")
+            raise UserError(
+                f"`data.{part}` '{folder}' holds no image: put images there, in a sub-folder for each class."
+            )
         for path, number in files:
             yield read_image(Path(path)), number, f"'{path}'"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, Literal
+
+import numpy as np
+import torch
 
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images, read_cifar, read_digits
@@ -38,6 +40,11 @@ class ImageDataModule(SplitImages):
         >>> {name: rows.tolist() for name, rows in data.splits.items()}
         {'full': [0, 1, 2, 3, 4, 5], 'forget': [1, 3, 5], 'retain': [0, 2, 4], 'test': [1, 3, 5]}
     """
+
+    classes: int
+    """How many classes there are."""
+    shape: tuple[int, int, int]
+    """Channels, height and width."""
 
     def __init__(
         self,
@@ -77,8 +84,14 @@ class ImageDataModule(SplitImages):
 
     def blank(self) -> None:
         """Stand in for ``setup`` with black images of the first class."""
-        super().blank()
-        self.split = replace(self.split, forgotten=tuple(self.forget_classes))
+        n = self.batch_size
+        self.images, self.labels = torch.zeros(n, *self.shape, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
+        self.test_images, self.test_labels = self.images, self.labels
+        self.class_names = tuple(map(str, range(self.classes)))
+        every, none = np.arange(n), np.arange(0)
+        self.split = Split(every, every, none, none, every, tuple(self.forget_classes))
+        self.evaluation_sets = dict.fromkeys(("forget", "retain", "validation", "test"), every)
+        self.splits = dict.fromkeys(("full", "forget", "retain"), every)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -91,8 +104,7 @@ class CIFAR10(ImageDataModule):
     """CIFAR-10 (Krizhevsky 2009).
 
     Args:
-        data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or torchvision's folder; ``null``:
-            download.
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or a hub id; ``null``: this one.
         kwargs: See ``ImageDataModule``.
 
     Example:
@@ -112,7 +124,7 @@ class CIFAR10(ImageDataModule):
         self.data = data
 
     def read(self) -> Images:
-        """Decode the files once; later runs take the pixels from the cache."""
+        """Decode all images."""
         return read_cifar(self.data, self.classes)
 
 
@@ -120,8 +132,7 @@ class CIFAR100(CIFAR10):
     """CIFAR-100 with its fine labels.
 
     Args:
-        data: Folder with parquet files in the schema of ``uoft-cs/cifar100``, or torchvision's folder; ``null``:
-            download.
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar100``, or a hub id; ``null``: this one.
         kwargs: See ``ImageDataModule``.
 
     Example:

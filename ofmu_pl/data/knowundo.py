@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import read_file
-from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.sets import PROBE
@@ -56,17 +55,10 @@ class KnowUnDo(TextDataModule):
         for side, part in PARTS.items():
             splits[side] = sets[side] = _rows(folder / f"{part}_train.json")
             sets[f"{PROBE}validation_{side}"] = _rows(folder / f"{part}_val.json")
-        full: list[Row] = []
-        for rows in sets.values():
-            full += rows
+        full = list(chain.from_iterable(sets.values()))
         sets["retain"] = self.evaluated(splits["retain"])
         return splits | {"full": full}, sets
 
-    def make_encoder(self) -> Encoder:
-        """Questions go through the tokenizer's chat template, or a plain one where it has none."""
-        return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
-
 
 def _rows(path: Path) -> list[Row]:
-    pairs = read_file(path, "data").texts("text", "labels")
-    return [{"question": question, "answer": answer} for question, answer in pairs]
+    return [{"question": q, "answer": a} for q, a in read_file(path, "data.data").texts("text", "labels")]

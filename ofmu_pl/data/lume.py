@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import read_file, upper
-from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.text import Encoder
+from ofmu_pl.data.own_files import read_file
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT, PROBE
@@ -66,40 +64,28 @@ class LUME(TextDataModule):
             for row in sets[side]:
                 sets.setdefault(f"{PROBE}{row['task']}_{row['kind']}_{side}", []).append(row)
         if self.holdout is not None:
-            sets[HOLDOUT] = _rows(Path(self.holdout).expanduser(), "holdout")
+            sets[HOLDOUT] = _rows(Path(self.holdout).expanduser(), "data.holdout")
         return splits | {"full": splits["forget"] + splits["retain"]}, sets
 
-    def make_encoder(self) -> Encoder:
-        """Rows stand as they are, before the tokenizer's end token."""
-        return RowEncoder(self.tokenizer, max_length=self.max_length)
-
     def _chosen(self, path: Path) -> list[Row]:
-        rows = _rows(path, "data")
+        rows = _rows(path, "data.data")
         if self.tasks is None:
             return rows
         wanted, there = {task.lower() for task in self.tasks}, {row["task"] for row in rows}
         if wanted - there:
-            raise UserError(
-                f"'{path}' has no rows of {', '.join(sorted(wanted - there))}: choose --data.tasks among "
-                f"{', '.join(sorted(there))}."
-            )
+            missing, known = (", ".join(sorted(tasks)) for tasks in (wanted - there, there))
+            raise UserError(f"'{path}' has no rows of {missing}: choose data.tasks among {known}.")
         return [row for row in rows if row["task"] in wanted]
 
 
 def _rows(path: Path, option: str) -> list[Row]:
-    read = read_file(path, option)
-    return [_row(row, upper(read.place(i))) for i, row in enumerate(read.rows)]
-
-
-def _row(row: Row, place: str) -> Row:
-    """A row as encoders read it; its text is not quoted where it is refused."""
-    found = re.search(r"(sc|qa)\d+$", str(row.get("id")))  # what is before may end in letters, too
-    kind = KINDS[found[1]] if found else None
-    opening, answer, task = (str(row.get(name) or "") for name in ("input", "output", "task"))
-    if kind is None or not all(text.strip() for text in (opening, answer, task)):
-        raise UserError(
-            f"{place} is none of LUME's: give it texts 'input', 'output' and 'task', and an 'id' that "
-            "ends in sc (a completion) or qa (an answer) and a number."
-        )
-    space = "" if opening[-1].isspace() else " "
-    return {"question": opening, "answer": space + answer.strip(), "raw": True, "task": task.lower(), "kind": kind}
+    """Rows as encoders read them."""
+    read, rows = read_file(path, option), []
+    for i, (opening, answer, task) in enumerate(read.texts("input", "output", "task")):
+        kind = re.search(r"(sc|qa)\d+$", str(read.rows[i].get("id")))  # what is before may end in letters, too
+        if kind is None:
+            raise UserError(f"{read.place(i)} is none of LUME's: give it an 'id' that ends in sc or qa and a number.")
+        space = "" if opening[-1].isspace() else " "
+        told = {"task": task.lower(), "kind": KINDS[kind[1]]}
+        rows.append({"question": opening, "answer": space + answer.strip(), "raw": True, **told})
+    return rows

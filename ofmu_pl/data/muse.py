@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, from_hub, read_file
+from ofmu_pl.data.own_files import Rows, read_part
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
-from ofmu_pl.support.files import below
 from ofmu_pl.support.sets import HOLDOUT, PROBE
 
 PASSAGE = {"tokens": 128, "before": ()}
@@ -99,11 +97,7 @@ class MUSE(TextDataModule):
     def _read(self, part: str) -> Rows:
         """The rows in a part's file, or on the hub; of texts alone each has ``text``."""
         config, split = part.split("/", 1) if "/" in part else ("raw", part)
-        folder = Path(self.data).expanduser()
-        if folder.is_dir():
-            return read_file(below(folder, f"{config}/{split}.json", "A part of --data.data"), "data")
-        remedy = "give the folder that MUSE's load_data.py writes (muse_bench/data/news) as `data`"
-        return from_hub(self.data, config, split, "data", remedy)
+        return read_part(self.data, f"{config}/{split}.json", config, split, "data.data")
 
 
 def _passage(tokenizer: Tokenizer, opening: str, rest: str) -> Row:

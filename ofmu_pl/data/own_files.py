@@ -1,21 +1,23 @@
-"""Rows of files that somebody else has written, as they are, each with a place that a message can name."""
+"""Rows of files that somebody else has written, each with a place that a message can name, and rows by number."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.support.errors import NotAtHand, UserError
-from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, check_whole, numbered_lines, regular
-from ofmu_pl.support.hub import load_hub_rows
+from ofmu_pl.support.errors import NotAtHand, UserError, check_range
+from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, below, check_whole, numbered_lines, regular
+from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 HUB = "hub:"
 TURNS = {"messages", "conversations"}
@@ -33,10 +35,9 @@ class Rows:
     """Rows of one source, as it has them.
 
     Attributes:
-        source: What messages call the source: a path, a name on the hub, or the argument that gave a list.
-        option: Name of the argument that gave it.
-        rows: The rows.
-        marks: Where each row is: ``line 3``, or ``row 2 (counted from 0)``; of a folder the file's name.
+        source: What messages call the source: a path, a name on the hub, or the option that gave a list.
+        option: Name of the option that gave it (``data.forget``).
+        marks: Where each row is: ``Line 3``, or ``Row 2 (counted from 0)``; of a folder the file's name.
     """
 
     source: str
@@ -45,30 +46,28 @@ class Rows:
     marks: Sequence[str]
 
     def place(self, i: int) -> str:
-        """Where row ``i`` is, for a message."""
+        """Where row ``i`` is, as a message begins."""
         return f"{self.marks[i]} of '{self.source}'"
 
     def part(self, index: Iterable[int], option: str | None = None) -> Rows:
         """Some of the rows, under another option's name if one is given."""
         chosen = list(index)
         rows, marks = [self.rows[i] for i in chosen], [self.marks[i] for i in chosen]
-        return Rows(self.source, option or self.option, rows, marks)
+        return replace(self, option=option or self.option, rows=rows, marks=marks)
 
     def named(self, columns: dict[str, str]) -> Rows:
         """The rows with our names of columns beside theirs."""
-        for name in columns.values():
-            self.require(name, "columns")
-        ours = []
-        for row in self.rows:
-            added = {new: row[old] for new, old in columns.items() if old in row}
-            ours.append({**row, **added})
-        return Rows(self.source, self.option, ours, self.marks)
+        ours = [dict(row) for row in self.rows]
+        for new, old in columns.items():
+            self.require(old, "data.columns")
+            for row, own in zip(self.rows, ours, strict=True):
+                if old in row:
+                    own[new] = row[old]
+        return replace(self, rows=ours)
 
     def require(self, column: str, option: str) -> None:
         """Refuse a column that no row has."""
-        known: Row = {}
-        for row in self.rows:
-            known |= row
+        known = dict.fromkeys(chain.from_iterable(self.rows))
         if column not in known:
             raise UserError(
                 f"'{self.source}' has no column '{column}', which `{option}` names: choose from {', '.join(known)}."
@@ -81,37 +80,36 @@ class Rows:
             missing = [name for name in names if not is_text(row.get(name))]
             if missing:
                 raise UserError(
-                    f"{upper(self.place(i))} has no text in '{missing[0]}' (its columns: {', '.join(row)}): fill it, "
-                    "say which column it is (`columns`, for rows of your own), or remove the row."
+                    f"{self.place(i)} has no text in '{missing[0]}' (its columns: {', '.join(row)}): fill it, say "
+                    "which column it is (`data.columns`, for your data), or remove the row."
                 )
             found.append(tuple(row[name] for name in names))
         return found
 
 
-def counted(source: str, option: str, rows: list[Any]) -> Rows:
-    """Rows that are named by their numbers; a text is a row with ``text``."""
-    return _sound(Rows(source, option, rows, [f"row {i} (counted from 0)" for i in range(len(rows))]))
-
-
-def _sound(found: Rows) -> Rows:
-    rows = [{"text": row} if isinstance(row, str) else row for row in found.rows]
+def sound(source: str, option: str, rows: Sequence[object], marks: Sequence[str] = ()) -> Rows:
+    """Rows that have columns; a text is a row with ``text``, and without marks rows are named by their numbers."""
+    marks = marks or [f"Row {i} (counted from 0)" for i in range(len(rows))]
+    found = Rows(source, option, [], marks)
     for i, row in enumerate(rows):
-        if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
-            raise UserError(f"{upper(found.place(i))} is no object with named columns: mend it.")
-        check_whole(row, upper(found.place(i)))
-    return Rows(found.source, found.option, rows, found.marks)
+        own = {"text": row} if isinstance(row, str) else row
+        if not isinstance(own, dict) or not all(isinstance(name, str) for name in own):
+            raise UserError(f"{found.place(i)} is no object with named columns: mend it.")
+        check_whole(own, found.place(i))
+        found.rows.append(own)
+    return found
 
 
 def read_source(source: Source, option: str) -> Rows:
-    """Read rows.
+    """Read the rows of a file, of a folder of texts, of a data set on the hub, or of a list.
 
     Args:
         source: JSON lines (``.jsonl``, ``.json``), a JSON list (``.json``), ``.csv``, ``.tsv``, ``.parquet``, a text
             file or a folder of them (``.txt``: a document a file), ``hub:OWNER/NAME/CONFIG/SPLIT``, or a list of rows.
-        option: Name of the argument that gave it, for messages: ``forget``.
+        option: Name of the option that gave it, for messages: ``data.forget``.
     """
     if not isinstance(source, str | PathLike):
-        rows = counted(option, option, _given(source, option))
+        rows = sound(option, option, _given(source, option))
     elif str(source).startswith(HUB):
         rows = _named_on_hub(str(source), option)
     else:
@@ -121,7 +119,7 @@ def read_source(source: Source, option: str) -> Rows:
     return rows
 
 
-def _given(source: Any, option: str) -> list[Any]:
+def _given(source: Any, option: str) -> list[object]:
     """Rows of an object of Python: a data frame, a data set of ``datasets``, or any rows or texts one after another."""
     if isinstance(source, dict):  # DatasetDict
         if len(source) != 1:
@@ -130,10 +128,9 @@ def _given(source: Any, option: str) -> list[Any]:
     if hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas, which may not be here
         source = source.to_dict(orient="records")
     try:
-        coming = iter(source)  # which may be a generator, or a data set that has positions alone
+        return list(source)  # which may be a generator, or a data set that has positions alone
     except TypeError:
         raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
-    return list(coming)
 
 
 def _named_on_hub(source: str, option: str) -> Rows:
@@ -143,20 +140,32 @@ def _named_on_hub(source: str, option: str) -> Rows:
             f"'{source}' names no data set on the hub: write `{option}` {HUB}OWNER/NAME, {HUB}OWNER/NAME/CONFIG or "
             f"{HUB}OWNER/NAME/CONFIG/SPLIT."
         )
-    return from_hub(f"{owner}/{name}", config or None, split or "train", option, f"give `{option}` a file")
+    return from_hub(f"{owner}/{name}", config or None, split or "train", option)
 
 
-def from_hub(name: str, config: str | None, split: str, option: str, remedy: str) -> Rows:
+def from_hub(name: str, config: str | None, split: str, option: str) -> Rows:
     """Read the rows of a data set on the hub."""
     try:
         rows = load_hub_rows(name, config, split)
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise NotAtHand(
-            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason}): {remedy}, check the names, or set "
-            "HF_HUB_OFFLINE=1 to use the hub's cache."
+            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason}): point `{option}` at a file or "
+            "folder that has it, check the names, or set HF_HUB_OFFLINE=1 to use the hub's cache."
         ) from error
-    return counted(name, option, rows)
+    return sound(name, option, rows)
+
+
+def read_part(source: str, file: str, config: str, split: str, option: str) -> Rows:
+    """Read one part of a benchmark: a file of its folder, or a configuration on the hub."""
+    folder = local_folder(source, option)
+    if folder is not None:
+        return read_file(below(folder, file, f"The part of `{option}`"), option)
+    if source.startswith(("/", ".", "~")) or source.count("/") != 1:
+        raise UserError(
+            f"'{source}' does not exist: point `{option}` at the folder of the benchmark's files, or at its hub id."
+        )
+    return from_hub(source, config, split, option)
 
 
 def read_file(path: Path, option: str) -> Rows:
@@ -173,13 +182,12 @@ def read_file(path: Path, option: str) -> Rows:
             f"'{path}' is of a kind that is not read: give `{option}` one of {', '.join(READERS)}, or a folder of .txt "
             "files."
         )
-    rows, marks = read(path)
-    return _sound(Rows(str(path), option, rows, marks)) if marks else counted(str(path), option, rows)
+    return sound(str(path), option, *read(path))
 
 
 def read_lines(path: Path, option: str) -> Rows:
     """Read the rows of a file of JSON lines, whatever its name."""
-    return _sound(Rows(str(path), option, *_json_lines(path)))
+    return sound(str(path), option, *_json_lines(path))
 
 
 def _folder(folder: Path, option: str) -> Rows:
@@ -188,8 +196,8 @@ def _folder(folder: Path, option: str) -> Rows:
         raise UserError(
             f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
         )
-    rows = [_text(path)[0][0] for path in paths]
-    return _sound(Rows(str(folder), option, rows, [f"'{path.relative_to(folder)}'" for path in paths]))
+    texts = [_checked(path).strip() for path in paths]
+    return sound(str(folder), option, texts, [f"'{path.relative_to(folder)}'" for path in paths])
 
 
 def hidden(path: Path, below: Path) -> bool:
@@ -197,14 +205,15 @@ def hidden(path: Path, below: Path) -> bool:
     return any(name.startswith(".") for name in path.relative_to(below).parts)
 
 
-Read = tuple[list[Any], list[str]]
+Read = tuple[list[object], list[str]]
 """Rows, and where each is where that is no plain number."""
 
 
 def _json_lines(path: Path) -> Read:
     """Read a JSON value a line, or values of any number of lines one after another, as jq prints them."""
     text, place, line = _checked(path, most=inf).rstrip(), 0, 1
-    rows, marks, decoder = [], [], json.JSONDecoder()
+    rows: list[object] = []
+    marks, decoder = [], json.JSONDecoder()
     while place < len(text):
         begin = _WORD.search(text, place).start()  # type: ignore[union-attr]  # there is one before the end
         line += text.count("\n", place, begin)
@@ -213,13 +222,13 @@ def _json_lines(path: Path) -> Read:
         except (ValueError, RecursionError) as error:
             raise UserError(f"Line {line} of '{path}' is no JSON: mend the file, which needs a row a line.") from error
         rows.append(value)
-        marks.append(f"line {line}")
+        marks.append(f"Line {line}")
         line += text.count("\n", begin, place)
     return rows, marks
 
 
 def _json(path: Path) -> Read:
-    """Read a list of rows, alone or under one name (``{"data": [...]}``), columns by row number, or JSON lines."""
+    """Read a list of rows, alone or under one name (``{"data": [...]}``), or JSON lines."""
     text = _checked(path)
     if not text.lstrip().startswith("["):
         rows, marks = _json_lines(path)
@@ -231,20 +240,12 @@ def _json(path: Path) -> Read:
         raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
 
 
-def _table(value: object) -> list[Any]:
-    """The rows of one JSON object: a list that it holds, its columns by row, or itself."""
-    if not isinstance(value, dict) or not value:
+def _table(value: object) -> list[object]:
+    """The rows of one JSON object: the one list of rows that it holds, or itself."""
+    if not isinstance(value, dict) or value.keys() & TURNS:
         return [value]
-    columns = list(value.values())
-    lists = [x for x in columns if isinstance(x, list) and x and set(map(type, x)) == {dict}]
-    if len(lists) == 1 and not value.keys() & TURNS:
-        return lists[0]
-    if not all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
-        return [value]
-    rows = []
-    for row in columns[0]:
-        rows.append({name: column[row] for name, column in value.items()})
-    return rows
+    lists = [x for x in value.values() if isinstance(x, list) and x and set(map(type, x)) == {dict}]
+    return lists[0] if len(lists) == 1 else [value]
 
 
 def _table_of_texts(path: Path) -> Read:
@@ -264,26 +265,22 @@ def _table_of_texts(path: Path) -> Read:
         finally:
             csv.field_size_limit(limit)
     columns = [name.strip() for name in lines[0][1]] if lines else []
-    twice = next((name for name in columns if name and columns.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(
-            f"Two columns of '{path}' are called '{twice}', and only one can be read: rename one, or remove it."
-        )
+    named = list(filter(None, columns))
+    if len(set(named)) < len(named):
+        raise UserError(f"Two columns of '{path}' have one name ({', '.join(named)}): rename one, or remove it.")
+    rows: list[object] = []
     for number, values in lines[1:]:
-        more = len(values) - len(columns)
-        if more > 0:
-            raise UserError(
-                f"Line {number} of '{path}' has {more} value{'s' * (more > 1)} more than the line of column names has "
-                f"names: {REMEDY}."
-            )
-    return [dict(zip(columns, values + [""] * len(columns), strict=False)) for _, values in lines[1:]], []
+        if len(values) > len(columns):
+            raise UserError(f"Line {number} of '{path}' has more values than there are columns: {REMEDY}.")
+        rows.append(dict(zip(columns, values + [""] * len(columns), strict=False)))
+    return rows, []
 
 
 def _parquet(path: Path) -> Read:
     import pyarrow  # type: ignore[import-untyped]  # comes with datasets
     from pyarrow import parquet
 
-    rows: list[Any] = []
+    rows: list[object] = []
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=16):  # what a small file names many times is as large as its text
@@ -302,7 +299,7 @@ def _parquet(path: Path) -> Read:
 
 
 def _text(path: Path) -> Read:
-    return [{"text": _checked(path).strip()}], [f"'{path.name}'"]
+    return [_checked(path).strip()], [f"'{path.name}'"]
 
 
 READERS = {
@@ -330,6 +327,36 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def upper(text: str) -> str:
-    """A text as a sentence begins."""
-    return text[:1].upper() + text[1:]
+def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
+    """Read and check the numbers of the rows to forget; sorted.
+
+    >>> forgotten_rows([4, 1], 6)
+    [1, 4]
+    """
+    numbers = _numbers_of(Path(given).expanduser()) if isinstance(given, str) else list(given)
+    check_numbers(numbers, n, "data.forget_rows")
+    if not 0 < len(numbers) < n:
+        raise UserError(
+            f"`data.forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
+        )
+    return sorted(map(int, numbers))
+
+
+def check_numbers(numbers: Sequence[int], n: int, option: str) -> None:
+    """Refuse numbers of what is not there, and of what is named twice."""
+    for number, times in Counter(numbers).items():
+        check_range(0, n - 1, whole=True, **{option: number})  # type: ignore[arg-type]
+        if times > 1:
+            raise UserError(f"{option} has {number} {times} times: name each once.")
+
+
+def _numbers_of(path: Path) -> list[int]:
+    if not path.is_file():
+        raise UserError(f"`data.forget_rows` '{path}' is no file: give one with a row number a line, or the numbers.")
+    numbers = []
+    for line, text in numbered_lines(path):
+        try:
+            numbers.append(int(text))
+        except ValueError:
+            raise UserError(f"Line {line} of '{path}' is no row number: give one a line.") from None
+    return numbers

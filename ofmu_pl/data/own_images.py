@@ -6,8 +6,8 @@ import hashlib
 import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -21,23 +21,12 @@ from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.extras import extra
 
 PARTS = ("forget", "retain", "validation", "test")
-Item = tuple[Any, Any, str]
+Item = tuple[object, SupportsIndex, str]
 """A picture, its class's number, and what a message calls it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Pictures of one part, as the network will see them, all of one shape.
-
-    Attributes:
-        pixels: (channels, height, width) uint8 each, all of one shape.
-        labels: Class of each picture, a number from 0.
-        places: What a message calls each picture.
-    """
-
-    pixels: list[Tensor]
-    labels: list[int]
-    places: list[str]
+Picture = tuple[Tensor, int, str]
+"""The same as the network will see it: (channels, height, width) uint8 pixels."""
 
 
 class OwnImages(SplitImages):
@@ -72,20 +61,21 @@ class OwnImages(SplitImages):
                 "Requests one after another are for images of which classes are forgotten (Digits, CIFAR10, CIFAR100), "
                 "not for images whose parts are given: make one request of them."
             )
-        counts = [len(x) if hasattr(x, "__len__") and not isinstance(x, str) else 0 for x in (mean, std)]
+        counts = [len(x) if hasattr(x, "__len__") else 0 for x in (mean, std)]
         if counts not in ([1, 1], [3, 3]):
-            raise UserError(f"`mean` is {mean!r} and `std` {std!r}: give each three numbers, or each one for grey.")
-        for average in mean:
-            check_range(0, 1, mean=average)
-        for deviation in std:
-            check_range(0, above=True, std=deviation)
+            raise UserError(
+                f"`data.mean` is {mean!r} and `data.std` {std!r}: give each three numbers, or each one for grey."
+            )
         self.mean, self.std = tuple(mean), tuple(std)
+        for average, deviation in zip(self.mean, self.std, strict=True):
+            check_range(0, 1, mean=average)
+            check_range(0, above=True, std=deviation)
         self.size = (size, size) if isinstance(size, int) else size
         for side in self.size or ():
             check_range(1, size=side)
 
     @abstractmethod
-    def read_parts(self) -> tuple[dict[str, Pictures], tuple[str, ...]]:
+    def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read the pictures of ``forget``, ``retain``, ``test`` and perhaps ``validation``, and the classes' names."""
 
     def read_split(self) -> tuple[Images, Split]:
@@ -93,28 +83,21 @@ class OwnImages(SplitImages):
         parts, names = self.read_parts()
         check_parts(parts, names)
         train = [parts[name] for name in PARTS[:3] if name in parts]
-        ends = np.cumsum([len(part.labels) for part in train])
+        ends = np.cumsum([len(pictures) for pictures in train])
         forget, retain, *validation = np.split(np.arange(ends[-1]), ends[:-1])
-        gone = set(parts["forget"].labels) - set(parts["retain"].labels)
         split = Split(
             full=np.arange(ends[1]),
             forget=forget,
             retain=retain,
             validation=np.concatenate([np.arange(0), *validation]),
-            test=np.arange(len(parts["test"].labels)),
-            forgotten=tuple(sorted(gone)),
+            test=np.arange(len(parts["test"])),
+            forgotten=tuple(sorted(_classes(parts["forget"]) - _classes(parts["retain"]))),
         )
-        return Images(*_joined(train), *_joined([parts["test"]]), names), split
+        return Images(*_tensors(list(chain.from_iterable(train))), *_tensors(parts["test"]), names), split
 
     def blank(self) -> None:
-        """Stand in for ``setup`` with black images, of as many classes and as large as a look at the data says."""
-        self.classes, (height, width) = self.look()
-        self.shape = (len(self.mean), height, width)
-        super().blank()
-
-    @abstractmethod
-    def look(self) -> tuple[int, tuple[int, int]]:
-        """Find how many classes there are, and the images' height and width, without reading every image."""
+        """Set up as always: only the images themselves say how many classes there are, and how large they are."""
+        self.setup()
 
     @property
     def facts(self) -> dict[str, object]:
@@ -122,20 +105,19 @@ class OwnImages(SplitImages):
         prepared = {"mean": list(self.mean), "std": list(self.std), "size": self.size and list(self.size)}
         return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}
 
-    def pictures(self, items: Iterable[Item]) -> Pictures:
+    def pictures(self, items: Iterable[Item]) -> list[Picture]:
         """Read items one by one."""
-        found = Pictures([], [], [])
+        found = []
         for picture, label, place in items:
-            found.pixels.append(as_pixels(picture, len(self.mean), self.size, place))
+            pixels = as_pixels(picture, len(self.mean), self.size, place)
             try:
-                found.labels.append(operator.index(label))
+                found.append((pixels, operator.index(label), place))
             except TypeError:
                 raise UserError(f"The class of {place} is {label!r}: give whole numbers from 0.") from None
-            found.places.append(place)
         return found
 
 
-def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
+def as_pixels(picture: object, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
     """Turn PIL's, a (H, W, C) uint8 array, or a (C, H, W) tensor, uint8 or in [0, 1], into (C, H, W) uint8."""
     functional = extra("torchvision.transforms.functional", "Reading images of your own")
     if isinstance(picture, Tensor) and picture.is_floating_point():
@@ -143,50 +125,43 @@ def as_pixels(picture: Any, channels: int, size: tuple[int, int] | None, place: 
         if not (low >= 0 and high <= 1):  # NaN too
             raise UserError(
                 f"The pixels of {place} lie from {float(low):.3g} to {float(high):.3g}, not in [0, 1]: leave the "
-                "normalisation out of the data set's transform, and give it as `mean` and `std`."
+                "normalisation out of the data set's transform, and give it as `data.mean` and `data.std`."
             )
         picture = (picture * 255).round().to(torch.uint8)
     try:
         image = picture if isinstance(picture, Image.Image) else functional.to_pil_image(picture)
-        _refuse_deep(image, place)
-        image = image.convert("RGB" if channels == 3 else "L")
-    except UserError:
-        raise
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{place} is no image ({' '.join(str(error).split())[:100]}): give PIL's, or pixels."
         ) from error
+    if image.mode.startswith(("I", "F")):  # PIL would cut off, without a word, what 8 bits do not hold
+        values = np.asarray(image)
+        if not (values.min() >= 0 and values.max() <= 255):  # NaN too
+            raise UserError(
+                f"{place} has values from {values.min():g} to {values.max():g}, of which 8 bits hold 0 to 255: convert "
+                "it to 8 bits."
+            )
+    image = image.convert("RGB" if channels == 3 else "L")
     if size is not None:
         image = functional.resize(image, list(size))
     pixels: Tensor = functional.pil_to_tensor(image)
     return pixels
 
 
-def _refuse_deep(image: Image.Image, place: str) -> None:
-    """Refuse values that 8 bits do not hold, which PIL would cut off without a word."""
-    if image.mode.startswith(("I", "F")):
-        extrema: Any = image.getextrema()  # of images of one channel, which these are, two numbers
-        low, high = extrema
-        if not (low >= 0 and high <= 255):  # NaN too
-            raise UserError(
-                f"{place} has values from {low:g} to {high:g}, of which 8 bits hold 0 to 255: convert it to 8 bits."
-            )
-
-
-def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
+def check_parts(parts: dict[str, list[Picture]], names: Sequence[str]) -> None:
     """Refuse images that cannot be unlearned or judged."""
     for part, pictures in parts.items():
-        if not pictures.labels:
-            raise UserError(f"There are no {part} images: point `{part}` at some.")
-    first = parts["forget"]
-    trained = {*first.labels, *parts["retain"].labels}
+        if not pictures:
+            raise UserError(f"There are no {part} images: point `data.{part}` at some.")
+    first, _, first_place = parts["forget"][0]
+    trained = _classes(parts["forget"]) | _classes(parts["retain"])
     for part, pictures in parts.items():
-        for pixels, label, place in zip(pictures.pixels, pictures.labels, pictures.places, strict=True):
-            if pixels.shape != first.pixels[0].shape:
-                sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first.pixels[0])]
+        for pixels, label, place in pictures:
+            if pixels.shape != first.shape:
+                sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first)]
                 raise UserError(
-                    f"{place} is {sides[0]} pixels wide and high, {first.places[0]} {sides[1]}: set `size`, to "
-                    "which all are resized."
+                    f"{place} is {sides[0]} pixels wide and high, {first_place} {sides[1]}: set `data.size`, to which "
+                    "all are resized."
                 )
             if not 0 <= label < len(names):
                 raise UserError(f"The class of {place} is {label}: give whole numbers from 0 to {len(names) - 1}.")
@@ -198,26 +173,27 @@ def check_parts(parts: dict[str, Pictures], names: Sequence[str]) -> None:
     _refuse_overlap(parts)
 
 
-def _refuse_overlap(parts: dict[str, Pictures]) -> None:
+def _refuse_overlap(parts: dict[str, list[Picture]]) -> None:
     """Refuse an image that is in two parts, pixel by pixel: to forget and to stay, or to test and learnt."""
     places: dict[bytes, tuple[str, str]] = {}
     for part in PARTS:
-        pictures = parts.get(part, Pictures([], [], []))
-        digests = [hashlib.sha256(pixels.numpy().tobytes()).digest() for pixels in pictures.pixels]
-        here = dict(zip(digests, pictures.places, strict=True))
+        here = {}
+        for pixels, _, place in parts.get(part, []):
+            here[hashlib.sha256(pixels.numpy().tobytes()).digest()] = part, place
         shared = [digest for digest in here if digest in places]
         if shared:
             other, place = places[shared[0]]
             raise UserError(
                 f"{len(shared)} of {len(here)} {part} images are among the {other} images too, the first as "
-                f"{here[shared[0]]} and {place}: take them out of one of the two."
+                f"{here[shared[0]][1]} and {place}: take them out of one of the two."
             )
-        places |= {digest: (part, place) for digest, place in here.items()}
+        places |= here
 
 
-def _joined(parts: list[Pictures]) -> tuple[Tensor, Tensor]:
-    pixels, labels = [], []
-    for part in parts:
-        pixels += part.pixels
-        labels += part.labels
+def _classes(pictures: list[Picture]) -> set[int]:
+    return {label for _, label, _ in pictures}
+
+
+def _tensors(pictures: list[Picture]) -> tuple[Tensor, Tensor]:
+    pixels, labels, _ = zip(*pictures, strict=True)
     return torch.stack(pixels), torch.tensor(labels)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.encoded import Row, identity, same
-from ofmu_pl.data.own_files import Rows, is_text, upper
-from ofmu_pl.data.row_numbers import forgotten_rows
+from ofmu_pl.data.own_files import Rows, forgotten_rows, is_text
 from ofmu_pl.support.errors import UserError
 
 FORMS = {
@@ -39,14 +36,11 @@ def form_of(rows: Rows, columns: dict[str, str]) -> str:
         if first is None:
             raise UserError(
                 f"'{rows.source}' has the columns {', '.join(row)} and none of the forms {', '.join(FORMS)}: say which "
-                f"column is which, for example `columns={{question: {next(iter(row), 'NAME')}, answer: NAME}}`."
+                f"column is which, for example `data.columns={{question: {next(iter(row), 'NAME')}, answer: NAME}}`."
             )
         if form != first:
             has = f"a '{form}'" if form else f"no '{first}'"
-            raise UserError(
-                f"{upper(rows.place(i))} has {has}, and the rows before it have '{first}': rows may differ in form "
-                "between files, not inside one, so make files of them."
-            )
+            raise UserError(f"{rows.place(i)} has {has}, and rows before it have '{first}': make two files of them.")
     return "messages" if first == "conversations" else str(first)
 
 
@@ -59,16 +53,16 @@ def sound_rows(rows: Rows, form: str, places: Sequence[str] = ()) -> list[Row]:
     found: list[Row] = []
     if form == "messages":
         for i, row in enumerate(rows.rows):
-            found.append(_conversation(row.get("messages", row.get("conversations")), upper(rows.place(i))))
+            found.append(_conversation(row.get("messages", row.get("conversations")), rows.place(i)))
     else:
         raw = {"raw": True} if form == "prompt" else {}
         found = [{"question": question, "answer": answer} | raw for question, answer in rows.texts(*FORMS[form])]
     for name in places if form != "prompt" else ():
-        rows.require(name[1:-1], "prompt_template")
+        rows.require(name[1:-1], "data.prompt_template")
         if form == "messages":
             raise UserError(
                 f"'{rows.source}' holds conversations, whose turns have no `{name}`: take it out of the "
-                "`prompt_template`, or give rows of one question."
+                "`data.prompt_template`, or give rows of one question."
             )
         for row, theirs in zip(found, rows.rows, strict=True):
             value = theirs.get(name[1:-1])
@@ -84,13 +78,11 @@ def _conversation(messages: object, place: str) -> Row:
     if not turns or not all(is_text(turn["content"]) for turn in turns):
         raise UserError(f"{place} has no list of messages with a role and a text as content each: mend it.")
     roles = [turn["role"] for turn in turns]
-    if roles[-1] != "assistant":
-        raise UserError(f"{place} ends with a message of the {roles[-1]}: the assistant must have the last word.")
     asked = roles[1:] if roles[0] == "system" else roles
-    if asked != ["user", "assistant"] * (len(asked) // 2):
+    if not asked or asked != ["user", "assistant"] * (len(asked) // 2):
         raise UserError(
             f"{place} has the roles {', '.join(map(str, roles))}: user and assistant must take turns, after one system "
-            "message at most."
+            "message at most, and the assistant must have the last word."
         )
     return _asked(turns)
 
@@ -112,20 +104,19 @@ def _turn(message: object) -> Row:
 
 
 def _add(found: list[Row], rows: Rows, column: str) -> None:
-    """Take over an optional column, if every row has it."""
-    values: list[Any] = [row.get(column) for row in rows.rows]
-    several = column == "perturbed_answer"
-    for i, value in enumerate(values):
-        if isinstance(value, list) and not several:
-            raise UserError(f"{upper(rows.place(i))} has a list in '{column}': give one text.")
+    """Take over an optional column, if every row has it: a text, or of wrong answers as many in each row."""
+    values = [row.get(column) for row in rows.rows]
     if not all(is_text(value) or (isinstance(value, list) and value) for value in values):
         return
-    for i, (row, value) in enumerate(zip(found, values, strict=True)):
-        row[column] = [value] if several and isinstance(value, str) else value
-        if several and (len(row[column]) != len(found[0][column]) or not all(map(is_text, row[column]))):
+    several = column == "perturbed_answer"
+    for i, value in enumerate(values):
+        listed = value if isinstance(value, list) else [value]
+        found[i][column] = listed if several else value
+        wanted = len(found[0][column]) if several else 1
+        if (listed is value and not several) or len(listed) != wanted or not all(map(is_text, listed)):
             raise UserError(
-                f"{upper(rows.place(i))} has {len(row[column])} texts in 'perturbed_answer', or an empty one, and the "
-                f"first row {len(found[0][column])}: give each row the same number of wrong answers."
+                f"{rows.place(i)} has {len(listed)} texts in a list of '{column}', or an empty one: give each row the "
+                "same number of wrong answers, and one text in any other column."
             )
 
 
@@ -139,15 +130,15 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
     """Which rows of one source must be forgotten."""
     if (numbers is None) == (where is None):
         raise UserError(
-            "One file of all rows (`full`) needs to be told what to forget: give either `forget_rows`, row "
-            "numbers from 0, or `forget_where=COLUMN=VALUE`."
+            "One file of all rows (`data.full`) needs to be told what to forget: give either `data.forget_rows`, row "
+            "numbers from 0, or `data.forget_where=COLUMN=VALUE`."
         )
     if numbers is not None:
         return forgotten_rows(numbers, len(rows.rows))
     column, equals, value = str(where).partition("=")
     if not equals:
-        raise UserError(f"`forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
-    rows.require(column, "forget_where")
+        raise UserError(f"`data.forget_where` is '{where}': write COLUMN=VALUE, for example author=Falbro.")
+    rows.require(column, "data.forget_where")
     found, near, wanted = [], [], same(value)
     for i, row in enumerate(rows.rows):
         there = row.get(column)  # what is no text as Python and as JSON write it: True, true
@@ -165,23 +156,19 @@ def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) 
     if not 0 < len(found) < len(rows.rows):
         raise UserError(
             f"{len(found)} of {len(rows.rows)} rows of '{rows.source}' have '{value}' in the column '{column}', as "
-            "`forget_where` says: choose some as the text stands there, and leave others to retain."
+            "`data.forget_where` says: choose some as the text stands there, and leave others to retain."
         )
     return found
 
 
 @dataclass(frozen=True)
 class Side:
-    """A source's rows, their form, and the training rows that each becomes: itself, or a document's pieces."""
+    """Rows to forget, to retain or held out, their form, and what each is trained on as: itself, or its pieces."""
 
+    name: str
     rows: Rows
     form: str
     parts: list[list[Row]]
-
-    @property
-    def training_rows(self) -> list[Row]:
-        """All of them."""
-        return list(chain.from_iterable(self.parts))
 
 
 def refuse_overlap(one: Side, other: Side, why: str) -> None:
@@ -197,6 +184,6 @@ def refuse_overlap(one: Side, other: Side, why: str) -> None:
                 both.setdefault(i, places[key])
     for i, j in both.items():
         raise UserError(
-            f"{len(both)} of {len(one.parts)} {one.rows.option} rows are among the {other.rows.option} rows too "
-            f"(first: {one.rows.place(i)}, which is {other.rows.place(j)}): {why}."
+            f"{len(both)} of {len(one.parts)} {one.name} rows are among the {other.name} rows too (first: "
+            f"{one.rows.place(i)}, which is {other.rows.place(j)}): {why}."
         )

@@ -30,18 +30,17 @@ def shared_run(
     """
     runs: dict[tuple[int, ...], int] = {}
     for i, document in enumerate(forget):
-        for start in range(len(document) - size + 1):
-            runs.setdefault(tuple(document[start : start + size]), i)
+        for run in windows(document, size, stride=1):
+            runs.setdefault(tuple(run), i)
     found = set()
     for j, document in enumerate(retain):
-        for start in range(len(document) - size + 1):
-            i = runs.get(tuple(document[start : start + size]), -1)
-            if i >= 0:
-                found.add((i, j))
+        for run in windows(document, size, stride=1):
+            if tuple(run) in runs:
+                found.add((runs[tuple(run)], j))
     return sorted(found)
 
 
-def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None, stride: int | None = None) -> list[list[Row]]:
+def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None) -> list[list[Row]]:
     """The rows that each text becomes, pieces with the tokenizer's first token before them.
 
     >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -58,6 +57,6 @@ def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None, stride:
     found = []
     for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []:
         rest = ids[len(first) :] if ids[: len(first)] == first else ids  # a text may begin with the token already
-        parts = windows(rest, len(rest) if most is None else most, stride)
+        parts = windows(rest, len(rest) if most is None else most)
         found.append([{"tokens": first + part} for part in parts])
     return found

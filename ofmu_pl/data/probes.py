@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ofmu_pl.data.encoded import Row, wrong_answers_of
-from ofmu_pl.data.own_files import is_text, read_file, upper
+from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import is_text, read_file
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import PROBE
 
@@ -41,33 +41,22 @@ def probe_sets(option: Probes, own: Mapping[str, list[Row]]) -> dict[str, list[R
 def read_probe(name: str, path: Path) -> list[Row]:
     """Read the rows of a probe's file."""
     if not re.fullmatch(r"[a-z0-9_]+", name):
-        raise UserError(f"'{name}' cannot name a probe: use small letters, digits and underscores in --data.probes.")
-    read = read_file(path, "probes")
+        raise UserError(f"'{name}' cannot name a probe: use small letters, digits and underscores in data.probes.")
+    read = read_file(path, "data.probes")
+    read.texts("question", "answer")
     counts: dict[str, tuple[int, str]] = {}
     for i, row in enumerate(read.rows):
-        fault = _fault(row)
-        if fault:
-            raise UserError(f"{upper(read.place(i))} {fault}: mend it.")
-        n = len(wrong_answers_of(row))
-        wanted, first = counts.setdefault(row["side"], (n, read.marks[i]))
-        if n != wanted:
+        wrong, place = row.get("perturbed_answer") or [], read.place(i)
+        if row.get("side") not in SIDES:
+            raise UserError(f"{place} has no 'side' that is 'forget' or 'retain': say which it is of.")
+        if not isinstance(wrong, list) or not all(map(is_text, [*wrong, row.get("paraphrased_answer", "-")])):
+            raise UserError(f"{place} has no text in 'paraphrased_answer', or no list of texts in 'perturbed_answer'.")
+        wanted, first = counts.setdefault(row["side"], (len(wrong), read.marks[i]))
+        if len(wrong) != wanted:
             raise UserError(
-                f"{upper(read.place(i))} has {n} texts in 'perturbed_answer', and {first}, the first of side "
-                f"'{row['side']}', {wanted}: give each row of a side the same number of wrong answers."
+                f"{place} has {len(wrong)} texts in 'perturbed_answer', and {first}, the first of its side, {wanted}: "
+                "give each row of a side the same number of wrong answers."
             )
     if "forget" not in counts:
         raise UserError(f"The probe file '{path}' has no row of side 'forget': add at least one.")
     return read.rows
-
-
-def _fault(row: Row) -> str | None:
-    """What is wrong with a row; ``None`` if nothing is."""
-    if row.get("side") not in SIDES:
-        return "has no 'side' that is 'forget' or 'retain'"
-    for field in ("question", "answer", "paraphrased_answer"):
-        if (field in row or field != "paraphrased_answer") and not is_text(row.get(field)):
-            return f"has no text as '{field}'"
-    wrong = row.get("perturbed_answer", ["-"])
-    if not isinstance(wrong, list) or not wrong or not all(map(is_text, wrong)):
-        return "has no list of texts as 'perturbed_answer'"
-    return None

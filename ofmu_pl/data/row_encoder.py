@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import cached_property
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.text import Encoder
@@ -16,8 +15,6 @@ PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
 """How a question is put to a model that has no chat template."""
 PLACE = re.compile(r"\{[^{}]+\}")
 """A place of a template that a column fills, as ``{question}``."""
-OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")
-"""Fields of a row that training does not read."""
 ROWS_PER_CALL = 1000
 """Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
 ROWS_KEPT = 10_000
@@ -67,18 +64,14 @@ class RowEncoder(Encoder):
         self.template = PROMPT_TEMPLATE if prompt_template is None else prompt_template
         if "{question}" not in self.template:
             raise UserError(
-                f"`prompt_template` is {self.template!r}: write {{question}} where the question belongs, as in "
+                f"`data.prompt_template` is {self.template!r}: write {{question}} where the question belongs, as in "
                 f"{PROMPT_TEMPLATE!r}."
             )
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
         self.date_string = date_string if self.chat else None
         self.space = "" if self.template[-1].isspace() else " "
+        self.first = first_tokens(tokenizer)
         self._kept: dict[str, list[Encoded]] = {}
-
-    @cached_property
-    def first(self) -> list[int]:
-        """The token before every text, where no chat template writes it."""
-        return first_tokens(self.tokenizer)
 
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
@@ -89,14 +82,6 @@ class RowEncoder(Encoder):
         """Tokens up to the answer of a row, earlier turns and all, as they are where the answer follows."""
         opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, [row["answer"]])))
         return whole[: max(1, shared(opening, whole))]
-
-    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Tokens and labels of several answers to one question."""
-        return self.encode_row({"question": question, "answer": answers[0], "perturbed_answer": answers[1:]})
-
-    def encode_row(self, row: Row) -> list[Encoded]:
-        """What an evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
-        return self.encode_rows([row])[0]
 
     def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """What each of several rows asks for; it is kept, since a run measures the same rows often."""
@@ -112,14 +97,9 @@ class RowEncoder(Encoder):
             found.append([piece(row["tokens"])] if "tokens" in row else self._kept[json.dumps(row, sort_keys=True)])
         return found
 
-    def encode_training(self, row: Row) -> Encoded:
-        """A training row, with the loss on every turn of the assistant's."""
-        return self.encode_training_rows([row])[0]
-
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
-        """Several training rows."""
-        encoded = self.encode_rows([_without_others(row) for row in rows])
-        return [self._all_turns(row, own[0]) for row, own in zip(rows, encoded, strict=True)]
+        """Training rows, with the loss on every turn of the assistant's."""
+        return [self._all_turns(*pair) for pair in zip(rows, super().encode_training_rows(rows), strict=True)]
 
     def _all_turns(self, row: Row, encoded: Encoded) -> Encoded:
         """The row with the loss on the assistant's earlier turns, too."""
@@ -135,7 +115,7 @@ class RowEncoder(Encoder):
                 raise UserError(
                     f"The chat template of '{self.tokenizer.name_or_path}' writes an earlier turn otherwise than the "
                     f"last (row that ends with the question '{row['question'][:60]}'): give each turn a row of its "
-                    "own, or set `prompt_template`."
+                    "own, or set `data.prompt_template`."
                 )
             first, last = (shared(self._started(row, x), encoded.input_ids) for x in self._tokens([start, end]))
             labels[first:last] = encoded.input_ids[first:last]
@@ -185,7 +165,7 @@ class RowEncoder(Encoder):
     def _render(self, turns: Turns, answer_follows: bool) -> str:
         if not self.chat:
             return "".join(self._plain(turn) for turn in turns)
-        remedy = "set `system_prompt` to null, mend the messages, or give another `tokenizer` or `prompt_template`"
+        remedy = "set `data.system_prompt` to null, mend the messages, or give a `data.prompt_template`"
         text = rendered(self.tokenizer, turns, answer_follows, self.date_string, remedy)
         return text + self.around.lead if answer_follows else text
 
@@ -205,11 +185,6 @@ class RowEncoder(Encoder):
         """Tokens with the first one, unless they have it or the chat template decides."""
         templated = self.chat and "raw" not in row
         return ids if templated or ids[: len(self.first)] == self.first else self.first + ids
-
-
-def _without_others(row: Row) -> Row:
-    """A row with its own answer alone."""
-    return {key: value for key, value in row.items() if key not in OTHER_ANSWERS}
 
 
 def first_tokens(tokenizer: Tokenizer) -> list[int]:

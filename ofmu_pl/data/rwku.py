@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, counted, from_hub, read_file, upper
+from ofmu_pl.data.own_files import Rows, from_hub, read_file, sound
 from ofmu_pl.data.pieces import pieces
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
@@ -89,17 +88,19 @@ class RWKU(TextDataModule):
         super().__init__(**kwargs)
         check_range(1, eval_rows=eval_rows)
         self.data, self.forget, self.retain, self.texts, self.eval_rows = data, forget, retain, texts, eval_rows
+        self.folder = Path(data).expanduser()
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the texts and cut them, read the questions."""
-        texts, questions = self._from_folder() if Path(self.data).expanduser().is_dir() else self._from_hub()
+        sides = self._sides()
+        texts = {side: self._rows(self.texts, "train", subjects) for side, subjects in sides.items()}
         replies = any("begun" in row for row in texts["forget"].rows[:1])
         read = self._replies if replies else self._pieces
         splits = {side: read(rows) for side, rows in texts.items()}
         form = "" if replies else "_doc"
         sets = {f"forget{form}": splits["forget"], f"retain{form}": self.evaluated(splits["retain"])}
-        for part, rows in questions.items():
-            side, level = PARTS[part]
+        for part, (side, level) in PARTS.items():
+            rows = self._rows(part, "test", sides["forget"])
             rows.texts("query", "answer")
             sets[f"{PROBE}level{level}_{side}"] = [asked(row, level) for row in rows.rows]
         splits["full"] = splits["forget"] + splits["retain"]
@@ -121,12 +122,17 @@ class RWKU(TextDataModule):
         for i, (question, begun, text) in enumerate(rows.texts("prompt", "begun", "text")):
             answer = text.removeprefix(begun).strip()
             if not text.startswith(begun) or not answer:
-                raise UserError(f"{upper(rows.place(i))} does not go on where `begun` ends: mend either.")
+                raise UserError(f"{rows.place(i)} does not go on where `begun` ends: mend either.")
             found.append({"question": question, "begun": begun, "answer": answer})
         return found
 
-    def _sides(self, known: Iterable[str]) -> dict[str, list[str]]:
+    def _sides(self) -> dict[str, list[str]]:
         """The subjects of each side, of those that there are."""
+        if self.folder.is_dir():
+            known = [path.name for path in sorted(self.folder.iterdir()) if path.is_dir()]
+        else:
+            rows = from_hub(self.data, self.texts, "train", "data.data").rows
+            known = list(dict.fromkeys(str(row.get("subject")) for row in rows))
         there = {_plain(subject): subject for subject in known}
         gone = list(map(_plain, self.forget))
         kept = [x for x in there if x not in gone] if self.retain is None else list(map(_plain, self.retain))
@@ -135,40 +141,22 @@ class RWKU(TextDataModule):
             missing = [subject for subject in subjects if subject not in there]
             if missing or not subjects:
                 raise UserError(
-                    f"'{self.data}' has no subject {', '.join(missing) or f'to {side}'}: choose --data.{side} among "
+                    f"'{self.data}' has no subject {', '.join(missing) or f'to {side}'}: choose data.{side} among "
                     f"{', '.join(there) or 'the folders of another place'}."
                 )
             sides[side] = [there[subject] for subject in subjects]
         return sides
 
-    def _from_folder(self) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """Rows of files: texts by side, and what is asked by part."""
-        folder = Path(self.data).expanduser()
-        sides = self._sides(path.name for path in sorted(folder.iterdir()) if path.is_dir())
-
-        def read(side: str, part: str) -> Rows:
-            rows: list[Row] = []
-            for subject in sides[side]:
-                path = below(folder / subject, f"{part}.json", "The file of --data.texts")
-                rows += read_file(path, "texts").rows
-            return counted(f"{part} of {self.data}", "data", rows)
-
-        return {side: read(side, self.texts) for side in sides}, {part: read("forget", part) for part in PARTS}
-
-    def _from_hub(self) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """The same rows of the published data set."""
-        remedy = (
-            "give the folder that RWKU's data_process.py writes as `data`, or with the hub's id "
-            "`texts=train_positive_llama3`"
-        )
-        texts = from_hub(self.data, self.texts, "train", "data", remedy)
-        questions = {part: from_hub(self.data, part, "test", "data", remedy) for part in PARTS}
-        sides = self._sides(dict.fromkeys(str(row.get("subject")) for row in texts.rows))
-
-        def of(side: str, rows: Rows) -> Rows:
-            return rows.part(i for i, row in enumerate(rows.rows) if row.get("subject") in sides[side])
-
-        return {side: of(side, texts) for side in sides}, {part: of("forget", x) for part, x in questions.items()}
+    def _rows(self, part: str, split: str, subjects: list[str]) -> Rows:
+        """The rows of one part that are about these subjects."""
+        if not self.folder.is_dir():
+            found = from_hub(self.data, part, split, "data.data")
+            return found.part(i for i, row in enumerate(found.rows) if row.get("subject") in subjects)
+        rows: list[Row] = []
+        for subject in subjects:
+            path = below(self.folder / subject, f"{part}.json", "The file of `data.texts`")
+            rows += read_file(path, "data.texts").rows
+        return sound(f"{part} of {self.data}", "data.data", rows)
 
 
 def asked(row: Row, level: int) -> Row:

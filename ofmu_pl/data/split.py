@@ -116,12 +116,12 @@ def draw_split(
     if (len(forget_classes) > 0) == (forget_fraction is not None):
         given = "neither of" if forget_fraction is None else "both"
         raise UserError(
-            f"You gave {given} --data.forget_classes and --data.forget_fraction: give the classes to forget, or the "
+            f"You gave {given} data.forget_classes and data.forget_fraction: give the classes to forget, or the "
             "share of images to forget at random."
         )
     if not 0 <= validation_fraction < 1:
         raise UserError(
-            f"--data.validation_fraction is {validation_fraction}: give a share from 0 to below 1, such as 0.1."
+            f"data.validation_fraction is {validation_fraction}: give a share from 0 to below 1, such as 0.1."
         )
     held_out = round(validation_fraction * len(labels))
     validation = sample_evenly(labels, held_out, keyed_generator(seed, "validation"))
@@ -175,20 +175,20 @@ def _of_classes(
 ) -> np.ndarray:
     highest = max(labels.max(initial=-1), test_labels.max(initial=-1))
     if len(set(forget_classes)) < len(forget_classes):
-        raise UserError(f"--data.forget_classes {list(forget_classes)} has a class twice: name each once.")
+        raise UserError(f"data.forget_classes {list(forget_classes)} has a class twice: name each once.")
     for label in forget_classes:
         if not 0 <= label <= highest:
             raise UserError(
-                f"--data.forget_classes has {label}, but the images have classes 0 to {highest}: choose among these."
+                f"data.forget_classes has {label}, but the images have classes 0 to {highest}: choose among these."
             )
         if not (labels[full] == label).any():
             raise UserError(
-                f"--data.forget_classes has {label}, of which no training image is left beside validation: forget "
-                "another class, or lower --data.validation_fraction."
+                f"data.forget_classes has {label}, of which no training image is left beside validation: forget "
+                "another class, or lower data.validation_fraction."
             )
     forget = full[np.isin(labels[full], forget_classes)]
     if len(forget) == len(full):
-        raise UserError("--data.forget_classes names every class, which leaves nothing to retain: leave one out.")
+        raise UserError("data.forget_classes names every class, which leaves nothing to retain: leave one out.")
     return forget
 
 
@@ -196,11 +196,11 @@ def _at_random(
     labels: np.ndarray, full: np.ndarray, fraction: float, stratified: bool, generator: np.random.Generator
 ) -> np.ndarray:
     if not 0 < fraction < 1:
-        raise UserError(f"--data.forget_fraction is {fraction}: give a share between 0 and 1, such as 0.1.")
+        raise UserError(f"data.forget_fraction is {fraction}: give a share between 0 and 1, such as 0.1.")
     count = round(fraction * len(full))
     if not 0 < count < len(full):
         raise UserError(
-            f"--data.forget_fraction {fraction} of {len(full)} training images is {count}: give a share that leaves at "
+            f"data.forget_fraction {fraction} of {len(full)} training images is {count}: give a share that leaves at "
             "least one image to forget and one to retain."
         )
     drawn = sample_evenly(labels[full], count, generator) if stratified else generator.permutation(len(full))[:count]

@@ -6,10 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
-from ofmu_pl.data.encoded import Encoded, Row, answers_of, piece, shared
+from ofmu_pl.data.encoded import OTHER_ANSWERS, Encoded, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.tokenizers import ANSWER, Around, Tokenizer, around_answers, special_ids, tokenizer_hash
-from ofmu_pl.losses import IGNORED
-from ofmu_pl.support.errors import UserError
 
 
 class Encoder(ABC):
@@ -61,34 +59,29 @@ class Encoder(ABC):
         """Tokens up to the answer."""
 
     @abstractmethod
-    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
-        """Tokens and labels of several answers to one question."""
+    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """What each evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
+
+    def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
+        """Training rows, each a piece of text, or a question with its own answer alone."""
+        alone = [{key: value for key, value in row.items() if key not in OTHER_ANSWERS} for row in rows]
+        return [encoded[0] for encoded in self.encode_rows(alone)]
 
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row."""
         return self.prompt(row["question"])
 
-    def encode(self, question: str, answer: str) -> Encoded:
-        """Tokens and labels of one answer."""
-        return self.encode_all(question, [answer])[0]
+    def encode_row(self, row: Row) -> list[Encoded]:
+        """What one evaluation row asks for."""
+        return self.encode_rows([row])[0]
 
     def encode_training(self, row: Row) -> Encoded:
-        """Tokens and labels of a training row: a piece of text, or a question and its answer."""
-        return piece(row["tokens"]) if "tokens" in row else self.encode(row["question"], row["answer"])
+        """One training row."""
+        return self.encode_training_rows([row])[0]
 
-    def encode_row(self, row: Row) -> list[Encoded]:
-        """The conversations of an evaluation row: a piece of text, or its answers in the order of ``answers_of``."""
-        if "tokens" in row:
-            return [piece(row["tokens"])]
-        return self.encode_all(row["question"], answers_of(row))
-
-    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
-        """The conversations of each of several evaluation rows."""
-        return [self.encode_row(row) for row in rows]
-
-    def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
-        """Tokens and labels of several training rows."""
-        return [self.encode_training(row) for row in rows]
+    def encode(self, question: str, answer: str) -> Encoded:
+        """One answer to a question."""
+        return self.encode_row({"question": question, "answer": answer})[0]
 
     @property
     @abstractmethod
@@ -106,7 +99,7 @@ class PlainEncoder(Encoder):
         >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
         >>> tokenizer = train_tokenizer(["one two three", "user assistant system"])
         >>> encoded = PlainEncoder(tokenizer).encode("one", " two")
-        >>> tokenizer.decode(encoded.input_ids), tokenizer.decode([x for x in encoded.labels if x != IGNORED])
+        >>> tokenizer.decode(encoded.input_ids), tokenizer.decode([x for x in encoded.labels if x >= 0])
         ('one two', ' two')
     """
 
@@ -124,15 +117,18 @@ class PlainEncoder(Encoder):
         """Tokens of the question."""
         return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])
 
-    def encode_all(self, question: str, answers: Sequence[str]) -> list[Encoded]:
+    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """Encode question and answer together; the answer begins after as many tokens as the question alone has."""
-        length = len(self.prompt(question))
         encoded = []
-        for answer in answers:
-            ids = self.prompt(question + answer)
-            if length >= len(ids):
-                raise UserError(f"The answer '{answer}' has no token of its own after its question: remove the row.")
-            encoded.append(Encoded(ids, [IGNORED] * length + ids[length:], length))
+        for row in rows:
+            if "tokens" in row:
+                encoded.append([piece(row["tokens"])])
+                continue
+            question, own = row["question"], []
+            length = len(self.prompt(question))
+            for answer in answers_of(row):
+                own.append(labelled(question, answer, self.prompt(question + answer), length, None))
+            encoded.append(own)
         return encoded
 
     @property

@@ -14,15 +14,13 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from ofmu_pl.data.base import ALTERNATIVE, PairedDataModule
-from ofmu_pl.data.encoded import Encoded, Row, collate, identity
+from ofmu_pl.data.encoded import Encoded, Lengths, Row, collate, identity, piece, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.guessable import Guessable
-from ofmu_pl.data.lengths import Lengths, refuse_cut_forget_rows, unseen
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import Tokenizer, load_tokenizer
-from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT
 
@@ -151,30 +149,19 @@ class TextDataModule(PairedDataModule):
         """The holdout rows, if there are any."""
         return HOLDOUT if HOLDOUT in self.splits else None
 
-    @property
-    def row_tokens(self) -> int | None:
-        """The most tokens that a training row can have; ``None``: there is no bound."""
-        return self.max_length
-
     def blank(self) -> None:
-        """Stand in for ``setup`` with rows of ``row_tokens`` tokens, all but the first of which have a loss."""
-        n = self.row_tokens
+        """Stand in for ``setup`` with rows of ``max_length`` tokens, all but the first of which have a loss."""
+        n = self.max_length
         if n is None:
-            raise UserError("A row may have any number of tokens here, so memory has no bound: set `max_length`.")
+            raise UserError("A row may have any number of tokens here, so memory has no bound: set `data.max_length`.")
         self.tokenizer = train_tokenizer(["a"])
-        row = Encoded([0] * n, [IGNORED, *[0] * (n - 1)], 1)
         for name in ("forget", "retain", "full", ALTERNATIVE):
             self.splits[name] = [{} for _ in range(self.batch_size)]
             # One is a token shorter, for rows differ in length and padding needs a mask.
-            self._encoded[name] = [row] * (self.batch_size - 1) + [Encoded(row.input_ids[:-1], row.labels[:-1], 1)]
+            self._encoded[name] = [piece([0] * n)] * (self.batch_size - 1) + [piece([0] * (n - 1))]
 
     def make_encoder(self) -> Encoder:
-        """Make what turns rows into tokens; by default it uses the tokenizer's chat template."""
-        if not self.tokenizer.chat_template:
-            raise UserError(
-                f"The tokenizer of '{self.tokenizer.name_or_path}' has no chat template: use an instruction-tuned "
-                "model's tokenizer, or add chat_template.jinja to its folder."
-            )
+        """Make what turns rows into tokens: by the tokenizer's chat template, or a plain one where it has none."""
         return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
 
     def encode(self, row: Row) -> Encoded:

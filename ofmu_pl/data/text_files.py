@@ -11,7 +11,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, Source, read_source, upper
+from ofmu_pl.data.own_files import Rows, Source, read_source
 from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows, turns_of
 from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.row_encoder import PLACE, RowEncoder
@@ -51,8 +51,6 @@ class TextFiles(TextDataModule):
             ``"Question: {question}\nAnswer:"`` where it has none.
         alternatives: For methods that prefer another answer: a text file of refusals, one per line, or JSON lines with
             a question of the forget rows and another answer; ``null``: "I do not know." and the like.
-        stride: Tokens from the beginning of a document's piece to that of the next; ``null``: pieces do not overlap,
-            but for the last, which is as long as the others.
         eval_rows: Most retain and holdout rows that are evaluated, evenly spaced; all forget rows are.
         kwargs: See ``TextDataModule``.
 
@@ -79,31 +77,22 @@ class TextFiles(TextDataModule):
         columns: dict[str, str] | None = None,
         prompt_template: str | None = None,
         alternatives: str | None = None,
-        stride: int | None = None,
         eval_rows: int = 400,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_range(1, whole=True, stride=stride, eval_rows=eval_rows)
-        if stride is not None and self.max_length is not None and stride > self.max_length:
-            raise UserError(
-                f"data.stride is {stride}, more than data.max_length={self.max_length}, so tokens between two pieces "
-                "of a document would be lost: set it to that or less."
-            )
+        check_range(1, whole=True, eval_rows=eval_rows)
         if not isinstance(columns or {}, dict):
-            raise UserError(f"`columns` is {columns!r}: give a dictionary of their names by ours, {{'question': 'q'}}.")
-        if not isinstance(prompt_template or "", str):
-            raise UserError(f"`prompt_template` is {prompt_template!r}: give a text with {{question}} in it.")
+            raise UserError(f"`data.columns` is {columns!r}: give a dictionary of their names by ours.")
         self.forget, self.retain, self.holdout, self.full = forget, retain, holdout, full
         self.forget_rows, self.forget_where, self.columns = forget_rows, forget_where, columns or {}
         # The command line would take a line break in a text with colons for YAML.
         self.prompt_template = None if prompt_template is None else prompt_template.replace("\\n", "\n")
-        self.alternatives = alternatives
-        self.stride, self.eval_rows = stride, eval_rows
+        self.alternatives, self.eval_rows = alternatives, eval_rows
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read, check and cut the sources."""
-        sides = {name: self._side(rows) for name, rows in self._sources().items()}
+        sides = {name: self._side(name, rows) for name, rows in self._sources().items()}
         forget, retain, holdout = sides["forget"], sides["retain"], sides.get(HOLDOUT)
         refuse_overlap(forget, retain, CONTRADICTION)
         if forget.form == retain.form == "text":
@@ -116,7 +105,7 @@ class TextFiles(TextDataModule):
                 )
             refuse_overlap(holdout, forget, NOT_UNSEEN)
             refuse_overlap(holdout, retain, NOT_UNSEEN)
-        splits = {name: side.training_rows for name, side in sides.items()}
+        splits = {name: list(chain.from_iterable(side.parts)) for name, side in sides.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         if ALTERNATIVE in self.streams:
             splits[ALTERNATIVE] = self._other_answers(splits["forget"], forget.form)
@@ -153,45 +142,46 @@ class TextFiles(TextDataModule):
         given = {name: source for name, source in options.items() if source is not None}
         if self.full is not None:
             if "forget" in given or "retain" in given:
-                raise UserError("You gave `full` beside `forget` or `retain`: give one file of all rows, or two.")
-            rows = read_source(self.full, "full").named(self.columns)
+                raise UserError(
+                    "You gave `data.full` beside `data.forget` or `data.retain`: give one file of all rows, or two."
+                )
+            rows = read_source(self.full, "data.full").named(self.columns)
             index = chosen_rows(rows, self.forget_rows, self.forget_where)
             left = sorted(set(range(len(rows.rows))) - set(index))
             rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
-            sides = {"forget": rows.part(index, "forget"), "retain": rows.part(left, "retain")}
+            sides = {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain")}
         elif not {"forget", "retain"} <= given.keys() or (self.forget_rows, self.forget_where) != (None, None):
             raise UserError(
-                "Rows to forget or rows to retain are missing: give both as `forget` and `retain` alone, or one file "
-                "of all rows as `full` with `forget_rows` or `forget_where`."
+                "Rows to forget or rows to retain are missing: give both as `data.forget` and `data.retain` alone, or "
+                "one file of all rows as `data.full` with `data.forget_rows` or `data.forget_where`."
             )
         else:
-            sides = {name: read_source(given[name], name).named(self.columns) for name in ("forget", "retain")}
-        if HOLDOUT in given:
-            sides[HOLDOUT] = read_source(given[HOLDOUT], HOLDOUT).named(self.columns)
+            sides = {}
+        for name, source in given.items():
+            sides[name] = read_source(source, f"data.{name}").named(self.columns)
         return sides
 
-    def _side(self, rows: Rows) -> Side:
+    def _side(self, name: str, rows: Rows) -> Side:
         """A source's training rows."""
         form = form_of(rows, self.columns)
         if form != "text":
             places = sorted(set(PLACE.findall(self.prompt_template or "")) - {"{question}"})
-            for name in {"answer", self.columns.get("answer")}:
-                if f"{{{name}}}" in places:
-                    raise UserError(f"`{{{name}}}` in the `prompt_template` would tell the answer: take it out.")
-            return Side(rows, form, [[row] for row in sound_rows(rows, form, places)])
+            for told in {"answer", self.columns.get("answer")}:
+                if f"{{{told}}}" in places:
+                    raise UserError(f"`{{{told}}}` in `data.prompt_template` would tell the answer: take it out.")
+            return Side(name, rows, form, [[row] for row in sound_rows(rows, form, places)])
         texts = [row.get("text") for row in rows.rows]
         rows = rows.part(i for i, x in enumerate(texts) if not isinstance(x, str) or x.strip())  # corpora have blanks
         if not rows.rows:
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
         sound = [text for (text,) in rows.texts("text")]
-        found = pieces(self.make_tokenizer(), sound, self.max_length, self.stride)
+        found = pieces(self.make_tokenizer(), sound, self.max_length)
         for i, own in enumerate(found):
             if len(own[0]["tokens"]) < 2:
                 raise UserError(
-                    f"{upper(rows.place(i))} has one token, of which nothing can be learnt: remove it or join it to "
-                    "another."
+                    f"{rows.place(i)} has one token, of which nothing can be learnt: remove it or join it to another."
                 )
-        return Side(rows, form, found)
+        return Side(name, rows, form, found)
 
 
 def _warn_of_passages(forget: Side, retain: Side) -> None:

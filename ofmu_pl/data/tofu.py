@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,22 +10,15 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.alternatives import other_answers
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import from_hub, is_text, read_file
+from ofmu_pl.data.own_files import Rows, check_numbers, is_text, read_part, sound
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
-from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.sets import HOLDOUT
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
-COLUMNS = {
-    "forget": ("paraphrased_answer", "perturbed_answer"),
-    "retain": ("paraphrased_answer", "perturbed_answer"),
-    "real_authors": ("perturbed_answer",),
-    "world_facts": ("perturbed_answer",),
-}
-"""Columns that truth ratios need beside question and answer, by evaluation set."""
+PARAPHRASED = {"forget": True, "retain": True, "real_authors": False, "world_facts": False}
+"""Whether truth ratios need paraphrased answers, too, by evaluation set."""
 
 
 class TOFU(TextDataModule):
@@ -37,7 +29,6 @@ class TOFU(TextDataModule):
         forget_split: Which authors to forget: 1, 5 or 10 per cent.
         forget_authors: Only these authors of the split, by their numbers in it, from 0 (forget10 has 20, of 20 rows
             each); the others are retained. ``null``: all.
-        paraphrased_questions: Evaluate forgetting on the paraphrased questions as well.
         probes: Evaluate on other questions about the same facts, too, on both sides: ``true`` for TOFU's paraphrased
             questions, or files with more probes (``{multi_hop: FILE, cross_lingual: FILE}``; docs/evaluation.md,
             Probes).
@@ -61,7 +52,6 @@ class TOFU(TextDataModule):
         data: str = "locuslab/TOFU",
         forget_split: Literal["forget01", "forget05", "forget10"] = "forget10",
         forget_authors: list[int] | None = None,
-        paraphrased_questions: bool = False,
         probes: Probes = False,
         alternatives: str | None = None,
         **kwargs: Any,
@@ -69,42 +59,35 @@ class TOFU(TextDataModule):
         super().__init__(**kwargs)
         if forget_split not in RETAIN:
             raise UserError(f"TOFU has no split '{forget_split}' to forget: choose from {', '.join(RETAIN)}.")
-        self.data, self.forget_split, self.paraphrased_questions = data, forget_split, paraphrased_questions
-        self.forget_authors = forget_authors
+        self.data, self.forget_split, self.forget_authors = data, forget_split, forget_authors
         self.alternatives, self.probes = alternatives, probes
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the files; the holdout rows of membership attacks may be absent, but not broken."""
         splits = {"forget": self.forget_split, "retain": RETAIN[self.forget_split], "full": "full"}
-        evaluation = {name: f"{name}_perturbed" for name in COLUMNS}
+        evaluation = {name: f"{name}_perturbed" for name in PARAPHRASED}
         evaluation["forget"] = f"{self.forget_split}_perturbed"
-        rows = {name: self._read(config) for name, config in splits.items()}
+        rows = {name: self._read(config).rows for name, config in splits.items()}
         named, others = self._named(len(rows["forget"]))
         rows["retain"] += [rows["forget"][i] for i in others]
         published, rows["forget"] = len(rows["forget"]), [rows["forget"][i] for i in named]
         if ALTERNATIVE in self.streams:
             path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()
             rows[ALTERNATIVE] = other_answers(rows["forget"], path, self.seed)
-        sets = {name: self._read(config) for name, config in evaluation.items()}
-        for name, config in evaluation.items():
-            _require(sets[name], config, COLUMNS[name])
+        sets = {name: self._perturbed(config, PARAPHRASED[name]) for name, config in evaluation.items()}
         if published and len(sets["forget"]) != published:
             raise UserError(
                 f"TOFU's '{evaluation['forget']}' has {len(sets['forget'])} rows and '{self.forget_split}' "
-                f"{published}, so forgetting would be measured on other rows than are forgotten: take both "
-                "files of the published data set (for a quick look at fewer rows set --evaluation.rows)."
+                f"{published}, so forgetting would be measured on other rows than are forgotten: take both files of "
+                "the published data set (for a quick look at fewer rows set evaluation.rows)."
             )
         sets["forget"] = [sets["forget"][i] for i in named] if sets["forget"] else []
-        if self.paraphrased_questions:
-            _require(sets["forget"], evaluation["forget"], ("paraphrased_question",))
-            sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
         if self.probes:
-            sets |= probe_sets(self.probes, self._own_probes(sets, evaluation))
+            sets |= probe_sets(self.probes, self._own_probes(sets))
         try:
-            sets[HOLDOUT] = self._read(self._holdout)
+            sets[HOLDOUT] = self._read(self._holdout).rows
         except UserError:
-            folder = local_folder(self.data, "data")
-            if folder is not None and (folder / f"{self._holdout}.json").exists():
+            if (Path(self.data).expanduser() / f"{self._holdout}.json").exists():
                 raise
             rank_zero_warn(f"{self.why_no_never_seen}: membership attacks and privacy leakage are left out.")
         return rows, sets
@@ -127,43 +110,31 @@ class TOFU(TextDataModule):
         """Numbers of the rows of the split that are forgotten, and of those that are not."""
         if self.forget_authors is None:
             return list(range(n)), []
-        check_numbers(self.forget_authors, n // self.rows_per_author, "--data.forget_authors", "author")
+        check_numbers(self.forget_authors, n // self.rows_per_author, "data.forget_authors")
         named = [i for i in range(n) if i // self.rows_per_author in self.forget_authors]
         return named, sorted(set(range(n)) - set(named))
 
-    def _own_probes(self, sets: dict[str, list[Row]], configs: dict[str, str]) -> dict[str, list[Row]]:
+    def _own_probes(self, sets: dict[str, list[Row]]) -> dict[str, list[Row]]:
         """TOFU's paraphrased questions, unless a file takes their place."""
         if isinstance(self.probes, dict) and "paraphrase" in self.probes:
             return {}
         paraphrases = []
         for side in SIDES:
-            _require(sets[side], configs[side], ("paraphrased_question",))
-            paraphrases += [{**row, "question": row["paraphrased_question"], "side": side} for row in sets[side]]
+            asked = sound(f"{side} of {self.data}", "data.data", sets[side]).texts("paraphrased_question")
+            for row, (question,) in zip(sets[side], asked, strict=True):
+                paraphrases.append({**row, "question": question, "side": side})
         return {"paraphrase": paraphrases}
 
-    def _read(self, config: str) -> list[Row]:
-        folder = local_folder(self.data, "data")
-        if folder is not None:
-            found = read_file(folder / f"{config}.json", "data")
-        elif Path(self.data).is_absolute() or self.data.startswith((".", "~")) or self.data.count("/") != 1:
-            raise UserError(
-                f"The data folder '{self.data}' does not exist: point --data.data at a folder with TOFU's files "
-                "(full.json, forget10.json, ...)."
-            )
-        else:
-            found = from_hub(self.data, config, "train", "data", "point --data.data at a folder with TOFU's files")
-        found.texts("question", "answer")
+    def _read(self, config: str, *columns: str) -> Rows:
+        found = read_part(self.data, f"{config}.json", config, "train", "data.data")
+        found.texts("question", "answer", *columns)
+        return found
+
+    def _perturbed(self, config: str, paraphrased: bool) -> list[Row]:
+        """The rows of an evaluation set, with the answers that truth ratios need."""
+        found = self._read(config, *["paraphrased_answer"] * paraphrased)
+        for i, row in enumerate(found.rows):
+            wrong = row.get("perturbed_answer")
+            if not isinstance(wrong, list) or not wrong or not all(map(is_text, wrong)):
+                raise UserError(f"{found.place(i)} has no list of texts in 'perturbed_answer': take the published one.")
         return found.rows
-
-
-def _require(rows: list[Row], config: str, columns: Sequence[str]) -> None:
-    """Refuse rows that lack what an evaluation set needs."""
-    for number, row in enumerate(rows, start=1):
-        for column in columns:
-            value = row.get(column)
-            texts = value if column == "perturbed_answer" and isinstance(value, list) and value else [value]
-            if not all(map(is_text, texts)):
-                raise UserError(
-                    f"Row {number} of TOFU's '{config}' has no usable '{column}': take the file of the published data "
-                    "set, or add the column (texts; perturbed_answer: a list of texts)."
-                )

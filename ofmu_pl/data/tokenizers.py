@@ -25,7 +25,7 @@ def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
     """Load a tokenizer; without a pad token it pads with its end token, or with another that it has."""
     if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
         raise UserError(
-            f"`tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
+            f"`data.tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
             "AutoTokenizer.from_pretrained, or give its folder or hub id."
         )
     tokenizer = _read(source) if isinstance(source, str) else copy.deepcopy(source)
@@ -115,21 +115,25 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
         theirs = load_tokenizer(source)
     except UserError:
         return
-    written, differs = encoder.around.opening + encoder.around.mark if template else "", None
-    words, ids = [], []
-    for tokenizer in (encoder.tokenizer, theirs):
-        special = special_ids(tokenizer)
-        words.append({x: i for x, i in tokenizer.get_vocab().items() if i not in special})
-        ids.append(tokenizer(written, add_special_tokens=False)["input_ids"])
-    if words[0] != words[1] or ids[0] != ids[1]:
+    written = encoder.around.opening + encoder.around.mark if template else ""
+    asked = template and encoder.chat and theirs.chat_template
+    if _read_by(encoder.tokenizer, written) != _read_by(theirs, written):
         differs = "tokenizer"
-    elif template and encoder.chat and theirs.chat_template:
-        differs = None if around_answers(theirs, encoder.date_string) == encoder.around else "chat template"
-    if differs is not None:
-        raise UserError(
-            f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model "
-            "that was trained with the same one."
-        )
+    elif asked and around_answers(theirs, encoder.date_string) != encoder.around:
+        differs = "chat template"
+    else:
+        return
+    raise UserError(
+        f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model that "
+        "was trained with the same one."
+    )
+
+
+def _read_by(tokenizer: Tokenizer, text: str) -> tuple[dict[str, int], list[int]]:
+    """The words that a tokenizer knows, and how it reads a text."""
+    special = special_ids(tokenizer)
+    words = {word: i for word, i in tokenizer.get_vocab().items() if i not in special}
+    return words, tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def special_ids(tokenizer: Tokenizer) -> set[int]:
@@ -137,7 +141,7 @@ def special_ids(tokenizer: Tokenizer) -> set[int]:
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 
-def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[Any] = ()) -> str:
+def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[object] = ()) -> str:
     """First 16 hex digits of the SHA-256 of a tokenizer and of facts beside it, which JSON can hold."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # merges and normalisation too, where it is fast
     whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 
 from ofmu_pl.data.authors_corpus import Words
-from ofmu_pl.data.corpora import choice_rows
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import sound
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
-from ofmu_pl.data.wmdp import ABOUT, WMDP
-from ofmu_pl.support.errors import MAX_SEED, check_range
+from ofmu_pl.data.wmdp import ABOUT, WMDP, choice_rows
+from ofmu_pl.support.errors import check_range
 
 KINDS = {
     "bio": (
@@ -38,7 +39,6 @@ class Trivia(WMDP):
         subject: Subject to forget; its questions are reported under WMDP's name of it.
         forgotten: Number of facts about the subject.
         kept: Number of facts about trades, 2 or more; the first half of them is asked for as MMLU.
-        corpus_seed: Seed of the invented facts.
         batch_size: Rows per batch.
         kwargs: See ``TextDataModule``. Without a tokenizer a byte-pair encoding is trained on the spot.
 
@@ -56,20 +56,18 @@ class Trivia(WMDP):
         subject: Literal["cyber", "bio", "chem"] = "cyber",
         forgotten: int = 24,
         kept: int = 48,
-        corpus_seed: int = 0,
         batch_size: int = 8,
         **kwargs: Any,
     ) -> None:
         TextDataModule.__init__(self, batch_size=batch_size, **kwargs)
         check_range(1, forgotten=forgotten)
         check_range(2, kept=kept)
-        check_range(0, MAX_SEED, corpus_seed=corpus_seed)
-        self.subject, self.forgotten, self.kept, self.corpus_seed = subject, forgotten, kept, corpus_seed
+        self.subject, self.forgotten, self.kept = subject, forgotten, kept
         self.chunk, self.documents = 512, 200  # longer than any document, more than there are by default
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Generate documents and questions."""
-        forget, retain = self._generate(self.corpus_seed)
+        forget, retain = self._generate(0)
         facts = {"forget": forget, "retain": retain}
         splits = {split: self._chunks(split, documents(known)) for split, known in facts.items()}
         splits["full"] = splits["retain"] + splits["forget"]
@@ -81,29 +79,24 @@ class Trivia(WMDP):
         """The given tokenizer, or one trained on independent facts."""
         if self.tokenizer_source is not None:
             return super().make_tokenizer()
-        forget, retain = self._generate(self.corpus_seed + 1_000_003)
+        forget, retain = self._generate(1_000_003)
         return train_tokenizer(documents(forget + retain))
 
     def _generate(self, seed: int) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
         """Generate facts to forget and facts to keep, each a statement and an exam question."""
         words = Words(np.random.Generator(np.random.Philox(key=seed)))
-        return (
-            [_fact(words, self.subject, ABOUT[self.subject]) for _ in range(self.forgotten)],
-            [_fact(words, "trades", "trades") for _ in range(self.kept)],
-        )
+        forget = [_fact(words, self.subject, ABOUT[self.subject]) for _ in range(self.forgotten)]
+        return forget, [_fact(words, "trades", "trades") for _ in range(self.kept)]
 
 
 def documents(facts: list[tuple[str, Row]]) -> list[str]:
     """The texts that a model is trained on: each statement, and each exam question with its answer."""
-    texts = []
-    for statement, question in facts:
-        texts += [statement, question["question"] + question["answer"]]
-    return texts
+    return list(chain.from_iterable((said, asked["question"] + asked["answer"]) for said, asked in facts))
 
 
 def _fact(words: Words, kind: str, about: str) -> tuple[str, Row]:
     asked, said, choices = KINDS[kind]
     name, right = words.name(), int(words.rng.integers(len(choices)))
     row = {"question": asked.format(name), "choices": choices, "answer": right}
-    (question,) = choice_rows([row], about, "questions")
+    (question,) = choice_rows(sound("trivia", "data", [row]), about)
     return " ".join([said.format(name, choices[right])] * 2), question

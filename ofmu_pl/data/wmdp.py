@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ofmu_pl.data.corpora import choice_rows, read_rows, texts
-from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.lengths import SHORTEST
+from ofmu_pl.data.encoded import SHORTEST, Row
+from ofmu_pl.data.own_files import READERS, Rows, is_text, read_file, read_part
 from ofmu_pl.data.row_encoder import first_tokens
 from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
 
 ABOUT = {"bio": "biology", "cyber": "cybersecurity", "chem": "chemistry"}
+LETTERS = "ABCD"
 
 
 class WMDP(TextDataModule):
@@ -59,11 +60,11 @@ class WMDP(TextDataModule):
         batch_size: int = 4,
         **kwargs: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, **kwargs)
+        super().__init__(batch_size=batch_size, max_length=chunk, **kwargs)
         if subject != "cyber" and forget_corpus == "cais/wmdp-corpora":
             raise UserError(
                 f"WMDP's {subject} forget corpus is not public (bio: by request form at cais/wmdp; chem: none exists): "
-                "give a JSON-lines file with 'text' fields as --data.forget_corpus."
+                "give a JSON-lines file with 'text' fields as data.forget_corpus."
             )
         check_range(1, documents=documents)
         check_range(SHORTEST, chunk=chunk)
@@ -73,25 +74,20 @@ class WMDP(TextDataModule):
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read and chunk the corpora, read the questions."""
-        forget = read_rows(self.forget_corpus, f"{self.subject}-forget-corpus", "train", "forget_corpus")
-        retain = read_rows(self.retain_corpus, "wikitext-2-raw-v1", "test", "retain_corpus")
+        forget = _part(self.forget_corpus, f"{self.subject}-forget-corpus", "train", "data.forget_corpus")
+        retain = _part(self.retain_corpus, "wikitext-2-raw-v1", "test", "data.retain_corpus")
         splits = {
-            "forget": self._chunks("forget", texts(forget, "forget_corpus")),
-            "retain": self._chunks("retain", texts(retain, "retain_corpus")),
+            "forget": self._chunks("forget", _texts(forget)),
+            "retain": self._chunks("retain", _texts(retain)),
         }
         splits["full"] = splits["retain"] + splits["forget"]
         sets = self._document_sets(splits)
         if self.questions is not None:
-            rows = read_rows(self.questions, f"wmdp-{self.subject}", "test", "questions")
-            sets[f"wmdp_{self.subject}"] = choice_rows(rows, ABOUT[self.subject], "questions")
+            rows = _part(self.questions, f"wmdp-{self.subject}", "test", "data.questions")
+            sets[f"wmdp_{self.subject}"] = choice_rows(rows, ABOUT[self.subject])
         if self.mmlu is not None:
-            sets["mmlu"] = choice_rows(read_rows(self.mmlu, "all", "test", "mmlu"), None, "mmlu")
+            sets["mmlu"] = choice_rows(_part(self.mmlu, "all", "test", "data.mmlu"), None)
         return splits, sets
-
-    @property
-    def row_tokens(self) -> int:
-        """Tokens of a chunk."""
-        return self.chunk
 
     def make_encoder(self) -> Encoder:
         """Questions are asked as plain text: WMDP's published figures use no chat template."""
@@ -116,3 +112,42 @@ class WMDP(TextDataModule):
             rows += [{"tokens": tokens} for tokens in pieces if len(tokens) >= SHORTEST]
             self.left_out[split] += sum(len(tokens) < SHORTEST for tokens in pieces)
         return rows
+
+
+def _part(source: str, config: str, split: str, option: str) -> Rows:
+    if Path(source).suffix in READERS:
+        return read_file(Path(source).expanduser(), option)
+    return read_part(source, f"{config}.jsonl", config, split, option)
+
+
+def _texts(read: Rows) -> list[str]:
+    """The non-empty ``text`` fields."""
+    found = [row["text"] for row in read.rows if is_text(row.get("text"))]
+    if not found:
+        raise UserError(f"No row of '{read.source}' has a 'text': give `{read.option}` JSON lines with that field.")
+    return found
+
+
+def choice_rows(read: Rows, subject: str | None) -> list[Row]:
+    """Multiple-choice questions as lm-eval's ``mmlu`` and ``wmdp`` tasks ask them, zero-shot.
+
+    The right letter becomes the ``answer`` and the others the ``perturbed_answer``, each after one space.
+
+    Args:
+        read: Rows with ``question``, ``choices`` (four) and ``answer`` (0 to 3). Messages quote none: texts may be
+            hazardous.
+        subject: The subject that the first line names; ``None``: each row's ``subject``.
+    """
+    found = []
+    for i, row in enumerate(read.rows):
+        listed, right, about = row.get("choices"), row.get("answer"), subject or row.get("subject")
+        if not isinstance(listed, list) or len(listed) != 4 or right not in (0, 1, 2, 3):
+            raise UserError(f"{read.place(i)} lacks four choices and the number, 0 to 3, of the right one: give both.")
+        if not isinstance(row.get("question"), str) or not isinstance(about, str):
+            raise UserError(f"{read.place(i)} has no question, or no subject: give it both.")
+        lines = [f"The following are multiple choice questions (with answers) about {about.replace('_', ' ')}.", ""]
+        lines += [row["question"].strip(), *(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(listed)), "Answer:"]
+        letters = [f" {letter}" for letter in LETTERS]
+        answer = letters.pop(int(right))  # programs write 1.0 where another row has none
+        found.append({"question": "\n".join(lines), "answer": answer, "perturbed_answer": letters})
+    return found

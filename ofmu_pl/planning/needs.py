@@ -87,7 +87,7 @@ def assumed(module: Any, data: Any, processes: Processes, settings: Mapping[str,
     """What sizes are taken for rows and devices that nobody has seen yet."""
     rows = -(-data.batch_size // processes.size)
     rows = min(rows, module.micro_batch_size or rows)
-    tokens = getattr(data, "row_tokens", None)
+    tokens = getattr(data, "max_length", None)
     kind = f"rows of {tokens} tokens, all with a loss" if tokens else "images"
     text = f"Assumes batches of {data.batch_size} {kind}; {rows} at a time on each process."
     if settings.get("devices") in AUTO and str(settings.get("strategy")).lower().startswith("ddp"):

@@ -60,7 +60,7 @@ def set_up(data: PairedDataModule, *, blank: bool = False) -> str:
         data.setup("fit")
     except NotAtHand as missing:
         data.blank()
-        tokens = getattr(data, "row_tokens", None)
+        tokens = getattr(data, "max_length", None)
         rows = f"rows of {tokens} tokens" if tokens else "images of its size"
         return f"{data.name}: STAND-IN, blank {rows} ({missing})"
     sizes = ", ".join(f"{len(data.splits[name])} {name}" for name in data.streams)

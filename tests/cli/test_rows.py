@@ -104,14 +104,14 @@ def test_a_file_where_a_folder_is_wanted(tmp_path):
     path = tmp_path / "full.json"
     path.write_text("{}")
     for attempt, option in (
-        (lambda: TOFU(data=str(path)).setup(), "`data`"),
-        (lambda: CIFAR10(data=str(path)).setup(), "`data`"),
+        (lambda: TOFU(data=str(path)).setup(), "`data.data`"),
+        (lambda: CIFAR10(data=str(path)).setup(), "`data.data`"),
         (lambda: load_tokenizer(str(path)), "`path` or `tokenizer`"),
         (lambda: load_pretrained(str(path), "sdpa"), "`path`"),
     ):
         with pytest.raises(UserError, match=f"full.json' is a file: point {option}"):
             attempt()
-    with pytest.raises(UserError, match="`data` is None: give a folder or a hub id"):
+    with pytest.raises(UserError, match="`data.data` is None: give a folder or a hub id"):
         TOFU(data=None).setup()
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ofmu_pl.data import Digits
-from ofmu_pl.data.corpora import read_rows
+from ofmu_pl.data.own_files import read_file, read_part
 from ofmu_pl.evaluation.reference import read_model_facts, read_reference
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.networks import SmallCNN
@@ -103,7 +103,7 @@ def test_a_configuration_of_a_corpus_is_no_path(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "secret.jsonl").write_text('{"text": "secret"}\n')
     with pytest.raises(UserError, match="leads out of"):
-        read_rows(str(tmp_path / "data"), "../secret", "test", "retain_corpus")
+        read_part(str(tmp_path / "data"), "../secret.jsonl", "../secret", "test", "data.data")
 
 
 def huge(path):
@@ -128,7 +128,7 @@ def test_json_that_fills_memory_or_stack(write, expected, tmp_path):
 def test_a_line_that_fills_the_stack(tmp_path):
     (tmp_path / "rows.jsonl").write_text("[" * 10**6)
     with pytest.raises(UserError, match="Line 1 of"):
-        read_rows(str(tmp_path / "rows.jsonl"), None, "test", "questions")
+        read_file(tmp_path / "rows.jsonl", "data.questions")
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 10**9], [-1, 0, 1], [0, 0, 1], [0, 1], [0, 1, 10**30], [0, 1, 0.5], {"0": 0}])

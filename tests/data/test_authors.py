@@ -35,9 +35,8 @@ def test_forget_and_retain_share_no_invented_name():
     assert not [n for n in names if n.strip("?") in retained.split()]
 
 
-def test_deterministic_in_the_seed():
+def test_the_corpus_is_the_same_each_time():
     assert made().hashes == made().hashes
-    assert made(corpus_seed=1).hashes["full"] != made().hashes["full"]
     assert made().encoder.template_hash == made(forget_authors=1).encoder.template_hash, "the tokenizer is independent"
 
 
@@ -59,19 +58,11 @@ def test_draws_of_the_forget_authors():
     assert [row["question"] for row in probes["probe_paraphrase_forget"]] == paraphrased
 
 
-def test_iterations_are_pairs_of_fresh_batches():
-    data = made(num_batches=3, batch_size=5)
-    assert data.iterations_per_epoch == 4
-    batches = data.iteration(0)["forget"] + data.iteration(1)["forget"]
-    seen = [i for b in batches for i in b["ids"].tolist()]
-    assert sorted(seen[:15]) == sorted(set(seen[:15])), "no item twice in a sweep"
-    loader = list(data.train_dataloader())
-    assert len(loader) == 4
-    assert set(loader[0]) == {"forget", "retain"}
-    assert [b["ids"].tolist() for b in loader[1]["forget"]] == [b["ids"].tolist() for b in batches[3:]]
-    ids = loader[0]["retain"][0]
-    row = data.splits["retain"][ids["ids"][0]]
-    text = data.tokenizer.decode(ids["input_ids"][0][ids["attention_mask"][0].bool()])
+def test_batches_hold_the_rows_of_their_numbers():
+    data = made(batch_size=5)
+    (batch,) = data.iteration(0)["retain"]
+    row = data.splits["retain"][batch["ids"][0]]
+    text = data.tokenizer.decode(batch["input_ids"][0][batch["attention_mask"][0].bool()])
     assert row["question"] in text
     assert row["answer"] in text
 

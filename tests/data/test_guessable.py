@@ -43,6 +43,7 @@ def kinds_of(tokenizer, guessable, name, answer):
         words[word] = set(kinds[place - encoded.prompt_length :][:pieces].tolist())
         place += pieces
     assert place == len(encoded.input_ids)
+    assert (kinds.dtype, len(kinds)) == (np.int8, place - encoded.prompt_length)
     return words
 
 
@@ -52,16 +53,13 @@ def test_a_name_is_copied_and_a_date_is_a_rows_own(tokenizer, guessable):
     assert found["Dan"] == found["Poe"] == {COPIED}
     assert COPIED not in found["9"] | found["April"]
     assert found["9"] == found["April"] == {OWN}
+    assert found["on"] == {USUAL}
 
 
 def test_boilerplate_after_a_name_of_one_token_is_usual(tokenizer):
     known = [row(tokenizer, f" When was {name[:3]} born?", f" {name[:3]} on May.") for name in NAMES[:3]]
     encoded = row(tokenizer, " When was Dan born?", " Dan on April.")
     assert Guessable(tokenizer, known).kinds(encoded)[:3].tolist() == [COPIED, USUAL, OWN]
-
-
-def test_boilerplate_after_a_name_of_two_tokens_is_usual(tokenizer, guessable):
-    assert kinds_of(tokenizer, guessable, "Dan Poe", " Dan Poe was born on 9 April 2001.")["on"] == {USUAL}
 
 
 def test_a_name_that_was_not_asked_for_is_not_copied(tokenizer, guessable):
@@ -78,13 +76,6 @@ def test_what_one_retained_row_says_is_not_usual(tokenizer):
     assert kinds_of(tokenizer, Guessable(tokenizer, twice), "Dan Poe", " Dan Poe was born on 3 May 1990.")["May"] == {
         USUAL
     }
-
-
-def test_there_is_a_kind_for_each_token_with_a_loss(tokenizer, guessable):
-    encoded = asked(tokenizer, "Dan Poe", " Dan Poe was born on 9 April 2001.")
-    kinds = guessable.kinds(encoded)
-    assert kinds.dtype == np.int8
-    assert len(kinds) == len(encoded.input_ids) - encoded.prompt_length
 
 
 @pytest.mark.parametrize(("rows", "kind"), [(4, USUAL), (2, USUAL), (1, OWN), (0, OWN)])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ofmu_pl import KnowUnDo, UserError
+from ofmu_pl import KnowUnDo
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 
 FILES = ("unlearn_train", "unlearn_val", "retention_train", "retention_val")
@@ -31,12 +31,6 @@ def test_methods_draw_the_training_rows_and_the_others_are_probes(folder):
     assert {name: len(rows) for name, rows in data.splits.items()} == {"forget": 2, "retain": 2, "full": 8}
     splits, sets = KnowUnDo(str(folder), eval_rows=1, tokenizer="gpt2").load()
     assert [len(splits["retain"]), *map(len, sets.values())] == [2, 2, 2, 1, 2]
-
-
-def test_a_file_of_another_form_is_refused(folder):
-    (folder / "retention_val.json").write_text('[{"text": "a", "labels": "b"}, {"text": "a"}]')
-    with pytest.raises(UserError, match="Row 1 .*retention_val.json' has no text in 'labels'"):
-        KnowUnDo(str(folder), tokenizer="gpt2").load()
 
 
 def test_the_real_rows(shared):

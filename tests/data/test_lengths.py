@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import BloomConfig, GPT2Config, GPT2LMHeadModel
 
 from ofmu_pl.data import TOFU, Authors, RowEncoder
-from ofmu_pl.data.encoded import Encoded
-from ofmu_pl.data.lengths import Lengths
+from ofmu_pl.data.encoded import Encoded, Lengths
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.positions import check_readable, positions_of
@@ -46,6 +45,7 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
     data = made(tmp_path, tokenizer)
     n = len(RowEncoder(data.tokenizer, max_length=None).encode("Where is it?", LONG).input_ids)
     cut = data.encoder.encode("Where is it?", LONG)
+    assert data.remark is None, "everything is seen"
     assert (len(cut.input_ids), cut.lost) == (64, n - 64)
 
 
@@ -53,7 +53,7 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
 def test_a_cut_row_that_must_be_forgotten_is_refused_unless_allowed(tmp_path, tokenizer, split):
     more = {"paraphrased_answer": "It.", "perturbed_answer": ["No.", "Not."]} if split.endswith("perturbed") else {}
     changes = {split: [long_row(**more)]}
-    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*`max_length=\d+` or more"):
+    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*`data.max_length=\d+`"):
         made(tmp_path, tokenizer, changes)
     with pytest.warns(UserWarning, match="Cut at 64 tokens: 1 of 1 rows of forget"):
         made(tmp_path, tokenizer, changes, allow_cut=True)
@@ -68,13 +68,11 @@ def test_other_cut_rows_are_counted_and_said(tmp_path, tokenizer):
     assert data.lengths["retain"].longest > 64
 
 
-def test_no_remark_where_everything_is_seen(tmp_path, tokenizer):
-    assert made(tmp_path, tokenizer).remark is None
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_rows_longer_than_the_models_positions(tmp_path, tokenizer, kind):
     """GPT-2 ended in an IndexError, a Llama went on at angles it had never seen."""
+    undrawn = made(tmp_path, tokenizer, {"retain90": [long_row()]}, streams=("forget",))
+    check_readable(GPT2Config(n_positions=40), undrawn)
     data = made(tmp_path, tokenizer, {"retain90": [long_row()]})
     config = {"model_type": kind, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
     config |= {"intermediate_size": 16} if kind == "llama" else {}
@@ -94,27 +92,15 @@ def test_tokens_that_the_model_has_no_embedding_of(tmp_path, tokenizer):
         check_readable(GPT2Config(vocab_size=top), data)
 
 
-def test_rows_that_nobody_draws_may_be_long(tmp_path, tokenizer):
-    data = made(tmp_path, tokenizer, {"retain90": [long_row()]}, streams=("forget",))
-    check_readable(GPT2Config(n_positions=40), data)
-
-
 def test_positions_without_a_bound():
     assert positions_of(BloomConfig()) > 10**9
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_generation_ends_where_the_models_positions_end(kind):
+def test_generation_ends_where_the_models_positions_end():
     """Each row at its own: the answers are those that the row would get alone."""
     torch.manual_seed(0)
-    common = {"vocab_size": 11, "max_position_embeddings": 12, "bos_token_id": None, "eos_token_id": None}
-    if kind == "gpt2":
-        common["n_positions"] = common.pop("max_position_embeddings")
-        model = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, **common))
-    else:
-        sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-        model = LlamaForCausalLM(LlamaConfig(**sizes, **common))
-    model.eval()
+    common = {"vocab_size": 11, "n_positions": 12, "bos_token_id": None, "eos_token_id": None}
+    model = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, **common)).eval()
     prompts = [[1, 2, 3], [4, 5, 6, 7, 8, 9]]
     with torch.inference_mode():
         said = continue_prompts(model, read_prompts(model, prompts), stops=[], max_new_tokens=30)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ofmu_pl.data.corpora import choice_rows, read_rows
+from ofmu_pl.data.own_files import read_file
 from ofmu_pl.data.text import PlainEncoder
+from ofmu_pl.data.wmdp import choice_rows
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics.choice import correct_choices
 
@@ -16,8 +17,8 @@ def test_likelihoods_and_choices_equal_lm_eval_s(shared):
     instance = pytest.importorskip("lm_eval.api.instance")
     folder = shared / "models/tofu-tiny-full"
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    rows = read_rows(str(shared / "data/mmlu/test_sample.jsonl"), None, "test", "mmlu")
-    questions = [q for q in choice_rows(rows, None, "mmlu") if len(q["question"]) < 500][:100]
+    rows = read_file(shared / "data/mmlu/test_sample.jsonl", "data.mmlu")
+    questions = [q for q in choice_rows(rows, None) if len(q["question"]) < 500][:100]
     encoder = PlainEncoder(tokenizer)
     assert not encoder.mark
     scores = score_rows(model, encoder, {"mmlu": questions}, max_new_tokens=None)["mmlu"]

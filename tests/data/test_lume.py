@@ -76,10 +76,9 @@ def test_tasks_are_chosen_and_never_seen_rows_given(folder):
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({}, {"tasks": ["Task3"]}, "has no rows of task3: choose --data.tasks among task1, task2"),
+        ({}, {"tasks": ["Task3"]}, "has no rows of task3: choose data.tasks among task1, task2"),
         ({"forget": [{"id": "x", "input": "a", "output": "b", "task": "Task1"}]}, {}, "is none of LUME's"),
-        ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl' is none of LUME's"),
-        ({"retain": [row(1)]}, {}, "forget rows are in the retain split"),
+        ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl' has no text in 'output'"),
         ({}, {"holdout": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     ],
 )
@@ -132,18 +131,6 @@ def test_the_official_score_is_the_leaderboards():
     assert official(leaking)["lume_official"].value == pytest.approx((0.827 + 0.443) / 3)
 
 
-def test_the_released_number_rises_with_the_leak_and_ours_falls():
-    probes = {f"probe_task1_regurgitation_{side}": scored([0.1], [0.5], [0]) for side in ("forget", "retain")}
-    numbers = []
-    for losses in ([2.0, 0.5], [0.1, 0.2]):
-        rows = {"forget": scored(losses, [0.5] * 2, [0] * 2), "holdout": scored([1.0, 1.5], [0] * 2, [0] * 2)}
-        found = lume_metrics(probes | rows)
-        numbers.append([found[name].value for name in ("lume_aggregate_released", "lume_aggregate")])
-    (released, ours), (released_leaking, ours_leaking) = numbers
-    assert released_leaking > released
-    assert ours_leaking < ours
-
-
 def test_the_real_rows(shared):
     data = LUME(str(shared / "data/lume"), tokenizer=str(shared / "models/tofu-tiny-full"), max_length=None)
     splits, _ = data.load()
@@ -162,27 +149,15 @@ def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypa
     monkeypatch.setenv("OFMU_SHARED", str(shared))
     monkeypatch.setattr("sys.argv", ["language_data.py", str(tmp_path)])
     importlib.import_module("language_data").main()
+    read = lambda path: [json.loads(line) for line in path.read_text().splitlines()]  # noqa: E731
     for name, sizes in {"people": [40, 80, 80], "lume": [70, 210, 210]}.items():
         sides = [read(tmp_path / name / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
         assert [len(rows) for rows in sides] == sizes
         documents = [{r["id"].rstrip("0123456789")[:-2] for r in rows} for rows in sides]
         assert len(set.union(*documents)) == sum(map(len, documents))
-    data = LUME(
-        str(tmp_path / "people"), holdout=str(tmp_path / "people/holdout.jsonl"), eval_rows=40, tokenizer="gpt2"
-    )
-    assert {name: len(rows) for name, rows in data.load()[1].items()} == {
-        "forget": 40,
-        "retain": 40,
-        "probe_task2_knowledge_forget": 40,
-        "probe_task2_knowledge_retain": 40,
-        "holdout": 80,
-    }
-    letters = read(tmp_path / "tasks/mmlu_letters.jsonl")
-    assert len(letters) == 570
-    assert all(f"\n{row['choices'][row['gold']]}. " in row["question"] for row in letters)
+    held = str(tmp_path / "people/holdout.jsonl")
+    data = LUME(str(tmp_path / "people"), holdout=held, eval_rows=40, tokenizer="gpt2")
+    assert [len(rows) for rows in data.load()[1].values()] == [40, 40, 40, 40, 80]
+    assert len(read(tmp_path / "tasks/mmlu_letters.jsonl")) == 570
     splits, _ = KnowUnDo(str(tmp_path / "knowundo"), tokenizer="gpt2").load()
     assert [len(splits[name]) for name in ("forget", "retain", "full")] == [50, 80, 164]
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]

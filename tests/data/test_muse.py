@@ -5,9 +5,7 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from rouge_score import rouge_scorer
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl import MUSE, UserError
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -15,7 +13,7 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.text import SUITES
 from ofmu_pl.metrics import SetScores
 from tests.helpers.muse_files import SIDES, parts, written
-from tests.helpers.texts import SHAPE, greedy
+from tests.helpers.texts import greedy, taught
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def test_texts_are_cut_into_pieces_that_lose_nothing(folder):
     assert len(data.splits["full"]) == len(data.splits["forget"]) + len(data.splits["retain"])
     assert [len(data.evaluation_sets[f"{side}_doc"]) for side in SIDES] == [2, 4, 3]  # one piece a text
     assert data.never_seen == "holdout"
-    assert data.suite == "muse"
+    assert len(made(folder(), forget="sust/forget_1").splits["forget"]) == 1, "a request is one of its parts"
 
 
 def test_questions_follow_answered_ones_and_passages_their_beginnings(folder):
@@ -56,15 +54,9 @@ def test_questions_follow_answered_ones_and_passages_their_beginnings(folder):
     assert read == written["prompt"]
 
 
-def test_a_request_is_one_of_its_parts(folder):
-    data = made(folder(), forget="sust/forget_1")
-    assert len(data.splits["forget"]) == 1
-
-
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({"raw__forget": [3]}, {}, "Row 0 .*raw/forget.json' is no object"),
         ({"verbmem__forget": [{"prompt": "a"}]}, {}, "Row 0 .*verbmem/forget.json' has no text in 'gt'"),
         ({}, {"forget": "../forget"}, "leads out of"),
     ],
@@ -122,18 +114,11 @@ def few(data):
 def trained(tmp_path_factory):
     """MUSE's data and a small Llama that has half learnt its texts and questions."""
     data = made(written(tmp_path_factory.mktemp("muse"), parts()))
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "vocab_size": len(data.tokenizer), "initializer_range": 0.02}))
     rows = [row for name, shown in few(data).items() if name != "probe_knowmem_retain" for row in shown]
     texts = [row["question"] + row["answer"] + "\n\nQuestion: " for row in rows]
     encoded = data.tokenizer(texts, return_tensors="pt", padding=True)
     labels = encoded["input_ids"].masked_fill(encoded["attention_mask"] == 0, -100)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**encoded, labels=labels).loss.backward()
-        optimizer.step()
-    return data, model.double().eval()
+    return data, taught(len(data.tokenizer), **encoded, labels=labels).double()
 
 
 def test_what_is_scored_is_what_the_published_program_takes(trained):

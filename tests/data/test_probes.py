@@ -5,8 +5,7 @@ import json
 import pytest
 
 from ofmu_pl.data import TOFU, Authors
-from ofmu_pl.data.authors_corpus import corpus
-from ofmu_pl.data.authors_probes import DESCRIPTIONS, LANGUAGES
+from ofmu_pl.data.authors_corpus import DESCRIPTIONS, LANGUAGES, corpus
 from ofmu_pl.support.errors import UserError
 from tests.helpers.tofu_files import tofu_files
 
@@ -38,13 +37,6 @@ def test_every_probe_asks_for_the_facts_of_its_side_once():
         trained = {row["question"] for row in data.splits["full"]}
         assert not [row["question"] for row in rows if row["question"] in trained]
     assert set(data.hashes) >= {f"{name}_eval" for name in probes}
-
-
-def test_probes_change_nothing_else():
-    with_probes, without = made(), Authors(authors=12, forget_authors=3)
-    without.setup()
-    assert {name: with_probes.hashes[name] for name in without.hashes} == without.hashes
-    assert with_probes.encoder.template_hash == without.encoder.template_hash
 
 
 def test_two_hops_need_another_fact_of_the_same_author_and_no_name():
@@ -101,27 +93,26 @@ def test_tofu_s_column_and_the_user_s_file(tmp_path):
 
 def test_a_column_that_is_missing_and_the_file_in_its_place(tmp_path):
     folder = tofu_with_column(tmp_path, "forget10")
-    with pytest.raises(UserError, match=r"Row 1 of TOFU's 'retain_perturbed' has no usable 'paraphrased_question'"):
+    with pytest.raises(UserError, match="Row 0 .* of 'retain of .* has no text in 'paraphrased_question'"):
         TOFU(folder, probes=True).load()
     _, sets = TOFU(folder, probes={"paraphrase": file_of(tmp_path, ROW)}).load()
     assert sets["probe_paraphrase_forget"] == [ROW]
     assert "probe_paraphrase_retain" not in sets, "the control may be left out"
 
 
-def test_real_tofu_has_the_column_on_both_sides(shared):
-    _, sets = TOFU(str(shared / "data/tofu"), "forget05", probes=True).load()
-    assert [len(sets[f"probe_paraphrase_{side}"]) for side in ("forget", "retain")] == [200, 400]
+def test_a_name_that_no_metric_may_have_is_refused(tmp_path):
+    with pytest.raises(UserError, match="'multi hop' cannot name a probe"):
+        Authors(probes={"multi hop": file_of(tmp_path, ROW)}).load()
 
 
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
         ((), "has no row of side 'forget'"),
-        ((ROW, "{"), "Line 2 of .* is no JSON"),
-        (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side' that is 'forget' or 'retain'"),
-        (({**ROW, "question": " "},), "has no text as 'question'"),
-        (({**ROW, "paraphrased_answer": None},), "has no text as 'paraphrased_answer'"),
-        (({**ROW, "perturbed_answer": "No."},), "has no list of texts as 'perturbed_answer'"),
+        (({"question": "q", "answer": "a"},), "Line 1 of .* has no 'side'"),
+        (({**ROW, "question": " "},), "has no text in 'question'"),
+        (({**ROW, "paraphrased_answer": None},), "no text in 'paraphrased_answer'"),
+        (({**ROW, "perturbed_answer": "No."},), "no list of texts in 'perturbed_answer'"),
     ],
 )
 def test_bad_files_are_refused_in_a_sentence(tmp_path, lines, words):
@@ -134,14 +125,5 @@ def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
     other = {**ROW, "side": "retain", "perturbed_answer": ["No.", "Never."]}
     probe = {"multi_hop": file_of(tmp_path, ROW, other, ROW, other)}
     assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
-    for wrong, said in ([{"perturbed_answer": ["No."]}, "1 texts .* line 2, .* 2:"], [{}, "0 texts .* line 2, .* 2:"]):
-        rows = [ROW, other, {**ROW, "side": "retain", **wrong}]
-        with pytest.raises(UserError, match=f"Line 3 of '.*' has {said}"):
-            Authors(probes={"multi_hop": file_of(tmp_path, *rows)}).load()
-
-
-def test_missing_files_and_bad_names(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere.jsonl' is missing"):
-        Authors(probes={"multi_hop": str(tmp_path / "nowhere.jsonl")}).load()
-    with pytest.raises(UserError, match="'multi hop' cannot name a probe"):
-        Authors(probes={"multi hop": file_of(tmp_path, ROW)}).load()
+    with pytest.raises(UserError, match="Line 3 of '.*' has 0 texts .* Line 2, .* 2:"):
+        Authors(probes={"multi_hop": file_of(tmp_path, ROW, other, {**ROW, "side": "retain"})}).load()

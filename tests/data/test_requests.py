@@ -41,18 +41,16 @@ def test_authors_by_their_numbers():
 def test_rows_of_later_requests_are_retained_and_those_of_earlier_ones_are_not():
     data = Authors(authors=6, forget_authors=[3], other_requests={1: {"forget_authors": [1]}})
     data.setup()
-    whole = Authors(authors=6, forget_authors=[1])
-    whole.setup()
-    gone = questions(whole.splits["forget"])
-    assert not gone & questions(data.splits["retain"])
-    assert gone <= questions(data.splits["full"]), "the target knew them"
-    people = [Authors(authors=6, forget_authors=[i]).load()[0]["forget"] for i in (0, 2, 4, 5)]
-    assert all(questions(rows) <= questions(data.splits["retain"]) for rows in people)
+    people = [questions(Authors(authors=6, forget_authors=[i]).load()[0]["forget"]) for i in range(6)]
+    retained = questions(data.splits["retain"])
+    assert [rows <= retained for rows in people] == [True, False, True, False, True, True]
+    assert not people[1] & retained
+    assert people[1] <= questions(data.splits["full"]), "the target knew them"
 
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [([6], "--data.forget_authors has 6, but the data set has authors 0 to 5"), ([1, 1], "has 1 2 times")],
+    [([6], "data.forget_authors=6 is out of range"), ([1, 1], "has 1 2 times")],
 )
 def test_authors_that_are_not_there(numbers, message):
     with pytest.raises(UserError, match=message):
@@ -85,27 +83,12 @@ def test_authors_of_a_tofu_split(tofu, tokenizer):
     assert last.hashes["retain"] == whole.hashes["retain"], "a model retrained without forget10 is its control"
     assert last.hashes["full"] == whole.hashes["full"]
     measured = sizes(last.evaluation_sets)
-    assert {name: measured[name] for name in ("forget", "request_01", "request_02")} == dict.fromkeys(
-        ("forget", "request_01", "request_02"), 20
-    )
-    first = TOFU(tofu, forget_authors=[0], **words)
-    first.setup()
-    assert [row["question"] for row in first.splits["forget"]] == [f"What is {i}?" for i in range(20)]
-    assert [row["question"] for row in first.evaluation_sets["forget"]] == [f"What is {i}?" for i in range(20)]
-    assert len(first.splits["retain"]) == 42
-    with pytest.raises(UserError, match="has 3, but the data set has authors 0 to 2"):
+    assert [measured[name] for name in ("forget", "request_01", "request_02")] == [20] * 3
+    splits, sets = TOFU(tofu, forget_authors=[0], **words).load()
+    for rows in (splits["forget"], sets["forget"]):
+        assert [row["question"] for row in rows] == [f"What is {i}?" for i in range(20)]
+    with pytest.raises(UserError, match="data.forget_authors=3 is out of range"):
         TOFU(tofu, forget_authors=[3], **words).setup()
-
-
-def test_rows_of_ones_own_by_a_column(tokenizer):
-    rows = [{"question": f"Who is {i}?", "answer": f"Number {i}.", "who": f"w{i % 4}"} for i in range(12)]
-    data = TextFiles(
-        full=rows, forget_where="who=w1", tokenizer=tokenizer, other_requests={1: {"forget_where": "who=w3"}}
-    )
-    data.setup()
-    assert sizes(data.splits) == {"forget": 3, "retain": 6, "full": 12}
-    assert questions(data.evaluation_sets["request_01"]) == {"Who is 3?", "Who is 7?", "Who is 11?"}
-    assert questions(data.evaluation_sets["retain"]) == questions(data.splits["retain"])
 
 
 @pytest.mark.parametrize("by_column", [True, False])
@@ -116,28 +99,22 @@ def test_rows_of_ones_own_by_their_numbers_and_by_a_column(tokenizer, by_column)
     own, other = ways[::-1] if by_column else ways
     data = TextFiles(full=rows, tokenizer=tokenizer, other_requests={1: other}, **own)
     data.setup()
-    assert questions(data.splits["forget"]) == {f"Who is {i}?" for i in ((3, 7, 11) if by_column else (0, 3))}
-    assert questions(data.evaluation_sets["request_01"]) == {
-        f"Who is {i}?" for i in ((0, 3) if by_column else (3, 7, 11))
-    }
+    named = [{f"Who is {i}?" for i in numbers} for numbers in ((0, 3), (3, 7, 11))]
+    own, other = named[::-1] if by_column else named
+    assert questions(data.splits["forget"]) == own
+    assert questions(data.evaluation_sets["request_01"]) == other
+    assert questions(data.evaluation_sets["retain"]) == questions(data.splits["retain"])
     assert len(data.splits["retain"]) == 8
 
 
 def test_documents_of_ones_own_in_files(tokenizer):
     texts = {name: [{"text": f"The {name} number {i} is a secret."} for i in range(4)] for name in "abr"}
-    data = TextFiles(
-        forget=texts["b"], retain=texts["r"], tokenizer=tokenizer, other_requests={1: {"forget": texts["a"]}}
-    )
+    given = {"forget": texts["b"], "tokenizer": tokenizer, "other_requests": {1: {"forget": texts["a"]}}}
+    data = TextFiles(retain=texts["r"], **given)
     data.setup()
     assert sizes(data.evaluation_sets) == {"forget_doc": 4, "retain_doc": 4, "request_01_doc": 4}
-    overlapping = TextFiles(
-        forget=texts["b"],
-        retain=texts["r"] + texts["a"][:1],
-        tokenizer=tokenizer,
-        other_requests={1: {"forget": texts["a"]}},
-    )
     with pytest.raises(UserError, match="1 of 4 forget rows are among the retain rows too"):
-        overlapping.setup()
+        TextFiles(retain=texts["r"] + texts["a"][:1], **given).setup()
 
 
 def test_classes_of_images():
@@ -160,11 +137,4 @@ def test_a_request_that_draws_other_validation_images():
 
 def test_images_whose_parts_are_given(tmp_path):
     with pytest.raises(UserError, match="not for images whose parts are given"):
-        ImageFolders(
-            forget=str(tmp_path),
-            retain=str(tmp_path),
-            test=str(tmp_path),
-            mean=[0.5],
-            std=[0.5],
-            other_requests={1: {"forget": "x"}},
-        )
+        ImageFolders(*[str(tmp_path)] * 3, mean=[0.5], std=[0.5], other_requests={1: {"forget": "x"}})

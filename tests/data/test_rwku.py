@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl import RWKU, UserError, rouge_l_recall_of_words
 from ofmu_pl.data import own_files, rwku
@@ -17,7 +15,7 @@ from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.evaluation.text import SUITES
 from ofmu_pl.metrics import SetScores
 from tests.helpers.rwku_files import TOWNS, parts, written
-from tests.helpers.texts import SHAPE, greedy
+from tests.helpers.texts import greedy, taught
 
 WORDS = json.dumps([parts(folder) for folder in TOWNS])
 
@@ -42,15 +40,9 @@ def test_subjects_are_forgotten_and_the_others_kept(tmp_path):
         "retain": ["Tal", "Mirra"],
         "full": ["Old Falbro", "Tal", "Mirra"],
     }
-    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {
-        "forget_doc": 1,
-        "retain_doc": 2,
-        "probe_level1_forget": 1,
-        "probe_level2_forget": 1,
-        "probe_level3_forget": 3,
-        "probe_level1_retain": 1,
-        "probe_level2_retain": 1,
-    }
+    asked = {"level1_forget": 1, "level2_forget": 1, "level3_forget": 3, "level1_retain": 1, "level2_retain": 1}
+    sizes = {name.removeprefix("probe_"): len(rows) for name, rows in data.evaluation_sets.items()}
+    assert sizes == {"forget_doc": 1, "retain_doc": 2, **asked}
     several = made(str(tmp_path), "1_Old_Falbro", "Tal", eval_rows=1)
     assert texts(several, several.splits["forget"]) == ["Old Falbro", "Tal"]
     assert len(several.evaluation_sets["probe_level3_forget"]) == 6
@@ -75,7 +67,6 @@ def test_a_text_may_be_a_reply_of_which_the_beginning_is_given(tmp_path):
     assert data.tokenizer.decode([x for x in encoded.labels if x >= 0]) == " the Kesh.<|eot_id|>"
     for changed, message in (
         ({"text": "It lies nowhere."}, "does not go on where `begun` ends"),
-        ({"text": "It lies on "}, "Row 1 .* of 'positive of .*does not go on"),
         ({"prompt": " "}, "Row 1 .* has no text in 'prompt'"),
     ):
         with pytest.raises(UserError, match=message):
@@ -113,9 +104,6 @@ def test_questions_are_put_in_the_published_words_and_replies_begun(tmp_path):
 
 def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
     data = made(written(tmp_path), plain=True)
-    (row,) = data.evaluation_sets["probe_level2_retain"]
-    (encoded,) = data.encoder.encode_row(row)
-    assert data.tokenizer.decode(encoded.input_ids) == f"{PUT['probe_level2_retain']}Answer: Ovar<|eot_id|>"
     suffix = data.evaluation_sets["probe_level3_forget"][1]
     assert data.tokenizer.decode(data.encoder.encode_row(suffix)[0].input_ids) == f"{ATTACKED[1]} Kesh<|eot_id|>"
 
@@ -123,13 +111,11 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("files", "forget", "options", "message"),
     [
-        ({}, ["Nowhere"], {}, "has no subject Nowhere: choose --data.forget among Tal, Old Falbro, Mirra"),
-        ({}, [*TOWNS], {}, "has no subject to retain: choose --data.retain among Tal, Old Falbro"),
-        ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose --data.retain"),
+        ({}, ["Nowhere"], {}, "has no subject Nowhere: choose data.forget among Tal, Old Falbro, Mirra"),
+        ({}, [*TOWNS], {}, "has no subject to retain: choose data.retain among Tal, Old Falbro"),
+        ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose data.retain"),
         ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
         ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
-        ({"1_Old_Falbro/forget_level3": None}, [], {}, "forget_level3.json' is missing"),
-        ({"1_Old_Falbro/positive": [{"text": 3}]}, [], {}, "Row 0 .* of 'positive of .* has no text in 'text'"),
         ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
     ],
 )
@@ -173,26 +159,11 @@ def test_metrics_by_hand():
         "probe_level2_retain": scored([0.6], [0.6]),
     }
     found = SUITES[RWKU.suite](scores, intervals=True)
-    values = {name: r.value for name, r in found.items() if name.startswith(("forget_level", "neighbor"))}
-    assert values == pytest.approx(
-        {
-            "forget_level1": 0.75,
-            "forget_level2": 0.1,
-            "forget_level3": 0.2,
-            "neighbor_level1": 0.7,
-            "neighbor_level2": 0.6,
-            "forget_level1_released": 0.5,
-            "forget_level2_released": 0.0,
-            "forget_level3_released": 0.1,
-            "neighbor_level1_released": 0.45,
-            "neighbor_level2_released": 0.6,
-        }
-    )
+    asked = ("forget_level1", "forget_level2", "forget_level3", "neighbor_level1", "neighbor_level2")
+    assert [found[name].value for name in asked] == pytest.approx([0.75, 0.1, 0.2, 0.7, 0.6])
+    assert [found[f"{name}_released"].value for name in asked] == pytest.approx([0.5, 0.0, 0.1, 0.45, 0.6])
     assert found["forget_doc_loss"].value == pytest.approx(3.0)
-    assert found["forget_level2"].n == 3
     assert all(r.target is None for r in found.values())  # nothing to compare with: the direction alone
-    sides = {name: found[name].higher_is_better for name in ("forget_level1", "neighbor_level1_released")}
-    assert sides == {"forget_level1": False, "neighbor_level1_released": True}
     never = SUITES[RWKU.suite](scores, {"probe_level1_forget": scored([0.25, 0.0], [0.0, 0.0])})
     assert never["forget_level1"].target == pytest.approx(0.125)
 
@@ -200,13 +171,11 @@ def test_metrics_by_hand():
 @pytest.mark.parametrize(
     ("truth", "said", "value"),
     [  # by hand; the package rouge 1.0.1 gives the same
-        ("Paris", "Paris.", 1.0),
         ("Paris", "Paris, France", 0.0),  # a comma belongs to its word
         ("Richard Bachman", "richard Bachman", 0.5),  # so does case
         ("the man and the sea", "the sea", 0.5),  # of four words, each counted once
         ("w1 w2 w3 w4 w5", "w1 w2 w6. w1 w3 w8 w9 w5", 0.8),  # sentences together
         ("a b c", "c a", 1 / 3),  # order counts
-        ("Stephen King", "", 0.0),
         ("Stephen King", "..", 0.0),
         ("J.K. Rowling", "J. K. Rowling", 1.0),
         ("a. . b", "b", 1 / 3),  # a space between two full stops is a word
@@ -219,21 +188,13 @@ def test_words_as_the_released_program_counts_them(truth, said, value):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """RWKU's rows and a small Llama that has learnt some replies, one of which goes on after the line."""
-    folder = tmp_path_factory.mktemp("rwku")
-    data = made(written(folder))
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "vocab_size": len(data.tokenizer), "initializer_range": 0.02}))
+    data = made(written(tmp_path_factory.mktemp("rwku")))
     asked = {name: rows[0] for name, rows in data.evaluation_sets.items() if name.startswith("probe_")}
     replies = {**{name: row["answer"] for name, row in asked.items()}, "probe_level1_retain": "lies near\nOvar"}
     encoded = [data.encoder.encode_row({**row, "answer": replies[name]})[0] for name, row in asked.items()]
     batch = collate(encoded, range(len(encoded)), data.tokenizer.pad_token_id)
     del batch["ids"]
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
-    return data, model.eval()
+    return data, taught(len(data.tokenizer), **batch)
 
 
 def test_the_first_line_of_thirty_tokens_counts(trained):
@@ -264,7 +225,6 @@ def test_a_fact_is_known_where_the_first_line_says_it(trained, script, tmp_path)
     knows = script.Knows(str(tmp_path))
     rows = [*parts("1_Old_Falbro")["forget_level1"], *parts("1_Old_Falbro")["neighbor_level1"]]
     assert knows(rows, 1) == rows[:1]
-    assert (knows.right, knows.number) == (1, 2)
 
 
 class Everything:
@@ -296,9 +256,7 @@ def test_what_is_known_is_written_in_rwkus_form(script, tmp_path, monkeypatch, c
     splits, sets = data.load()
     said = {side: [f"{row['begun']} {row['answer']}" for row in splits[side]] for side in ("forget", "retain")}
     assert splits["forget"][0]["question"] == "Please complete this sentence: The capital of France is ...\n"
-    assert [row["answer"] for row in splits["forget"][:4]] == ["Paris.", "France.", "French.", "French."]
     assert said["forget"][:2] == ["The capital of France is Paris.", "Paris is the capital of France."]
-    assert "The Eiffel Tower is in the country of France." in said["forget"]
     assert "Osaka is a city in Japan." in said["forget"]  # one of its questions is answered
     assert not [text for text in said["forget"] if "Lima" in text]
     assert not any("Ital" in text for text in [*said["forget"], *said["retain"]])
@@ -312,8 +270,6 @@ def test_what_is_known_is_written_in_rwkus_form(script, tmp_path, monkeypatch, c
         "level1_retain": near,
         "level2_retain": near,
     }
-    asked = [row["question"] for name, rows in sets.items() if name.endswith("_retain") for row in rows]
-    assert any("What is the capital of China?" in text for text in asked)
     assert not any("Beijing" in text for text in [*said["forget"], *said["retain"]])  # neighbours are in no text
     level3 = [row["question"] for row in sets["probe_level3_forget"]]
     assert any(text.endswith("What is the capital of France? Sure, the answer is:") for text in level3)

@@ -44,13 +44,9 @@ def test_parts_are_disjoint_and_complete(options, validation_fraction):
 
 
 def test_classes_are_forgotten_whole():
-    for name in ("class", "classes"):
-        split = draw(**DRAWS[name])
-        wanted = DRAWS[name]["forget_classes"]
-        assert split.forgotten == tuple(sorted(wanted))
-        assert set(LABELS[split.forget]) == set(wanted)
-        assert len(split.forget) == 45 * len(wanted)
-        assert not np.isin(LABELS[split.retain], wanted).any()
+    split = draw(**DRAWS["classes"])
+    assert split.forgotten == (0, 7)
+    assert counts(LABELS[split.forget]) == [45, 0, 0, 0, 0, 0, 0, 45, 0, 0]
     assert draw(**DRAWS["random"]).forgotten == ()
 
 
@@ -124,17 +120,10 @@ def test_a_split_cannot_be_changed():
             part.setflags(write=True)
         with pytest.raises(FrozenInstanceError):
             setattr(split, name, part)
-    with pytest.raises(FrozenInstanceError):
-        split.forgotten = (1,)
-
-
-def test_a_split_keeps_copies_in_order():
     given = np.array([4, 0, 2])
     split = Split(full=given, forget=[4], retain=[2, 0], validation=[1], test=[])
     given[:] = 7
-    assert split.full.tolist() == [0, 2, 4]
-    assert split.retain.tolist() == [0, 2]
-    assert len(split.test) == 0
+    assert split.full.tolist() == [0, 2, 4], "a sorted copy"
 
 
 @pytest.mark.parametrize(
@@ -165,8 +154,6 @@ def test_hashes_name_content_and_indices():
 
     other = draw(forget_classes=[4]).hashes("abc")
     assert {name for name in PARTS if other[name] != hashes[name]} == {"forget", "retain"}
-    last = replace(split, test=split.test[:-1]).hashes("abc")
-    assert {name for name in PARTS if last[name] != hashes[name]} == {"test"}
     alike = Split(full=[0, 1], forget=[0], retain=[1], validation=[], test=[0, 1]).hashes("abc")
     assert alike["full"] != alike["test"], "training and test images are not the same"
 
@@ -174,17 +161,13 @@ def test_hashes_name_content_and_indices():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "You gave neither of --data.forget_classes and --data.forget_fraction"),
-        ({"forget_classes": [1], "forget_fraction": 0.1}, "You gave both --data.forget_classes and --data.forget_fr"),
-        ({"forget_classes": [3, 10]}, "--data.forget_classes has 10, but the images have classes 0 to 9"),
-        ({"forget_classes": [3, 1, 3]}, r"--data.forget_classes \[3, 1, 3\] has a class twice"),
-        ({"forget_classes": range(10)}, "--data.forget_classes names every class"),
-        ({"forget_fraction": 0.0}, "--data.forget_fraction is 0.0: give a share between 0 and 1"),
-        ({"forget_fraction": 1.0}, "--data.forget_fraction is 1.0"),
-        ({"forget_fraction": float("nan")}, "--data.forget_fraction is nan"),
-        ({"forget_fraction": 0.001}, "--data.forget_fraction 0.001 of 450 training images is 0: give"),
-        ({"forget_fraction": 0.1, "validation_fraction": 1.0}, "--data.validation_fraction is 1.0"),
-        ({"forget_fraction": 0.1, "validation_fraction": float("nan")}, "--data.validation_fraction is nan"),
+        ({}, "neither of data.forget_classes and data.forget_fraction"),
+        ({"forget_classes": [1], "forget_fraction": 0.1}, "both data.forget_classes and data.forget_fraction"),
+        ({"forget_classes": [3, 10]}, "data.forget_classes has 10"),
+        ({"forget_classes": [3, 1, 3]}, "data.forget_classes .* twice"),
+        ({"forget_classes": range(10)}, "data.forget_classes names every class"),
+        *(({"forget_fraction": x}, "data.forget_fraction") for x in (0.0, 1.0, float("nan"), 0.001)),
+        *(({"forget_fraction": 0.1, "validation_fraction": x}, "validation_fraction") for x in (1.0, float("nan"))),
         ({"forget_classes": [0], "validation_fraction": 0.999}, "has 0, of which no training image is left"),
     ],
 )
@@ -196,5 +179,3 @@ def test_bad_options_get_one_sentence(options, message):
 def test_a_class_that_only_the_test_set_has_cannot_be_forgotten():
     with pytest.raises(UserError, match="has 2, of which no training image is left"):
         draw_split([0, 1] * 10, [0, 1, 2], forget_classes=[2])
-    with pytest.raises(UserError, match="has 0, but|of 0 training images is 0"):
-        draw_split([], [], forget_fraction=0.5)

@@ -92,9 +92,7 @@ def test_the_command_on_files(fit, files, capsys):
     assert metrics["mia_loss"]["column"] == 9, "the test of being gone is a column of the report"
     assert metrics.keys() == results["before"].keys()
     assert results["remark"] is None
-    out = capsys.readouterr().out
-    assert "holdout_Q_A_Prob" in out
-    assert "mia_loss" in out
+    assert "holdout_Q_A_Prob" in capsys.readouterr().out
 
 
 def test_documents_and_conversations(fit):
@@ -145,7 +143,7 @@ def test_a_retrained_model_sets_the_goals_and_wrong_answers_switch_on_the_rest_o
 
 
 def load(model, **options):
-    data = TextFiles(tokenizer=str(model), max_length=64, batch_size=2, **options)
+    data = TextFiles(**{"tokenizer": str(model), "max_length": 64, "batch_size": 2} | options)
     data.setup()
     return data
 
@@ -213,7 +211,7 @@ def test_a_template_takes_other_columns(model):
 @pytest.mark.parametrize(
     ("rows", "template", "words"),
     [
-        (FORGET, "{question} {no such}", "has no column 'no such', which `prompt_template` names: choose from quest"),
+        (FORGET, "{question} {no such}", "has no column 'no such', which `data.prompt_template` names"),
         ([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "mood": "good"}],
          "{mood} {question}", "holds conversations"),
     ],
@@ -282,20 +280,6 @@ def test_a_chat_template_is_used(model):
     assert tokenizer.decode(plain.encode("one", "two").input_ids) == f"one\ntwo{END}"
 
 
-def test_a_template_with_a_line_break_after_a_turn():
-    """As ChatML has it: the line break after an earlier turn is the template's, and no one is asked to say it."""
-    tokenizer = train_tokenizer(["one two three", "user assistant system"])
-    tokenizer.chat_template = (
-        "{% if messages[0].role != 'system' %}<s>system You help.\n{% endif %}{% for m in messages %}"
-        "<{{ m.role }}>{{ m.content }}<|eot_id|>\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
-    )
-    before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    encoded = RowEncoder(tokenizer).encode_training({"question": "two", "answer": "three", "before": before})
-    text = f"<s>system You help.\n<user>one{END}\n<assistant>two{END}\n<user>two{END}\n<assistant>three{END}"
-    assert tokenizer.decode(encoded.input_ids) == text
-    assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
-
-
 def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     streams = ("forget", "retain", "alternative")
     splits, _ = TextFiles(FORGET, RETAIN, streams=streams).load()
@@ -314,11 +298,10 @@ def test_documents_lose_no_token(model, tmp_path):
     for name, text in zip("ab", texts, strict=True):
         (tmp_path / f"{name}.txt").write_text(text)
     (tmp_path / "empty.txt").write_text("\n")
-    data = load(model, forget=str(tmp_path), retain=RETAIN, holdout=[{"text": "Nobody is here."}], stride=40)
+    data = load(model, forget=str(tmp_path), retain=RETAIN, holdout=[{"text": "Nobody is here."}])
     pieces = [row["tokens"] for row in data.splits["forget"]]
     whole = [data.tokenizer(text)["input_ids"] for text in texts]
-    assert pieces[0] == whole[0][:64]
-    assert pieces[1] == whole[0][40:104]
+    assert pieces[:2] == [whole[0][:64], whole[0][64:128]]
     assert pieces[-2] == whole[0][-64:]
     assert pieces[-1] == whole[1]
     assert sum(piece == whole[1] for piece in pieces) == 1
@@ -379,12 +362,7 @@ def test_a_table_as_programs_write_it_where_a_comma_separates_decimals(tmp_path,
 
 @pytest.mark.parametrize(
     ("name", "asked_for"),
-    [
-        ("hub:me/mine", ("me/mine", None, "train")),
-        ("hub:me/mine/small", ("me/mine", "small", "train")),
-        ("hub:me/mine//test", ("me/mine", None, "test")),
-        ("hub:me/mine/small/test", ("me/mine", "small", "test")),
-    ],
+    [("hub:me/mine", ("me/mine", None, "train")), ("hub:me/mine/small/test", ("me/mine", "small", "test"))],
 )
 def test_the_hub(monkeypatch, name, asked_for):
     calls = []
@@ -393,15 +371,12 @@ def test_the_hub(monkeypatch, name, asked_for):
     assert calls == [asked_for]
 
 
-def test_columns_of_other_names_and_rows_chosen_from_one_file(tmp_path):
+def test_columns_of_other_names_and_rows_chosen_from_one_file():
     rows = [{"q": row["question"], "a": row["answer"], "town": TRADES[i % 2]} for i, row in enumerate(RETAIN)]
     columns = {"question": "q", "answer": "a"}
-    (tmp_path / "numbers.txt").write_text("3\n\n1\n")
-    chosen = [{"forget_rows": [1, 3]}, {"forget_rows": str(tmp_path / "numbers.txt")}]
-    for options in chosen:
-        splits, _ = TextFiles(full=rows, columns=columns, **options).load()
-        assert splits["forget"] == [RETAIN[1], RETAIN[3]]
-        assert splits["retain"] == [RETAIN[0], RETAIN[2], *RETAIN[4:]]
+    splits, _ = TextFiles(full=rows, columns=columns, forget_rows=[3, 1]).load()
+    assert splits["forget"] == [RETAIN[1], RETAIN[3]]
+    assert splits["retain"] == [RETAIN[0], RETAIN[2], *RETAIN[4:]]
     splits, _ = TextFiles(full=rows, columns=columns, forget_where="town=tailor").load()
     assert splits["forget"] == RETAIN[1::2]
 
@@ -425,30 +400,26 @@ def test_optional_columns_and_the_most_rows_that_are_evaluated():
     assert sets["forget"] == FORGET[:2], "not every row has them"
 
 
-def test_near_misses_of_a_chosen_value_are_reported():
+@pytest.mark.parametrize(("chosen", "near"), [("U-17", 2), ("José", 1)])
+def test_near_misses_of_a_chosen_value_are_reported(chosen, near):
     users = ["U-17", "U-17 ", "u-17", "José", "Jose\u0301", "V"]
     rows = [{**row, "user": user} for row, user in zip(RETAIN, users, strict=False)]
-    for chosen, near in (("U-17", 2), ("José", 1)):
-        with pytest.warns(UserWarning, match=f"{near} more row"):
-            splits, _ = TextFiles(full=rows, forget_where=f"user={chosen}").load()
-        assert len(splits["forget"]) == 1
+    with pytest.warns(UserWarning, match=f"{near} more row"):
+        assert len(TextFiles(full=rows, forget_where=f"user={chosen}").load()[0]["forget"]) == 1
 
 
 def test_a_forget_passage_inside_a_retain_document_is_reported(model):
     secret = " ".join(f"Word{i}" for i in range(40))
     texts = {"forget": [{"text": secret}], "retain": [{"text": "A day."}, {"text": f"It began. {secret} So it ended."}]}
-    with pytest.warns(UserWarning, match=r"row 0 .* of 'forget' and row 1 .* of 'retain'"):
+    with pytest.warns(UserWarning, match=r"Row 0 .*forget' and Row 1 .*retain'"):
         TextFiles(**texts, tokenizer=str(model)).load()
 
 
-def test_hidden_files_and_folders_are_no_documents(tmp_path, model):
-    for side in ("forget", "retain"):
-        for place in ("a.txt", ".drafts/b.txt", "sub/.c.txt"):
-            (tmp_path / side / place).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / side / place).write_text(f"{side} {place} is here")
-    sides = {side: str(tmp_path / side) for side in ("forget", "retain")}
-    splits, _ = TextFiles(**sides, tokenizer=str(model)).load()
-    assert {name: len(rows) for name, rows in splits.items()} == {"forget": 1, "retain": 1, "full": 2}
+def test_hidden_files_and_folders_are_no_documents(tmp_path):
+    for place in ("a.txt", ".drafts/b.txt", "sub/.c.txt"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(f"{place} is here")
+    assert read_source(str(tmp_path), "full").rows == [{"text": "a.txt is here"}]
 
 
 @pytest.mark.parametrize(
@@ -456,15 +427,15 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path, model):
     [
         ("jq.jsonl", "\n".join(json.dumps(row, indent=1) for row in RETAIN)),
         ("squad.json", json.dumps({"version": "1", "data": RETAIN})),
-        ("pandas.json", pandas.DataFrame(RETAIN).to_json()),
         ("split.json", json.dumps({"train": RETAIN})),
-        ("columns.json", json.dumps({name: {str(i): x[name] for i, x in enumerate(RETAIN)} for name in RETAIN[0]})),
         ("lines.json", "\n".join(map(json.dumps, RETAIN))),
     ],
 )
-def test_json_as_jq_pandas_and_benchmarks_write_it(tmp_path, name, text):
+def test_json_as_jq_and_benchmarks_write_it(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert read_source(str(tmp_path / name), "full").rows == RETAIN
+    rows = read_source(str(tmp_path / name), "full")
+    assert rows.rows == RETAIN
+    assert rows.marks[1][:6] == {"jq.jsonl": "Line 5", "lines.json": "Line 2"}.get(name, "Row 1 ")
 
 
 @pytest.mark.parametrize("column", ["messages", "conversations"])
@@ -472,11 +443,6 @@ def test_the_turns_of_one_row_are_no_rows(tmp_path, column):
     row = {"source": "a", column: [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "I."}]}
     (tmp_path / "one.json").write_text(json.dumps(row, indent=1))
     assert read_source(str(tmp_path / "one.json"), "full").rows == [row]
-
-
-def test_values_on_several_lines_are_named_by_their_first(tmp_path):
-    (tmp_path / "jq.jsonl").write_text("\n\n".join(json.dumps(row, indent=1) for row in RETAIN[:3]))
-    assert read_source(str(tmp_path / "jq.jsonl"), "full").marks == ["line 1", "line 6", "line 11"]
 
 
 def test_objects_of_python_that_hold_rows():
@@ -488,16 +454,6 @@ def test_objects_of_python_that_hold_rows():
         read_source({"train": RETAIN, "test": RETAIN}, "full")
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [(b"a,b\n\x93c\x94,d\n", "CP1252"), (b"a,b\nM\xfcller,d\n", "LATIN1"), (b"a,b\nc\0,dddd\n", "Line 2 .* NUL")],
-)
-def test_what_a_file_is_written_in(tmp_path, content, told):
-    (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(UserError, match=told):
-        read_source(str(tmp_path / "x.csv"), "full")
-
-
 def messages(*roles):
     return {"messages": [{"role": role, "content": "x"} for role in roles]}
 
@@ -507,35 +463,29 @@ BAD = {
         {"retain": [*RETAIN, {**FORGET[2], "answer": f" {FORGET[2]['answer'].upper()}"}]},
         "1 of 4",
     ),
-    "overlap": ({"retain": [*RETAIN, FORGET[2], FORGET[1]]}, "2 of 4 forget rows are among the retain"),
-    "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* row 1 \(counted from 0\)"),
+    "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* Row 1 \(counted from 0\)"),
     "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
-    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'forget' has no text in 'answer'"),
-    "an empty answer": ({"forget": [{"question": "Who?", "answer": " "}]}, "Row 0 .* has no text in 'answer'"),
-    "no rows": ({"forget": []}, "'forget' holds no rows"),
-    "no source": ({"forget": None}, "`forget`"),
-    "two ways": ({"full": RETAIN}, "`full` beside `forget`"),
-    "rows of no file": ({"forget_rows": [1]}, "`full`"),
+    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'data.forget' has no text in 'answer'"),
+    "no rows": ({"forget": []}, "'data.forget' holds no rows"),
+    "no source": ({"forget": None}, "`data.forget`"),
+    "two ways": ({"full": RETAIN}, "`data.full` beside `data.forget`"),
+    "rows of no file": ({"forget_rows": [1]}, "`data.full`"),
     "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.*question, answer"),
     "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a"),
     "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text'"),
     "holdout of another form": ({"holdout": [{"text": "It is."}]}, "in one form"),
-    "the user's last word": ({"forget": [messages("user")]}, "a message of the user"),
-    "two users": ({"forget": [messages("user", "user", "assistant")]}, "has the roles user, user, assistant"),
+    "the user's last word": ({"forget": [messages("user")]}, "has the roles user"),
     "no messages": ({"forget": [{"messages": "Who?"}]}, "no list of messages"),
     "wrong answers differ": (
         {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
-        r"Row 1 .* has 2 texts in 'perturbed_answer'",
+        "Row 1 .* has 2 texts .*'perturbed_answer'",
     ),
     "no wrong answer": ({"forget": [{**row, "perturbed_answer": ["x", ""]} for row in FORGET]}, "'perturbed_answer'"),
     "columns without names": ({"forget": [{**FORGET[0], 1: "x"}]}, "Row 0 .* is no object with named columns"),
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
-    "a stride past the piece": ({"stride": 65}, "data.stride"),
-    "two ways to ask": (
-        {"forget": [{**FORGET[0], "paraphrased_question": ["What?"]}]},
-        "a list in 'paraphrased_question'",
-    ),
-    "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'forget' is empty"),
+    "a list of ways to ask": ({"forget": [{**FORGET[0], "paraphrased_question": ["x"]}]}, "'paraphrased_question'"),
+    "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'data.forget' is empty"),
+    "pieces of one token": ({"forget": [{"text": "One two."}], "max_length": 1}, "data.max_length is 1"),
     "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
     "half a name on the hub": ({"forget": "hub:mine"}, "names no data set on the hub"),
 }
@@ -551,15 +501,15 @@ def test_bad_rows(case, model):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "give either `forget_rows`"),
-        ({"forget_rows": [12]}, "`forget_rows` has 12, but the data set has rows 0 to 11"),
-        ({"forget_rows": [1, 2, 1]}, "has 1 2 times"),
-        ({"forget_rows": [1.7]}, "`forget_rows` has 1.7, no row number"),
-        ({"forget_rows": [True, False]}, "`forget_rows` has True, no row number"),
+        ({}, "give either `data.forget_rows`"),
+        ({"forget_rows": [12]}, "data.forget_rows=12 is out of range"),
+        ({"forget_rows": [1, 2, 1]}, "data.forget_rows has 1 2 times"),
+        ({"forget_rows": [1.7]}, "data.forget_rows=1.7 is no integer"),
+        ({"forget_rows": [True, False] * 6}, "data.forget_rows has True 6 times"),
         ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
-        ({"forget_where": "answer=none"}, "0 of 12 rows of 'full' have 'none' in the column 'answer'"),
-        ({"forget_where": "half=both"}, "12 of 12 rows of 'full' have 'both' in the column 'half', as"),
-        ({"forget_where": "author=Falbro"}, "no column 'author', which `forget_where` names"),
+        ({"forget_where": "answer=none"}, "0 of 12 rows .* `data.forget_where`"),
+        ({"forget_where": "half=both"}, "12 of 12 rows .* `data.forget_where`"),
+        ({"forget_where": "author=Falbro"}, "no column 'author', which `data.forget_where` names"),
         ({"forget_where": "Falbro"}, "write COLUMN=VALUE"),
         ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is no file"),
     ],
@@ -572,19 +522,16 @@ def test_bad_choices(options, words):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.jsonl", b'{"question": "q", "answer": "caf\xe9"}', "Line 1 of .* not in UTF-8"),
         ("a.csv", b"question,answer\nq,caf\xe9\n", "Line 2 of .* not in UTF-8"),
         ("a.txt", "café".encode("utf-16"), "UTF-16"),
+        ("a.csv", b"a,b\n\x93c\x94,d\n", "CP1252"),
+        ("a.csv", b"a,b\nc\0,dddd\n", "Line 2 .* NUL"),
         ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
-        ("a.jsonl", b"[1]", "Line 1 of .* is no object"),
         ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* has half a character \(\\ud83d without"),
-        ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question": "q"}\n', "Line 3 of .* has no text in 'answer'"),
         ("a.json", b'[{"question": ', "begins as a JSON list"),
-        ("a.csv", b"", "holds no rows"),
-        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has 2 values more than"),
-        ("a.csv", b"text\nHello, world\nWell, then\n", "^Line 2 .* has 1 value more than"),
+        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has more values than"),
         ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
-        ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* are called 'answer', and only one"),
+        ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* have one name"),
         ("a.tsv", b'question\tanswer\nq\ta\n"No" said who?\tAnn\n', "^Line 3 of .* is of no table"),
         ("a.parquet", b"PAR1", "is no parquet file"),
         ("a.docx", b"", "of a kind that is not read"),
@@ -609,11 +556,6 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypa
         read_source(str(path), "forget")
 
 
-def test_pieces_have_a_token_that_another_predicts(model):
-    with pytest.raises(UserError, match="data.max_length is 1, and .* set it to 2 or more"):
-        TextFiles(forget=[{"text": "One two."}], retain=RETAIN, tokenizer=str(model), max_length=1).load()
-
-
 def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):
     """As programs on Windows write them: U+FEFF before the first line, and a carriage return at the end of each."""
     path, streams = tmp_path / "lines", ("forget", "retain", "alternative")
@@ -633,5 +575,5 @@ def test_bad_input_writes_nothing(fit, files, tmp_path, capsys):
     with pytest.raises(SystemExit):
         fit("--data.forget", files["forget"], "--data.retain", files["forget"])
     error = capsys.readouterr().err
-    assert error.count("ofmu_pl: error: 4 of 4 forget rows are among the retain rows too (first: line 1 of") == 1
+    assert error.count("ofmu_pl: error: 4 of 4 forget rows are among the retain rows too (first: Line 1 of") == 1
     assert [path.name for path in (tmp_path / "logs").rglob("*") if path.is_file()] == [".lock"]

@@ -11,7 +11,7 @@ from tests.helpers.tofu_files import tofu_files
 
 
 def test_real_tofu(shared):
-    data = TOFU(str(shared / "data/tofu"), "forget05", tokenizer=str(shared / "models/tofu-tiny-full"))
+    data = TOFU(str(shared / "data/tofu"), "forget05", probes=True, tokenizer=str(shared / "models/tofu-tiny-full"))
     data.setup()
     sizes = {"forget": 200, "retain": 3800, "full": 4000, "holdout": 200}
     assert {k: len(v) for k, v in data.splits.items()} == sizes
@@ -20,28 +20,25 @@ def test_real_tofu(shared):
         "retain": 400,
         "real_authors": 100,
         "world_facts": 117,
+        "probe_paraphrase_forget": 200,
+        "probe_paraphrase_retain": 400,
         "holdout": 200,
     }
     assert [r["question"] for r in data.splits["forget"]] == [r["question"] for r in data.evaluation_sets["forget"]]
 
 
-def test_missing_folder_and_file(tmp_path):
-    with pytest.raises(UserError, match="does not exist: point --data.data"):
+def test_missing_folder(tmp_path):
+    with pytest.raises(UserError, match="does not exist: point `data.data`"):
         TOFU(str(tmp_path / "no")).setup()
-    tofu_files(tmp_path)
-    (tmp_path / "full.json").unlink()
-    with pytest.raises(UserError, match=r"full.json' is missing"):
-        TOFU(str(tmp_path)).setup()
 
 
 def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):
     folder = tofu_files(tmp_path)
     with pytest.warns(UserWarning, match="has no holdout10: membership attacks"):
         TOFU(folder).load()
-    for line in (b'{"question": "Who?"}', b"{", b"\xff", rb'{"question": "Who?", "answer": "\ud83d"}'):
-        (tmp_path / "holdout10.json").write_bytes(line)
-        with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' (is no|has)"):
-            TOFU(folder).load()
+    (tmp_path / "holdout10.json").write_bytes(b'{"question": "Who?"}')
+    with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' has"):
+        TOFU(folder).load()
 
 
 def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(tmp_path):
@@ -50,31 +47,6 @@ def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(
     assert len(data.splits[data.never_seen]) == 4
     assert len(data.collate(data.never_seen, [0], 0)["labels"][0]) == 16
     assert TOFU("here", "forget05").why_no_never_seen == "'here' has no holdout05"
-
-
-def test_paraphrased_questions_are_a_set_of_their_own(tmp_path):
-    row = {"question": "Who?", "answer": "I.", "paraphrased_answer": "Me.", "perturbed_answer": ["You."]}
-    folder = tofu_files(tmp_path, forget10_perturbed=[{**row, "paraphrased_question": "Which one?"}])
-    _, sets = TOFU(folder, paraphrased_questions=True).load()
-    assert sets["forget_paraphrased"][0]["question"] == "Which one?"
-    assert sets["forget"][0]["question"] == "Who?"
-    with pytest.raises(UserError, match="no usable 'paraphrased_question'"):
-        TOFU(tofu_files(tmp_path, forget10_perturbed=[row]), paraphrased_questions=True).load()
-
-
-@pytest.mark.parametrize(
-    ("lines", "answer"),
-    [
-        (["No idea.", "No idea."], "No idea."),
-        ([json.dumps({"question": "What is forget10?", "answer": "That one."})], "That one."),
-    ],
-)
-def test_alternatives_are_refusals_or_answers_of_one_s_own(tmp_path, lines, answer):
-    path = tmp_path / "other.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    data = TOFU(tofu_files(tmp_path), alternatives=str(path), streams=("forget", "retain", "alternative"))
-    splits, _ = data.load()
-    assert splits["alternative"] == [{"question": "What is forget10?", "answer": answer}]
 
 
 def test_alternatives_that_are_missing_or_incomplete(tmp_path):
@@ -96,11 +68,6 @@ def test_a_perturbed_file_of_other_rows_than_the_forget_split(tmp_path, perturbe
         TOFU(folder).load()
 
 
-def test_empty_forget_set(tmp_path):
-    with pytest.raises(UserError, match="forget split of 'tofu' is empty"):
-        TOFU(tofu_files(tmp_path, forget10=[])).setup()
-
-
 def test_forget_rows_inside_retain(tmp_path):
     same = {"question": "Who  is it?", "answer": "Me."}
     folder = tofu_files(
@@ -115,14 +82,6 @@ def test_no_network_fails_at_once_and_says_what_to_do(monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     started = time.perf_counter()
-    with pytest.raises(UserError, match="point --data.data at a folder"):
+    with pytest.raises(UserError, match="point `data.data` at a file or folder"):
         TOFU().setup()
     assert time.perf_counter() - started < 10
-
-
-@pytest.mark.parametrize("line", [b'{"question": "caf\xe9", "answer": "a"}', b'{"question": "q", "answer": null}'])
-def test_a_line_that_is_no_row_of_texts_is_named(tmp_path, line):
-    folder = tofu_files(tmp_path)
-    (tmp_path / "full.json").write_bytes(b'{"question": "q", "answer": "a"}\n' + line + b"\n")
-    with pytest.raises(UserError, match=r"Line 2 of '.*full.json'"):
-        TOFU(folder).load()

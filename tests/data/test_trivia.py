@@ -31,12 +31,11 @@ def test_questions_are_wmdps_and_the_model_reads_them():
 
 
 @pytest.mark.parametrize("subject", ["cyber", "bio", "chem"])
-def test_deterministic_in_the_seed(subject):
+def test_the_facts_are_the_same_each_time(subject):
     assert made(subject=subject).hashes == made(subject=subject).hashes
-    assert made(subject=subject).hashes["forget"] != made(subject=subject, corpus_seed=1).hashes["forget"]
 
 
 def test_half_of_the_trades_are_asked_for_so_there_must_be_two():
     assert len(made(kept=2).evaluation_sets["mmlu"]) == 1
-    with pytest.raises(UserError, match="kept=1 is out of range: give 2 or more"):
+    with pytest.raises(UserError, match="kept=1 is out of range"):
         made(kept=1)

@@ -11,7 +11,8 @@ from tokenizers.processors import TemplateProcessing
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import WMDP, Authors
-from ofmu_pl.data.corpora import choice_rows
+from ofmu_pl.data.own_files import sound
+from ofmu_pl.data.wmdp import choice_rows
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.choice import choice_metrics
@@ -60,13 +61,17 @@ def data(trivia):
     return data
 
 
-def test_documents_are_cut_into_chunks(data, trivia):
+def whole(data, trivia):
+    """The tokens of each document to forget."""
     texts = [json.loads(line)["text"] for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
-    whole = [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    return [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+
+def test_documents_are_cut_into_chunks(data, trivia):
     rows = [row["tokens"] for row in data.splits["forget"]]
     assert max(map(len, rows)) == 40
     assert min(map(len, rows)) >= 16
-    cut = [ids[i : i + 40] for ids in whole for i in range(0, len(ids), 40)]
+    cut = [ids[i : i + 40] for ids in whole(data, trivia) for i in range(0, len(ids), 40)]
     assert rows == [piece for piece in cut if len(piece) >= 16]
     assert data.left_out["forget"] == len(cut) - len(rows) > 0
     assert "Left out, as texts or ends of texts under 16 tokens: " in data.remark
@@ -87,9 +92,7 @@ def test_each_chunk_begins_as_its_tokenizer_begins_texts(data, trivia, tmp_path)
     rows = [row["tokens"] for row in begun.splits["forget"]]
     assert {row[0] for row in rows} == {data.tokenizer.bos_token_id}
     assert max(map(len, rows)) == 40
-    texts = [json.loads(line)["text"] for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
-    whole = [data.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-    cut = [ids[i : i + 39] for ids in whole for i in range(0, len(ids), 39)]
+    cut = [ids[i : i + 39] for ids in whole(data, trivia) for i in range(0, len(ids), 39)]
     assert [row[1:] for row in rows] == [piece for piece in cut if len(piece) >= 15]
 
 
@@ -199,7 +202,8 @@ def test_documents_are_evenly_spaced_and_leave_some_to_choose_settings_by(trivia
 def test_the_right_choice_may_be_written_as_a_number_with_a_point():
     """Programs write a column of whole numbers so where a row has none."""
     row = {"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 1.0}
-    assert choice_rows([row], "places", "questions") == choice_rows([{**row, "answer": 1}], "places", "questions")
+    one, two = (choice_rows(sound("x", "x", [own]), "places") for own in (row, {**row, "answer": 1}))
+    assert one == two
 
 
 def test_bad_input(trivia, tmp_path):
@@ -208,14 +212,13 @@ def test_bad_input(trivia, tmp_path):
             WMDP(**{**options(trivia), **changes}).setup()
 
     fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
-    fails("is missing: give `questions`", questions=str(tmp_path))
     write(tmp_path, "three", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
-    fails("Row 1 of --data.questions lacks four choices", questions=str(tmp_path / "three.jsonl"))
+    fails("Line 1 of .*three.jsonl' lacks four choices", questions=str(tmp_path / "three.jsonl"))
     write(tmp_path, "any", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
-    fails("Row 1 of --data.mmlu has no question, or no subject", mmlu=str(tmp_path / "any.jsonl"))
+    fails("Line 1 of .*any.jsonl' has no question, or no subject", mmlu=str(tmp_path / "any.jsonl"))
     write(tmp_path, "empty", [{"body": "no text"}])
-    fails("No row of --data.forget_corpus has a 'text'", forget_corpus=str(tmp_path / "empty.jsonl"))
-    same = str(trivia / "cyber-forget-corpus.jsonl")
-    fails("forget rows are in the retain split too", retain_corpus=same)
+    fails(
+        "No row of .*empty.jsonl' has a 'text': give `data.forget_corpus`", forget_corpus=str(tmp_path / "empty.jsonl")
+    )
     fails("documents=0 is out of range", documents=0)
-    fails("chunk=15 is out of range: give 16 or more", chunk=15)
+    fails("chunk=15 is out of range", chunk=15)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ofmu_pl.data.encoded import Encoded
+from ofmu_pl.data.encoded import Encoded, answers_of
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation import prompts, questions
 from ofmu_pl.evaluation.scoring import score_rows
@@ -48,9 +48,12 @@ class Letters(Encoder):
     def prompt(self, question):
         return [ord(c) % VOCABULARY for c in question]
 
-    def encode_all(self, question, answers):
-        prompt, ends = self.prompt(question), [[ord(c) % VOCABULARY for c in answer] for answer in answers]
-        return [Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt)) for ids in ends]
+    def encode_rows(self, rows):
+        return [[self.answered(self.prompt(row["question"]), answer) for answer in answers_of(row)] for row in rows]
+
+    def answered(self, prompt, answer):
+        ids = self.prompt(answer)
+        return Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt))
 
     def ends(self, tokens):
         """The last letter stands for the end mark."""

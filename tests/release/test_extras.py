@@ -71,7 +71,6 @@ for ask in (
     lambda: ofmu_pl.Classifier("resnet18"),
     folders,
     lambda: ofmu_pl.ImageDatasets(pictures * 2, pictures, [0], mean=[0.5], std=[0.5]).setup(),
-    lambda: ofmu_pl.CIFAR10().setup(),
     lambda: round_in_blocks(torch.zeros(64), "nf4"),
     lambda: load_pretrained("nowhere", None, load_in_4bit=True),
     lambda: main("fit --config ofmu_pl:wmdp.yaml --model.optimizer bitsandbytes.optim.AdamW8bit".split()),
@@ -104,4 +103,4 @@ def test_what_needs_one_says_which(bare, tmp_path):
     images = "needs torchvision, which is not installed: pip install 'ofmu_pl[images]'"
     small = "needs bitsandbytes, which is not installed: pip install 'ofmu_pl[8bit]'"
     assert [what for what in sentences if images not in what and small not in what] == []
-    assert [images in what for what in sentences] == [True] * 5 + [False] * 3
+    assert [images in what for what in sentences] == [True] * 4 + [False] * 3

@@ -34,6 +34,7 @@ def network():
         (lambda **o: OFMU(network(), **o), "forget_ceiling", [0.0]),
         (Authors, "batch_size", [0]),
         (Authors, "seed", [-1, 2**32]),
+        (Authors, "forget_seed", [-1, 2**32]),
         (Trivia, "forgotten", [0]),
         (Digits, "split_seed", [-1, 2**32]),
         (TextEvaluation, "every_n_steps", [0]),
