@@ -228,7 +228,7 @@ def _json_lines(path: Path) -> Read:
 
 
 def _json(path: Path) -> Read:
-    """Read a list of rows, alone or under one name (``{"data": [...]}``), or JSON lines."""
+    """Read a list of rows, alone or under one name (``{"data": [...]}``), columns by row number, or JSON lines."""
     text = _checked(path)
     if not text.lstrip().startswith("["):
         rows, marks = _json_lines(path)
@@ -241,11 +241,16 @@ def _json(path: Path) -> Read:
 
 
 def _table(value: object) -> list[object]:
-    """The rows of one JSON object: the one list of rows that it holds, or itself."""
-    if not isinstance(value, dict) or value.keys() & TURNS:
+    """The rows of one JSON object: the one list of rows that it holds, its columns by row (pandas' form), or itself."""
+    if not isinstance(value, dict) or not value or value.keys() & TURNS:
         return [value]
-    lists = [x for x in value.values() if isinstance(x, list) and x and set(map(type, x)) == {dict}]
-    return lists[0] if len(lists) == 1 else [value]
+    columns = list(value.values())
+    lists = [x for x in columns if isinstance(x, list) and x and set(map(type, x)) == {dict}]
+    if len(lists) == 1:
+        return lists[0]
+    if not all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
+        return [value]
+    return [{name: column[row] for name, column in value.items()} for row in columns[0]]
 
 
 def _table_of_texts(path: Path) -> Read:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from operator import index
+from typing import SupportsIndex
 
 MAX_SEED = 2**32 - 1
 """NumPy's largest seed."""
@@ -46,7 +46,5 @@ def check_range(
             raise UserError(f"{name}={value!r} is no number: give {wanted}.") from None
         if not within:
             raise UserError(f"{name}={value} is out of range: give {wanted}.")
-        try:
-            index(value if whole else 0)  # type: ignore[arg-type]  # NumPy's integers have it too
-        except TypeError:
-            raise UserError(f"{name}={value} is no integer: give {wanted}.") from None
+        if whole and (isinstance(value, bool) or not isinstance(value, SupportsIndex)):  # NumPy's integers are such
+            raise UserError(f"{name}={value} is no integer: give {wanted}.")

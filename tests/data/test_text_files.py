@@ -429,9 +429,10 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path):
         ("squad.json", json.dumps({"version": "1", "data": RETAIN})),
         ("split.json", json.dumps({"train": RETAIN})),
         ("lines.json", "\n".join(map(json.dumps, RETAIN))),
+        ("pandas.json", json.dumps({name: {str(i): x[name] for i, x in enumerate(RETAIN)} for name in RETAIN[0]})),
     ],
 )
-def test_json_as_jq_and_benchmarks_write_it(tmp_path, name, text):
+def test_json_as_jq_pandas_and_benchmarks_write_it(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     rows = read_source(str(tmp_path / name), "full")
     assert rows.rows == RETAIN
@@ -505,7 +506,7 @@ def test_bad_rows(case, model):
         ({"forget_rows": [12]}, "data.forget_rows=12 is out of range"),
         ({"forget_rows": [1, 2, 1]}, "data.forget_rows has 1 2 times"),
         ({"forget_rows": [1.7]}, "data.forget_rows=1.7 is no integer"),
-        ({"forget_rows": [True, False] * 6}, "data.forget_rows has True 6 times"),
+        ({"forget_rows": [True, False]}, "data.forget_rows=True is no integer"),
         ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
         ({"forget_where": "answer=none"}, "0 of 12 rows .* `data.forget_where`"),
         ({"forget_where": "half=both"}, "12 of 12 rows .* `data.forget_where`"),
