@@ -117,6 +117,8 @@ def check_shards(folder: Path, index: Metadata, wanted: list[str] | None) -> Non
             boxes[key.fqn].append((tuple(key.offset or ()), tuple(value.shape)))
     for fqn, found in boxes.items():
         described = index.state_dict_metadata[fqn]
+        if isinstance(described, BytesStorageMetadata):
+            raise zipfile.BadZipFile(f"{fqn} has no record")
         expected = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in described.chunks}
         filled = sum(math.prod(sizes) for _, sizes in found) == math.prod(described.size)
         if set(found) != expected or not filled:
