@@ -30,11 +30,10 @@ from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
 from ofmu_pl.support.records import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, require_same_data, require_sound
-from ofmu_pl.training.ended import Ended
 from ofmu_pl.training.export import ModelExport
-from ofmu_pl.training.loggers import logger_of
 from ofmu_pl.training.progress import IterationProgressBar
-from ofmu_pl.training.resumable import Resumable
+from ofmu_pl.training.record import logger_of
+from ofmu_pl.training.resumable import Ended, Resumable
 from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest
 from ofmu_pl.training.settings import length, settings, shown
 from ofmu_pl.training.shards import shard_errors

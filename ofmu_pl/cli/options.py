@@ -11,7 +11,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.strategies import ModelParallelStrategy
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.parallel import no_float64
+from ofmu_pl.training.parallel import NO_FLOAT64
 
 NO_LOGGER = "leaves the run without a folder for its results: leave it out, and say with logs where results go"
 NO_CLIP = "does nothing here: set model.gradient_clip, a norm, instead"
@@ -102,4 +102,4 @@ def check_devices(trainer: Namespace) -> None:
     if trainer["accelerator"] in ("gpu", "cuda") and not torch.cuda.is_available():
         raise UserError("There is no GPU that torch can use here: set trainer.accelerator cpu.")
     if isinstance(trainer["strategy"], ModelParallelStrategy) and "64" in str(trainer["precision"]):
-        raise no_float64()
+        raise UserError(NO_FLOAT64)

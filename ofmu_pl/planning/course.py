@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -23,26 +22,12 @@ BLIND = (
 """What no dry run can see."""
 
 
-@dataclass
-class Step:
-    """One thing that was tried.
-
-    Attributes:
-        what: Its name, one of ``STEPS``.
-        told: What was found on the way.
-        fault: The sentence that says what is wrong; empty: nothing.
-    """
-
-    what: str
-    told: str = ""
-    fault: str = ""
-
-
 class Course:
     """The steps of a dry run, up to the first fault.
 
     Attributes:
-        steps: Those that were begun.
+        found: What was found in each step that was begun, by its name.
+        fault: The sentence that says what is wrong in the last of them; empty: nothing.
 
     Example:
         >>> course = Course()
@@ -54,20 +39,16 @@ class Course:
     """
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.found: dict[str, str] = {}
+        self.fault = ""
 
-    def begin(self, what: str, told: str = "") -> None:
+    def begin(self, step: str, told: str = "") -> None:
         """Note that a step begins, so that the one before it went well."""
-        self.steps.append(Step(what, told))
+        self.found[step] = told
 
     def tell(self, told: str) -> None:
         """Say what the present step has found."""
-        self.steps[-1].told = told
-
-    @property
-    def fault(self) -> str:
-        """The sentence of the step that failed; empty: none did."""
-        return self.steps[-1].fault if self.steps else ""
+        self.found[list(self.found)[-1]] = told
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -75,22 +56,24 @@ class Course:
         try:
             yield
         except UserError as error:
-            self.steps[-1].fault = str(error)
+            self.fault = str(error)
         except Exception as error:  # whatever torch, transformers or Lightning raise would end the run, too
             frame = traceback.extract_tb(error.__traceback__)[-1]
             said = " ".join((str(error).strip() or "no reason given").splitlines()[0].split()).rstrip(".")
             place = f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}"
-            self.steps[-1].fault = f"{type(error).__name__} in {place} ({said:.300}): mend what this step is made of."
+            self.fault = f"{type(error).__name__} in {place} ({said:.300}): mend what this step is made of."
 
     def show(self, console: Console) -> None:
         """Print the steps as a table, those that were not reached too, and what a dry run is blind to."""
         table = Table(title="Dry run: one iteration without weights", title_justify="left")
         for column in ("tried", "", "what"):
             table.add_column(column)
-        begun = {step.what: step for step in self.steps}
-        for what in STEPS:
-            step = begun.get(what)
-            verdict = "not tried" if step is None else "FAULT" if step.fault else "ok"
-            table.add_row(what, verdict, "" if step is None else step.fault or step.told)
+        for step in STEPS:
+            if step not in self.found:
+                table.add_row(step, "not tried", "")
+            elif self.fault and step == list(self.found)[-1]:
+                table.add_row(step, "FAULT", self.fault)
+            else:
+                table.add_row(step, "ok", self.found[step])
         console.print(table, markup=False)
         console.print(BLIND, markup=False)

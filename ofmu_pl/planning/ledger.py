@@ -9,11 +9,18 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 
-KINDS = ("parameters", "vectors", "optimizer", "activations", "gathered", "copies")
+KINDS = {
+    "parameters": "parameters",
+    "vectors": "gradients, engine's vectors",
+    "optimizer": "optimizer",
+    "activations": "graphs of a micro-batch",
+    "gathered": "whole layers or buckets of ranks",
+    "copies": "frozen or further copies",
+}
+"""What memory is for, in short and as a table says it."""
 
 
 class Ledger:
@@ -30,46 +37,34 @@ class Ledger:
         self.kind = "parameters"
         self.live, self.peak = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
         self.graphs = {"activations": 0.0, "gathered": 0.0}
-        self._known: dict[int, weakref.ref[Any]] = {}
-        self._resized: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._known: dict[int, weakref.ref[UntypedStorage]] = {}
+        self._resized: dict[int, tuple[weakref.ref[UntypedStorage], int]] = {}
 
     @contextmanager
     def counting(self, kind: str) -> Iterator[None]:
         """Storages made meanwhile are of this kind."""
         before, self.kind = self.kind, kind
-        try:
-            yield
-        finally:
-            self.kind = before
+        yield
+        self.kind = before
+
+    def count_as(self, kind: str) -> None:
+        """Storages made from here on are of this kind."""
+        self.kind = kind
 
     def begin(self) -> None:
         """Forget how much was alive at most so far; what is made from here on are vectors, unless it is said."""
         self.peak, self.kind = dict(self.live), "vectors"
 
-    def begin_graph(self) -> None:
-        """A network is read: what is made until its graph is differentiated belongs to the graph."""
-        self.kind = "activations"
-
-    def end_graph(self) -> None:
-        """The graph was differentiated, or none was kept."""
-        self.kind = "vectors"
-
     def note(self, x: Tensor, *, resized: bool = False) -> None:
-        """Count a tensor's storage, once.
-
-        Args:
-            x: The tensor.
-            resized: Whether its storage may be freed and filled again by resizing, as FSDP2 does with whole layers.
-        """
+        """Count a tensor's storage, once; one that is ``resized`` FSDP2 frees and fills again with whole layers."""
         storage, kind = x.untyped_storage(), "gathered" if resized else self.kind
         key = id(storage)  # torch keeps one Python object a storage, as long as anything holds the storage
         if key in self._known:
             return
         size = storage.nbytes()
 
-        def end(_: Any) -> None:
-            _, last = self._resized.pop(key, (None, size))
-            self.live[kind] -= last
+        def end(_: weakref.ref[UntypedStorage]) -> None:
+            self.live[kind] -= self._resized.pop(key)[1] if key in self._resized else size
             del self._known[key]
 
         self._known[key] = weakref.ref(storage, end)
@@ -90,10 +85,9 @@ class Ledger:
             if size != last:
                 self._resized[key] = reference, size
                 self.live["gathered"] += size - last
-        live = self.live
-        if live["activations"] + live["gathered"] > sum(self.graphs.values()):
-            self.graphs = {kind: live[kind] for kind in self.graphs}
-        self._compare(live)
+        if self.live["activations"] + self.live["gathered"] > sum(self.graphs.values()):
+            self.graphs = {kind: self.live[kind] for kind in self.graphs}
+        self._compare(self.live)
 
     def _compare(self, live: dict[str, float]) -> None:
         if sum(live.values()) > sum(self.peak.values()):

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from ofmu_pl.planning.ledger import KINDS
-from ofmu_pl.planning.processes import AUTO, Processes
 
 GPUS = (24, 40, 80, 141)
 """Memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200."""
 SLACK = 1.1
 """What an allocator, CUDA's context and workspaces inside kernels may take on top."""
-ROWS = {
-    "parameters": "parameters",
-    "vectors": "gradients, engine's vectors",
-    "optimizer": "optimizer",
-    "activations": "graphs of a micro-batch",
-    "gathered": "whole layers or buckets of ranks",
-    "copies": "frozen or further copies",
-}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Needs:
     """The memory and work of an iteration.
 
     Attributes:
+        title: Method, engine and processes.
+        assumption: Sizes that were taken for rows not yet read.
         trained: Parameters that are trained.
         parameters: All parameters.
         memory: Bytes of one process at the worst moment, by kind (``ledger.KINDS``).
         evaluation: Bytes of one process while an evaluation looks at a whole copy of what is sharded, without what
             it scores; 0 where nothing is copied.
         gradients: Mean gradient evaluations of an outer iteration; ``None`` where they depend on the size of the data.
-        title: Method, engine and processes.
-        assumption: Sizes that were taken for rows not yet read.
     """
 
+    title: str
+    assumption: str
     trained: int = 0
     parameters: int = 0
     memory: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
     evaluation: float = 0.0
     gradients: float | None = None
-    title: str = ""
-    assumption: str = ""
 
     @property
     def total(self) -> float:
@@ -67,7 +56,7 @@ class Needs:
         table.add_row("parameters, trained / all", f"{count(self.trained)} / {count(self.parameters)}")
         work = "by the data's size" if self.gradients is None else f"{self.gradients:g}"
         table.add_row("gradients an iteration", work, end_section=True)
-        for kind, label in ROWS.items():
+        for kind, label in KINDS.items():
             if self.memory[kind] >= 1:
                 table.add_row(label, _bytes(self.memory[kind]))
         table.add_row("[bold]peak of each GPU[/bold]", f"[bold]{_bytes(self.total)}[/bold]")
@@ -81,18 +70,6 @@ class Needs:
             f"Counted without weights, not measured on a GPU; 'yes' leaves {SLACK - 1:.0%} for allocator, CUDA and "
             "workspaces. What evaluations generate is not in it."
         )
-
-
-def assumed(module: Any, data: Any, processes: Processes, settings: Mapping[str, Any]) -> str:
-    """What sizes are taken for rows and devices that nobody has seen yet."""
-    rows = -(-data.batch_size // processes.size)
-    rows = min(rows, module.micro_batch_size or rows)
-    tokens = getattr(data, "max_length", None)
-    kind = f"rows of {tokens} tokens, all with a loss" if tokens else "images"
-    text = f"Assumes batches of {data.batch_size} {kind}; {rows} at a time on each process."
-    if settings.get("devices") in AUTO and str(settings.get("strategy")).lower().startswith("ddp"):
-        text += " Devices are auto, taken as one: say with --trainer.devices how many the run has."
-    return text
 
 
 def count(n: int) -> str:

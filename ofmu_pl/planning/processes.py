@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.parallel import cut_layers, no_float64, unknown_strategy
+from ofmu_pl.training.parallel import CUT_LAYERS, NO_FLOAT64, unknown_strategy
 from ofmu_pl.training.run import precision_name
 
 AUTO = (None, "auto", -1, "-1")
 """Numbers of devices that only a machine knows."""
 
-
-@dataclass(frozen=True)
-class Processes:
-    """The processes that share a batch.
-
-    Attributes:
-        size: Number of processes, one per GPU.
-        sharded: FSDP2: parameters, vectors and optimizer state are cut among them. Else DDP, or one process.
-    """
-
-    size: int = 1
-    sharded: bool = False
-
-    def __str__(self) -> str:
-        """In words."""
-        return f"{self.size} processes by {'FSDP2' if self.sharded else 'DDP'}" if self.size > 1 else "one process"
+Settings = Mapping[str, Any]
+"""A trainer's configuration."""
 
 
-def processes_of(trainer: Mapping[str, Any]) -> Processes:
-    """How many processes a trainer's configuration starts, and how they share; ``auto`` devices are taken as one.
+def ranks_in(trainer: Settings) -> Ranks:
+    """The first of the processes that a trainer's configuration starts; ``auto`` devices are taken as one.
 
     Raises:
         UserError: Devices that are no number or none, or a strategy that runs refuse too.
@@ -58,7 +44,7 @@ def processes_of(trainer: Mapping[str, Any]) -> Processes:
         options = {} if isinstance(strategy, str) else strategy.get("init_args") or {}
         layers = options.get("tensor_parallel_size", "auto")
         if (each if layers == "auto" else layers) > 1:
-            raise cut_layers()
+            raise UserError(CUT_LAYERS)
         shares = options.get("data_parallel_size", "auto")
         shares = nodes if shares == "auto" else shares  # as Lightning has it
         if shares != each * nodes:
@@ -67,10 +53,10 @@ def processes_of(trainer: Mapping[str, Any]) -> Processes:
                 "--trainer.devices and --trainer.num_nodes, so that both are the same number."
             )
         if precision_name(trainer.get("precision")) == "64-true":
-            raise no_float64()
-        return Processes(each * nodes, sharded=True)
+            raise UserError(NO_FLOAT64)
+        return Ranks(size=each * nodes, sharded=True)
+    if name == "SingleDeviceStrategy":
+        return Ranks()
     if not (name == "auto" or name.lower().startswith("ddp")):
-        if name == "SingleDeviceStrategy":
-            return Processes()
         raise unknown_strategy(name)
-    return Processes(each * nodes)
+    return Ranks(size=each * nodes)

@@ -9,33 +9,38 @@ tensors, so that nothing here knows a method's memory by a formula.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch import nn
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.core.ranks import Ranks
-from ofmu_pl.data.base import PairedDataModule, data_of
+from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.prompts import Detail, continue_prompts, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.adapters import merged
+from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.ledger import Ledger
-from ofmu_pl.planning.needs import Needs, assumed, count
-from ofmu_pl.planning.processes import processes_of
-from ofmu_pl.planning.stage import set_up, trainer_of
-from ofmu_pl.planning.unreal import Unreal, pretended
-from ofmu_pl.planning.weightless import Weightless
+from ofmu_pl.planning.needs import Needs, count
+from ofmu_pl.planning.processes import AUTO, Settings, ranks_in
+from ofmu_pl.planning.unreal import Weightless, pretended
+from ofmu_pl.support.errors import NotAtHand
 from ofmu_pl.training.parallel import check_rows
 from ofmu_pl.training.run import precision_name
 
+Batches = dict[str, list[Batch]]
+"""Of each stream the batches of an iteration."""
 FEW = 32
 """Rows of each evaluation set, which methods of one iteration read whole."""
 PAIRS = 2
@@ -58,14 +63,17 @@ class Rehearsal(pl.Callback):
         needs: Memory and work of an iteration.
     """
 
+    module: UnlearningModule
+    data: PairedDataModule
     weightless: Weightless
+    needs: Needs
+    whole: Batches
 
-    def __init__(self, settings: Mapping[str, Any], strategy: Any = None) -> None:
+    def __init__(self, settings: Settings, strategy: str | Strategy | None = None) -> None:
         self.settings, self.strategy = settings, strategy
-        self.evaluation: Any = None
+        self.evaluation: Evaluation | None = None
         self.exports = False
-        self.course, self.needs, self.ledger = Course(), Needs(), Ledger()
-        self.whole: dict[str, list[Any]] = {}
+        self.course, self.ledger = Course(), Ledger()
 
     def fit(self, module: UnlearningModule, data: PairedDataModule, *, blank: bool = False) -> Course:
         """Try everything, up to the first fault.
@@ -75,89 +83,125 @@ class Rehearsal(pl.Callback):
             data: Its data module, not set up; likewise.
             blank: Whether rows stand in that are as large as rows can be, and the data are not read.
         """
-        course = self.course
+        self.module, self.data, course = module, data, self.course
         with course.watched():
             course.begin("data")
-            course.tell(set_up(data, blank=blank))
+            course.tell(_set_up(data, blank=blank))
             course.begin("ranks")
-            processes = processes_of(self.settings)
+            ranks = ranks_in(self.settings)
             precision = precision_name(self.settings.get("precision"))
+            shared = f"{ranks.size} processes by {'FSDP2' if ranks.sharded else 'DDP'}"
+            processes = shared if ranks.size > 1 else "one process"
             course.tell(f"{processes}, {precision}")
-            self.needs.title = f"{_name(module)}, {processes}"
-            self.needs.assumption = assumed(module, data, processes, self.settings)
+            self.needs = Needs(f"{_name(module)}, {processes}", _assumed(module, data, ranks, self.settings))
             check_precision(precision)  # before the trainer, which turns 16-mixed into bf16-mixed on a CPU
-            if processes.sharded:
-                check_rows(data, module.streams, Ranks(0, processes.size, sharded=True))
-            data.evaluation_sets = {name: rows[:FEW] for name, rows in data.evaluation_sets.items()}
+            if ranks.sharded:
+                check_rows(data, module.streams, ranks)
+            self._shorten_sets(FEW)
             if module.micro_batch_size is not None:  # two parts on each rank: further ones are like the second
-                data.batch_size = min(data.batch_size, 2 * processes.size * module.micro_batch_size)
+                data.batch_size = min(data.batch_size, 2 * ranks.size * module.micro_batch_size)
             self.weightless = Weightless(module.recipe, self.ledger, exact=module.exact)
             module.recipe = self.weightless.stand_in
-            trainer = trainer_of(self.settings, self.strategy, processes, precision=precision, callbacks=[self])
-            with pretended(processes.size), Unreal(self.ledger, shared=processes.size > 1):
+            trainer = self._trainer(ranks, precision)
+            with pretended(self.ledger, ranks.size):
                 trainer.fit(module, datamodule=data)
         return course
 
-    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+    def _trainer(self, ranks: Ranks, precision: str) -> pl.Trainer:
+        """A trainer on the CPU that shows and writes nothing, whose other processes are never started."""
+        nodes, strategy = int(self.settings.get("num_nodes") or 1), self.strategy
+        if strategy is None and ranks.sharded:
+            strategy = ModelParallelStrategy(data_parallel_size=ranks.size, tensor_parallel_size=1)
+        return pl.Trainer(
+            accelerator="cpu",
+            devices=ranks.size // nodes,
+            num_nodes=nodes,
+            strategy=strategy or "auto",
+            precision=precision,  # type: ignore[arg-type]
+            callbacks=[self],
+            max_steps=int(self.settings.get("max_steps") or -1),
+            max_epochs=-1,
+            limit_val_batches=0,
+            plugins=[_Nowhere()],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+        )
+
+    def _shorten_sets(self, rows: int) -> None:
+        """Leave so many rows of each evaluation set."""
+        sets = self.data.evaluation_sets
+        for name in sets:
+            sets[name] = sets[name][:rows]
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """The ranks stand; the model is made next."""
         if self.evaluation is not None:
             self.evaluation.setup(trainer, pl_module, stage)
         self.course.begin("model")
 
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Model and optimizers are made; the method's checks are next."""
-        network, recipe, ledger = pl_module.trained, self.weightless.recipe, self.ledger
+        module, ledger, network = self.module, self.ledger, self.module.trained
         on_gpus = self.settings.get("accelerator") != "cpu"
-        self.needs.parameters = sum(p.numel() for p in network.parameters())
-        self.needs.trained = sum(p.numel() for p in trainable(network))
-        sizes = f"{count(self.needs.parameters)} parameters, {count(self.needs.trained)} trained"
-        self.course.tell(f"{type(recipe).__name__}: {sizes}")
-        self.course.begin("method", _name(pl_module))
-        pl_module.run.checks_itself = False  # numbers are made up
-        if isinstance(pl_module, TwoTerms):  # losses of rows under the target, which are kept on disk
-            rows = {stream: len(data_of(trainer).splits[stream]) for stream in pl_module.per_item_reference}
-            pl_module.reference_nll |= {stream: torch.zeros(n) for stream, n in rows.items()}
+        every, trained = (sum(p.numel() for p in ps) for ps in (network.parameters(), trainable(network)))
+        self.needs = replace(self.needs, parameters=every, trained=trained)
+        recipe = self.weightless.recipe
+        self.course.tell(f"{type(recipe).__name__}: {count(every)} parameters, {count(trained)} trained")
+        self.course.begin("method", _name(module))
+        module.run.trust()  # numbers are made up
+        if isinstance(module, TwoTerms):  # losses of rows under the target, which are kept on disk
+            for stream in module.per_item_reference:
+                module.reference_nll[stream] = torch.zeros(len(self.data.splits[stream]))
         ledger.live["parameters"] -= quantized(recipe, network)
-        for optimizer in pl_module.run.optimizers:
+        for optimizer in module.run.optimizers:
             if hasattr(optimizer, "is_paged"):
                 optimizer.is_paged = False  # paged state is on the GPU when it is needed
             for group in optimizer.param_groups:
                 if on_gpus and "foreach" in group and not group.get("fused"):
                     group["foreach"] = True
-            optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
-            optimizer.register_step_post_hook(lambda *_: setattr(ledger, "kind", "vectors"))
+            optimizer.register_step_pre_hook(lambda *_: ledger.count_as("optimizer"))
+            optimizer.register_step_post_hook(lambda *_: ledger.count_as("vectors"))
         ledger.begin()
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batches, batch_idx: int
+    ) -> None:
         """The iteration is next."""
-        rows = {f"{len(part['labels'])} {stream}" for stream, parts in batch.items() for part in parts}
+        rows = {f"{len(parts[0]['labels'])} {stream}" for stream, parts in batch.items()}
         self.course.begin("iteration", f"batches of {', '.join(sorted(rows))} rows")
         self.whole = {stream: list(parts) for stream, parts in batch.items()}
-        if pl_module.exact:  # graphs of graphs take long: the late iteration has them
-            self.weightless.real = False
+        if self.module.exact:  # graphs of graphs take long: the late iteration has them
+            self.weightless.compute(False)
             for parts in batch.values():
                 del parts[:-PAIRS]
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batches, batch_idx: int
+    ) -> None:
         """Go through a late iteration, too, try what follows it, and end."""
-        self._late(pl_module, batch)
-        self.needs.memory = dict(self.ledger.peak)
+        gradients, memory = self._late(batch), dict(self.ledger.peak)
         if self.evaluation is not None:
-            self._checkpoint(trainer, pl_module)
-        network = pl_module.whole_network()
-        if pl_module.replica is not None and not pl_module.exact:
-            self.needs.evaluation = sum(self.ledger.live.values())
+            self._checkpoint(trainer)
+        network = self.module.whole_network()
+        copied = self.module.replica is not None and not self.module.exact
+        evaluation = sum(self.ledger.live.values()) if copied else 0.0
+        self.needs = replace(self.needs, memory=memory, evaluation=evaluation, gradients=gradients)
         if self.evaluation is not None:
             self._evaluate(trainer, self.evaluation, network, next(iter(batch.values()))[0])
             self._export(network)
-        trainer.should_stop = True
+        self.module.run.stop()
 
-    def _late(self, module: Any, batch: dict[str, list[Any]]) -> None:
-        """A whole iteration after the run's last, in which every part is in use, and the work of all like it."""
+    def _late(self, batch: Batches) -> float | None:
+        """A whole iteration after the run's last, in which every part is in use; returns the work of all like it."""
+        module = self.module
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
-        before, self.weightless.real = module.gradient_evaluations, True
+        before = module.gradient_evaluations
+        self.weightless.compute(True)
         module.outer_step(batch, number)
-        self.weightless.real = False  # from here on only to count the work
+        self.weightless.compute(False)  # from here on only to count the work
         if module.exact and module.num_batches > PAIRS:
             before = module.gradient_evaluations
             module.outer_step(self.whole, number)
@@ -166,31 +210,30 @@ class Rehearsal(pl.Callback):
             module.outer_step(self.whole, number + 1)
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period
-        self.weightless.real = True
-        self.needs.gradients = None if isinstance(module, OneShot) and work else work
+        self.weightless.compute(True)
+        return None if isinstance(module, OneShot) and work else work
 
-    def _checkpoint(self, trainer: pl.Trainer, module: Any) -> None:
+    def _checkpoint(self, trainer: pl.Trainer) -> None:
         """Collect what a checkpoint holds."""
-        strategy = trainer.strategy
         self.course.begin("checkpoint")
-        state: dict[str, Any] = {"state_dict": strategy.lightning_module_state_dict()}
-        state["optimizer_states"] = [strategy.optimizer_state(optimizer) for optimizer in trainer.optimizers]
-        module.on_save_checkpoint(state)
-        self.course.tell(f"{len(state['state_dict'])} tensors, {len(trainer.optimizers)} optimizer(s)")
+        tensors = trainer.strategy.lightning_module_state_dict()
+        states = [trainer.strategy.optimizer_state(optimizer) for optimizer in trainer.optimizers]
+        self.module.on_save_checkpoint({"state_dict": tensors, "optimizer_states": states})
+        self.course.tell(f"{len(tensors)} tensors, {len(states)} optimizer(s)")
 
-    def _evaluate(self, trainer: pl.Trainer, evaluation: Any, network: nn.Module, batch: Mapping[str, Any]) -> None:
+    def _evaluate(self, trainer: pl.Trainer, evaluation: Evaluation, network: nn.Module, batch: Batch) -> None:
         """Measure a little."""
         self.course.begin("evaluation", type(evaluation).__name__)
-        data, told = data_of(trainer), []
-        if data.evaluation_sets:  # blank texts have none
-            evaluation.interim_items = 1
+        told = []
+        if self.data.evaluation_sets:  # blank texts have none
+            self._shorten_sets(1)
             told.append(f"one row each of {', '.join(evaluation.score(trainer, network, cheap=True))}")
-        if data.modality == "text":
+        if self.data.modality == "text":
             _answer(network, batch)
             told.append(f"an answer scored, {GENERATED} tokens generated")
         self.course.tell(f"{type(evaluation).__name__}: {'; '.join(told)}")
 
-    def _export(self, network: Any) -> None:
+    def _export(self, network: nn.Module) -> None:
         """Gather the network."""
         self.course.begin("export")
         if self.exports:
@@ -199,22 +242,55 @@ class Rehearsal(pl.Callback):
         else:
             self.course.tell("none is asked for")
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Let go of the networks: the trainer's end moves them, which torch refuses where fake tensors are in use."""
         for name, _ in list(pl_module.named_children()):
             setattr(pl_module, name, None)
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Do the same, so that no other error takes the place of the first."""
         self.on_train_end(trainer, pl_module)
 
 
-def _name(module: Any) -> str:
+class _Nowhere(LightningEnvironment):
+    """Lightning's own environment, whose first process is this one and whose others are not there."""
+
+    creates_processes_externally = True  # so that none is started
+
+
+def _set_up(data: PairedDataModule, *, blank: bool) -> str:
+    """Set data up, or blank rows in its place where it would have to be downloaded; returns what it is."""
+    try:
+        if blank:
+            raise NotAtHand("they are not read")
+        data.setup("fit")
+    except NotAtHand as missing:
+        data.blank()
+        tokens = getattr(data, "max_length", None)
+        rows = f"rows of {tokens} tokens" if tokens else "images of its size"
+        return f"{data.name}: STAND-IN, blank {rows} ({missing})"
+    sizes = ", ".join(f"{len(data.splits[name])} {name}" for name in data.streams)
+    return f"{data.name}: {sizes} rows"
+
+
+def _assumed(module: UnlearningModule, data: PairedDataModule, ranks: Ranks, settings: Settings) -> str:
+    """What sizes are taken for rows and devices that nobody has seen yet."""
+    rows = -(-data.batch_size // ranks.size)
+    rows = min(rows, module.micro_batch_size or rows)
+    tokens = getattr(data, "max_length", None)
+    kind = f"rows of {tokens} tokens, all with a loss" if tokens else "images"
+    text = f"Assumes batches of {data.batch_size} {kind}; {rows} at a time on each process."
+    if settings.get("devices") in AUTO and str(settings.get("strategy")).lower().startswith("ddp"):
+        text += " Devices are auto, taken as one: say with --trainer.devices how many the run has."
+    return text
+
+
+def _name(module: UnlearningModule) -> str:
     engine = getattr(module, "engine_name", None)
     return type(module).__name__ + (f" ({engine})" if engine else "")
 
 
-def _answer(network: Any, batch: Mapping[str, Any]) -> None:
+def _answer(network: Any, batch: Batch) -> None:
     """Score a row's answer and generate one, as evaluations do."""
     ids, labels = batch["input_ids"][0].tolist(), batch["labels"][0].tolist()
     begins = max(1, next(i for i, label in enumerate(labels) if label != IGNORED))
@@ -226,7 +302,7 @@ def _answer(network: Any, batch: Mapping[str, Any]) -> None:
     network.train(training)
 
 
-def quantized(recipe: Any, network: nn.Module) -> float:
+def quantized(recipe: Network, network: nn.Module) -> float:
     """Bytes that 4-bit weights save: 4 bits and, for every 64 of them, a float32 instead of float32 each."""
     if not getattr(recipe, "load_in_4bit", False):
         return 0.0

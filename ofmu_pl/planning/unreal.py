@@ -7,9 +7,11 @@ labels, row numbers) stay real, since the way that a program takes depends on th
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +26,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode  # private by name, documented under "Extending PyTorch"
 from torch.utils._pytree import tree_leaves
 
+from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.ledger import Ledger
+
+ENOUGH = 2
+"""How often a network's losses are computed in the same way: once more than once, since what is cut and gathered may
+fail the second time."""
 
 
 class Unreal(TorchDispatchMode):
@@ -43,18 +50,7 @@ class Unreal(TorchDispatchMode):
         self.ledger, self.shared = ledger, shared
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._apart = False
-        self._arrays: list[Any] = []
-        self._product: Any = None
-
-    def __enter__(self) -> Self:
-        self._arrays.append(_Functions(self.ledger))
-        self._arrays[-1].__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self._arrays.pop().__exit__(*error)
+        self._product: Tensor | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation on fake or on real tensors."""
@@ -103,7 +99,6 @@ class Unreal(TorchDispatchMode):
 IN_PLACE = {torch.ops.aten.add_.Tensor, torch.ops.aten.copy_.default, torch.ops.aten.mul_.Tensor}
 """Operations whose results are there already: with those on lists most of the algebra on vectors (``core.vectors``)."""
 
-
 _OF_LISTS = {
     torch.ops.aten._foreach_add_.List,
     torch.ops.aten._foreach_copy_.default,
@@ -135,11 +130,10 @@ class _Functions(TorchFunctionMode):
             return np.ones(tuple(args[0].shape), np.dtype(str(args[0].dtype).removeprefix("torch.")))
         if func not in (Tensor.backward, torch.autograd.grad):
             return func(*args, **kwargs or {})
-        self.ledger.begin_graph()
-        try:
-            return func(*args, **kwargs or {})
-        finally:
-            self.ledger.end_graph()
+        self.ledger.count_as("activations")
+        out = func(*args, **kwargs or {})
+        self.ledger.count_as("vectors")
+        return out
 
 
 def _floats(x: Any) -> bool:
@@ -147,11 +141,7 @@ def _floats(x: Any) -> bool:
 
 
 def unreal(skeleton: nn.Module) -> nn.Module:
-    """Give a network of the meta device fake tensors of the CPU; tied ones stay tied.
-
-    Args:
-        skeleton: The network, changed in place, inside of an ``Unreal`` block.
-    """
+    """Give a network of the meta device, in place, fake tensors of the CPU; tied ones stay tied."""
     known: dict[int, Tensor] = {}
     for module in skeleton.modules():
         own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
@@ -163,13 +153,59 @@ def unreal(skeleton: nn.Module) -> nn.Module:
     return skeleton
 
 
+class Weightless:
+    """Makes networks of fake tensors in a recipe's place; losses that only repeat are not computed again.
+
+    Args:
+        recipe: The real recipe.
+        ledger: Told what the memory is for.
+        exact: Whether graphs of graphs are taken, so that every loss counts.
+
+    Attributes:
+        stand_in: The recipe with networks of this kind.
+    """
+
+    def __init__(self, recipe: Network, ledger: Ledger, *, exact: bool) -> None:
+        self.recipe, self.ledger, self.exact = recipe, ledger, exact
+        self.real, self._built = True, False
+        self._done: Counter[tuple[int, bool]] = Counter()
+        self.stand_in = copy.copy(recipe)
+        # A classifier knows the number of its classes from what it has made, which is asked of the real recipe.
+        vars(self.stand_in).update(build=self.build, sample_losses=self.sample_losses, uniform_loss=recipe.uniform_loss)
+
+    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+        """Make the network's skeleton of fake tensors: the network to train, then further copies."""
+        ledger = self.ledger
+        with ledger.counting("copies" if self._built else "parameters"):
+            network = unreal(self.recipe.skeleton(datamodule, exact=exact))
+        self._built = True
+        network.register_forward_pre_hook(lambda *_: ledger.count_as("activations"))
+        network.register_forward_hook(lambda *_: None if torch.is_grad_enabled() else ledger.count_as("vectors"))
+        return network
+
+    def compute(self, real: bool) -> None:
+        """Compute losses from here on, or stand something in for them."""
+        self.real = real
+
+    def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
+        """(b,) losses, or something of that shape without a graph."""
+        kind = id(module), torch.is_grad_enabled()
+        self._done[kind] += 1
+        if self.real and (self.exact or self._done[kind] <= ENOUGH):
+            return self.recipe.sample_losses(module, batch)
+        if self.real:
+            self.ledger.repeat()
+        return torch.zeros(len(next(iter(batch.values()))), requires_grad=True)
+
+
 @contextmanager
-def pretended(size: int) -> Iterator[None]:
-    """A context in which this process is the first of so many that are not there.
+def pretended(ledger: Ledger, size: int) -> Iterator[None]:
+    """A context without numbers in which this process is the first of so many that are not there.
 
     torch's backend ``fake`` communicates nothing: what the others would send is this process's own.
 
     Args:
+        ledger: Told of every fake tensor.
         size: Number of processes; even one is a group, or DDP would make a real one of it.
 
     Raises:
@@ -177,6 +213,7 @@ def pretended(size: int) -> Iterator[None]:
     """
     dist.init_process_group("fake", rank=0, world_size=size)
     try:
-        yield
+        with _Functions(ledger), Unreal(ledger, shared=size > 1):
+            yield
     finally:
         dist.destroy_process_group()

@@ -29,17 +29,17 @@ class GradientBudget(pl.Callback):
         self._spent = 0.0
         self._costs: list[float] = []
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count; a resumed run has spent some of its budget already, perhaps all of it."""
         self._spent = _spent(pl_module)
-        self._stop_if_spent(trainer, pl_module)
+        self._stop_if_spent(pl_module)
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
         """Take out of the first iteration's cost what a method has read before it."""
         if not self._costs:
             self._spent = _spent(pl_module)
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
         """Stop if one more iteration would not fit.
 
         Raises:
@@ -53,7 +53,7 @@ class GradientBudget(pl.Callback):
             )
         self._costs.append(spent - self._spent)
         self._spent = spent
-        self._stop_if_spent(trainer, pl_module)
+        self._stop_if_spent(pl_module)
 
     def state_dict(self) -> dict[str, list[float]]:
         """The costs of the iterations so far, for a checkpoint."""
@@ -63,13 +63,13 @@ class GradientBudget(pl.Callback):
         """Restore what ``state_dict`` gave; older checkpoints lack it."""
         self._costs = list(state_dict.get("costs", []))
 
-    def _stop_if_spent(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def _stop_if_spent(self, method: Any) -> None:
         # Of its kind the first iteration may be dear for once: it seeks the steps of differences.
-        first, *later = self._costs[len(self._costs) % pl_module.period :: pl_module.period] or [0.0]
+        first, *later = self._costs[len(self._costs) % method.period :: method.period] or [0.0]
         if self._spent + max(later, default=first) > self.gradients:
-            trainer.should_stop = True
+            method.run.stop()
 
 
-def _spent(pl_module: Any) -> float:
+def _spent(method: Any) -> float:
     """Gradients so far, by the first rank's count: one with fewer rows counts less, and all must stop together."""
-    return float(pl_module.run.ranks.first(float(pl_module.gradient_evaluations)))
+    return float(method.run.ranks.first(float(method.gradient_evaluations)))

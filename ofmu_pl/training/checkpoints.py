@@ -16,7 +16,7 @@ from torch import nn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import regular, replacing
-from ofmu_pl.training.settings import differences, length, short
+from ofmu_pl.training.settings import Resolved, differences, length, short
 from ofmu_pl.training.shards import check_shards, names, read_index, shapes
 
 LAST = "last"
@@ -24,13 +24,10 @@ LAST = "last"
 
 SETTINGS = "settings"
 """Key of the run's ``settings`` in a checkpoint."""
-
 NAMES = "names"
 """Key of the names of everything in the network and the optimizers (``shards.names``)."""
-
 ENDED = "ended"
 """Key of the ``length`` that the run was asked for, present where the run has stopped by itself."""
-
 _OURS = {"callbacks", "data_hashes", "global_step", "loops", "lr_schedulers", "pytorch-lightning_version"}
 _WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are the shards
 
@@ -51,11 +48,7 @@ def names_in(checkpoint: dict[str, Any]) -> list[str]:
 
 
 def require_same_data(now: dict[str, str], then: dict[str, str]) -> None:
-    """Refuse to go on with other data.
-
-    Args:
-        now: Hashes of the data's splits and evaluation sets.
-        then: Hashes that the checkpoint, or the results, were made with.
+    """Refuse to go on with other data, by the hashes of its splits and evaluation sets ``now`` and ``then``.
 
     Raises:
         UserError: A hash differs.
@@ -68,7 +61,7 @@ def require_same_data(now: dict[str, str], then: dict[str, str]) -> None:
             )
 
 
-def progress(path: Path | None, resolved: dict[str, Any]) -> tuple[int, bool]:
+def progress(path: Path | None, resolved: Resolved) -> tuple[int, bool]:
     """The iterations done at a checkpoint (``None``: none), and whether a run that begins there has none left."""
     header = _header(path) if path else {}
     step, most = int(header.get("global_step", 0)), int(resolved["trainer"]["max_steps"])
@@ -79,7 +72,7 @@ def require_sound(path: Path) -> None:
     """Refuse a checkpoint, file or folder of shards, that is damaged, could run code, or would change the options.
 
     Raises:
-        UserError: The checkpoint is unusable; the error gives the first reason found, and its remedy.
+        UserError: The checkpoint is unusable, for the reason that the error gives.
     """
     problem = _problem(regular(path))
     if problem:
@@ -90,44 +83,32 @@ def require_sound(path: Path) -> None:
 
 
 def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) -> Path | None:
-    """The checkpoint that a run goes on from.
+    """The checkpoint that a run goes on from; ``None``: it was ``last``, and there is none yet.
 
     Args:
         words: Path of a sound checkpoint, or ``last``.
         method_folder: Folder of the method's runs.
         now: The present ``settings``, which must be those of the checkpoint; ``None``: any settings will do.
 
-    Returns:
-        The checkpoint's path; ``None`` for ``last`` where there is none yet, so that one command line starts and
-        restarts a run.
-
     Raises:
         UserError: The checkpoint is of a run with other settings.
     """
-    if words == LAST:
-        path = newest(method_folder)
-        if path is None:
-            return None
-    else:
-        path = Path(words)
-    then = _header(path).get(SETTINGS)
-    if now is None or then is None:
-        return path
-    differing = differences(then, now)
-    if not differing:
-        return path
-    told = "; ".join(differing[:3])
-    more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
-    raise UserError(
-        f"The checkpoint '{path}' is of a run with other settings ({told}{more}): give the run its old ones, or start "
-        "without --ckpt_path."
-    )
+    path = newest(method_folder) if words == LAST else Path(words)
+    then = None if path is None else _header(path).get(SETTINGS)
+    if now is not None and then is not None:
+        differing = differences(then, now)
+        if differing:
+            raise UserError(
+                f"The checkpoint '{path}' is of a run with other settings ({_some(differing)}): give the run its old "
+                "ones, or start without --ckpt_path."
+            )
+    return path
 
 
 def newest(method_folder: Path) -> Path | None:
     """The newest sound checkpoint of a method's runs, ``None`` if there is none; broken ones are passed over."""
-    found = [(p.lstat().st_mtime_ns, p) for p in method_folder.glob("version_*/checkpoints/*.ckpt")]
-    for _, path in sorted(found, reverse=True):
+    found = method_folder.glob("version_*/checkpoints/*.ckpt")
+    for path in sorted(found, key=lambda p: (p.lstat().st_mtime_ns, p), reverse=True):
         problem = _problem(path)
         if problem is None:
             return path
@@ -155,12 +136,16 @@ def require_fit(path: Path, network: nn.Module) -> None:
     now = {k: list(x.shape) for k, x in network.state_dict().items()}
     differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
     if differing:
-        kinds = [f"{k} is {then.get(k, 'missing')} there, {now.get(k, 'missing')} here" for k in differing[:3]]
-        told = "; ".join(kinds) + (f"; and {len(differing) - 3} more" if len(differing) > 3 else "")
+        kinds = [f"{k} is {then.get(k, 'missing')} there, {now.get(k, 'missing')} here" for k in differing]
         raise UserError(
-            f"The checkpoint '{path}' is of another network ({told}): give the run the network that it was written "
-            "with, or start without --ckpt_path."
+            f"The checkpoint '{path}' is of another network ({_some(kinds)}): give the run the network that it was "
+            "written with, or start without --ckpt_path."
         )
+
+
+def _some(differing: list[str]) -> str:
+    """The first three of what differs."""
+    return "; ".join(differing[:3]) + (f"; and {len(differing) - 3} more" if len(differing) > 3 else "")
 
 
 def _problem(path: Path) -> str | None:
@@ -183,7 +168,9 @@ def _problem(path: Path) -> str | None:
         if lacking:
             return f"is no checkpoint of a run (it lacks '{lacking[0]}')"
     except pickle.UnpicklingError as error:
-        return f"holds more than numbers and plain values ({_first_line(error)}), and code from a file is not run"
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        what = f"it names {named[1]}" if named else " ".join(str(error).split())[:80]
+        return f"holds more than numbers and plain values ({what}), and code from a file is not run"
     except Exception:  # zipfile, pickle and torch answer damage with errors of many kinds
         return "is truncated or no checkpoint"
     return None
@@ -197,9 +184,3 @@ def _header(path: Path) -> dict[str, Any]:
 def _plain(path: Path) -> Path:
     """The file that holds everything but shards."""
     return path / "meta.pt" if path.is_dir() else path
-
-
-def _first_line(error: Exception) -> str:
-    text = re.sub(r"\s+", " ", str(error))
-    named = re.search(r"GLOBAL ([\w.]+)", text)
-    return f"it names {named[1]}" if named else text[:80]

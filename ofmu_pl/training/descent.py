@@ -6,11 +6,12 @@ import inspect
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
@@ -24,7 +25,11 @@ class Runaway(Exception):
     """Numbers that no model can have; the text says which."""
 
 
-def built(what: str, make: Callable[[Any], Any], over: Any) -> Any:
+Over = TypeVar("Over")
+Made = TypeVar("Made", Optimizer, LRScheduler)
+
+
+def built(what: str, make: Callable[[Over], Made], over: Over) -> Made:
     """Make an optimizer over parameters, or a scheduler over an optimizer.
 
     Raises:
@@ -70,11 +75,8 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
 def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | None, uniform: float) -> None:
     """Require, before the step, finite losses, a finite direction, and a retain loss that a model can still have.
 
-    Args:
-        gradient: The direction, clipped in place.
-        scalars: Scalars of the iteration; the gradient's norm before clipping is added.
-        clip: Largest norm of the direction; ``None``: as it is.
-        uniform: Loss of a uniform guess, which a retain loss must stay near.
+    The gradient is clipped in place, and its norm before that is added to the iteration's scalars; a retain loss must
+    stay near that of a ``uniform`` guess.
 
     Raises:
         Runaway: A number is not as required.
@@ -93,7 +95,7 @@ def descend(run: Run, network: nn.Module, trained: nn.Module, gradient: Vector, 
     """Take one step of the run's first optimizer and of its scheduler.
 
     Args:
-        run: The run with its optimizers.
+        run: The run.
         network: The network whose trainable parameters move.
         trained: The network that iterations differentiate: ``network``, or a whole copy of its shards.
         gradient: The direction to descend along, one tensor per trainable parameter of ``trained``.
@@ -114,7 +116,7 @@ def descend(run: Run, network: nn.Module, trained: nn.Module, gradient: Vector, 
         p.grad = g
     before = norm(parameters)
 
-    def check(*_: Any) -> None:
+    def check(*_: object) -> None:
         after = norm(parameters)
         if not after <= 2 * before:  # also true for NaN
             raise Runaway(f"the norm of the weights went from {before:.4g} to {after:.4g} in one step")

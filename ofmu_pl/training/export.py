@@ -46,24 +46,18 @@ class ModelExport(pl.Callback):
         if self.folder is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         log_dir = trainer.log_dir  # takes all ranks
-        if log_dir is None:
-            return
-        path = Path(log_dir) / self.folder
-        save_model(path, trainer, pl_module)
-        rank_zero_info(f"Model: {path}")
+        if log_dir is not None:
+            path = Path(log_dir) / self.folder
+            save_model(path, trainer, pl_module)
+            rank_zero_info(f"Model: {path}")
 
 
 def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
-    """The folder that the run's model was exported to; ``None``: there is none.
-
-    Args:
-        trainer: Trainer of the run.
-        folder: Folder of the run.
-    """
-    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
-    names = [callback.folder for callback in callbacks if isinstance(callback, ModelExport)]
-    paths = [folder / name for name in names if name is not None]
-    return next((path for path in paths if path.is_dir()), None)
+    """The folder within the run's that its model was exported to; ``None``: there is none."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, ModelExport) and callback.folder is not None and (folder / callback.folder).is_dir():
+            return folder / callback.folder
+    return None
 
 
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
@@ -85,15 +79,7 @@ def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, A
 
 
 def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any]) -> None:
-    """Write a network in one move.
-
-    Args:
-        path: Folder of the network.
-        network: The network, whole.
-        recipe: Recipe of the network.
-        datamodule: The data that it was trained on.
-        facts: What it was trained on (``model_facts``).
-    """
+    """Write a whole network in one move, with what it was trained on (``model_facts``)."""
     with replacing(path) as temporary:
         temporary.mkdir()
         recipe.save(network, temporary, datamodule)

@@ -8,7 +8,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SAME_LINE = "; the same line goes on: what has finished is not run again"
@@ -19,7 +20,6 @@ ADVICE = {
     "attack": _SAME_LINE,
 }
 """Advice on how to go on, by command."""
-
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 """Variables by which Lightning, torchrun and Slurm tell a process its rank."""
@@ -37,8 +37,12 @@ class Interrupted(SystemExit):
         super().__init__(128 + signum)
         self.signum, self.then = signum, then
 
+    def go_on(self, then: str) -> None:
+        """Take the rest of the sentence."""
+        self.then = then
 
-def end(signum: int, *_: Any) -> NoReturn:
+
+def end(signum: int, *_: object) -> NoReturn:
     """End the process in an orderly way; a second Ctrl-C ends it at once.
 
     Raises:
@@ -50,12 +54,8 @@ def end(signum: int, *_: Any) -> NoReturn:
 
 
 @contextmanager
-def listening(handler: Callable[..., Any] = end) -> Iterator[None]:
-    """A context in which both signals are handled; a process that ignores one (``nohup``, workers) still does.
-
-    Args:
-        handler: Takes the signal and the frame.
-    """
+def listening(handler: Callable[[int, FrameType | None], object] = end) -> Iterator[None]:
+    """A context in which both signals are handled; a process that ignores one (``nohup``, workers) still does."""
     if threading.current_thread() is not threading.main_thread():  # where Python handles none
         yield
         return
@@ -78,10 +78,7 @@ def kill(signum: int) -> None:
 
 @contextmanager
 def orderly(words: list[str]) -> Iterator[None]:
-    """A context in which a command that is told to end says so in one sentence; of several ranks rank 0 says it.
-
-    Args:
-        words: Command line of the command.
+    """A context in which a command, by its ``words``, that is told to end says so in one sentence; of ranks the first.
 
     Raises:
         Interrupted: The command was told to end.

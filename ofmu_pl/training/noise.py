@@ -53,14 +53,13 @@ def as_sentence(
 @contextmanager
 def quiet() -> Iterator[None]:
     """A context in which a run says what is wrong and nothing else; filters and loggers are as before after it."""
-    loggers = [logging.getLogger(name) for name in _TALKERS]
-    levels = [logger.level for logger in loggers]
+    levels = {name: logging.getLogger(name).level for name in _TALKERS}
     with warnings.catch_warnings():
         ignore_noise()
         try:
-            for logger in loggers:
-                logger.setLevel(logging.WARNING)
+            for name in levels:
+                logging.getLogger(name).setLevel(logging.WARNING)
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)

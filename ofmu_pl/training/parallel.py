@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +14,14 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Vector
+from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.support.errors import UserError
+
+CUT_LAYERS = (
+    "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the number of "
+    "devices and tensor_parallel_size to 1 (its defaults are the other way round)."
+)
+NO_FLOAT64 = "FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp."
 
 
 def ranks_of(strategy: Strategy) -> Ranks:
@@ -28,10 +34,9 @@ def ranks_of(strategy: Strategy) -> Ranks:
         return Ranks()
     if not isinstance(strategy, DDPStrategy | ModelParallelStrategy):
         raise unknown_strategy(type(strategy).__name__)
-    sharded = isinstance(strategy, ModelParallelStrategy)
     if isinstance(strategy, ModelParallelStrategy) and strategy.device_mesh["tensor_parallel"].size() > 1:
-        raise cut_layers()
-    return Ranks(dist.get_rank(), dist.get_world_size(), sharded)
+        raise UserError(CUT_LAYERS)
+    return Ranks(dist.get_rank(), dist.get_world_size(), isinstance(strategy, ModelParallelStrategy))
 
 
 def unknown_strategy(name: str) -> UserError:
@@ -42,21 +47,9 @@ def unknown_strategy(name: str) -> UserError:
     )
 
 
-def cut_layers() -> UserError:
-    """The error for layers that would be cut among devices."""
-    return UserError(
-        "Only batches are shared among devices here, not layers: set the strategy's data_parallel_size to the number "
-        "of devices and tensor_parallel_size to 1 (its defaults are the other way round)."
-    )
-
-
-def no_float64() -> UserError:
-    """The error for float64 under FSDP2."""
-    return UserError("FSDP2 shards no float64: set --trainer.precision 32-true, or --trainer.strategy ddp.")
-
-
-def shard(network: nn.Module, strategy: Any) -> None:
+def shard(network: nn.Module, strategy: Strategy) -> None:
     """Cut the parameters among ranks (FSDP2): each layer of a stack by itself, then the rest."""
+    assert isinstance(strategy, ModelParallelStrategy)
     mesh = strategy.device_mesh["data_parallel"]
     for module in network.modules():
         if isinstance(module, nn.ModuleList):
@@ -82,11 +75,7 @@ def scatter_(shards: Vector, whole: Vector) -> None:
 
 
 class Replica:
-    """A whole copy of a sharded network on every rank, made when it is first asked for.
-
-    Args:
-        build: Makes a network of the same architecture.
-    """
+    """A whole copy of a sharded network on every rank, made by ``build`` when it is first asked for."""
 
     def __init__(self, build: Callable[[], nn.Module]) -> None:
         self.build, self.stale = build, True
@@ -112,7 +101,7 @@ class Replica:
             self.network.cpu()
 
 
-def check_rows(datamodule: Any, streams: tuple[str, ...], ranks: Ranks) -> None:
+def check_rows(datamodule: PairedDataModule, streams: tuple[str, ...], ranks: Ranks) -> None:
     """Refuse batches that FSDP2's ranks cannot share evenly.
 
     Raises:
@@ -123,5 +112,5 @@ def check_rows(datamodule: Any, streams: tuple[str, ...], ranks: Ranks) -> None:
         if rows % ranks.size:
             raise UserError(
                 f"A batch of {rows} {stream} rows does not divide among {ranks.size} ranks, and under FSDP2 "
-                "all must make the same passes: set --data.batch_size to a multiple."
+                "all must make the same passes: set data.batch_size to a multiple."
             )

@@ -31,35 +31,25 @@ class IterationProgressBar(TQDMProgressBar):
         )
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """Return what the module logs for the bar, without the logger's version, which the run's folder shows.
-
-        Args:
-            trainer: The run's trainer.
-            pl_module: The method.
-        """
+        """Return what the module logs for the bar, without the logger's version, which the run's folder shows."""
         return {k: v for k, v in super().get_metrics(trainer, pl_module).items() if k != "v_num"}
 
-    def on_train_start(self, *_: Any) -> None:
+    def on_train_start(self, *_: object) -> None:
         """Open no bar yet: the first evaluation comes now, and the bar's clock shall count the training alone."""
 
-    def on_train_epoch_start(self, *_: Any) -> None:
+    def on_train_epoch_start(self, *_: object) -> None:
         """Open the bar before the first iteration; later epochs go on with it."""
         if self.train_progress_bar.disable:
             self.train_progress_bar = self.init_train_tqdm()
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Count one more iteration and show its numbers, at most as often as ``mininterval`` says.
-
-        Args:
-            trainer: The run's trainer.
-            pl_module: The method.
-        """
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
+        """Count one more iteration and show its numbers, at most as often as ``mininterval`` says."""
         self.train_progress_bar.set_postfix(self.get_metrics(trainer, pl_module), refresh=False)
         self.train_progress_bar.update()
 
-    def on_train_epoch_end(self, *_: Any) -> None:
+    def on_train_epoch_end(self, *_: object) -> None:
         """Show nothing between iterations."""
 
-    def on_exception(self, *_: Any) -> None:
+    def on_exception(self, *_: object) -> None:
         """Leave the bar as it stands."""
         self.train_progress_bar.close()

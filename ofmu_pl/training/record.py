@@ -1,17 +1,22 @@
-"""The record of a run: what it measured, and in which iteration."""
+"""The record of a run: what it measured, in which iteration, and where else that goes.
+
+Scalars go to TensorBoard's event files, or to ``metrics.csv`` where TensorBoard is not installed.
+"""
 
 from __future__ import annotations
 
 import resource
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.fabric.loggers import Logger
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 
-from ofmu_pl.training.loggers import void
+from ofmu_pl.support.extras import installed
 
 CURVES = (
     *("L_f", "inner/L_f", "L_r", "Sim", "grad_L_f", "grad_L_r", "grad_Phi"),
@@ -24,6 +29,13 @@ LONGEST = 1000
 
 Series = dict[str, dict[str, list[Any]]]
 """Values by name: ``step``, the iterations in which they were measured, and ``value``."""
+
+
+def logger_of(folder: Path, version: int | None = None) -> TensorBoardLogger | CSVLogger:
+    """Make the logger of a version of a run; ``None``: it has no folder yet, or this process writes nothing."""
+    if installed("tensorboard"):
+        return TensorBoardLogger(folder.parent, name=folder.name, version=version, default_hp_metric=False)
+    return CSVLogger(folder.parent, name=folder.name, version=version)
 
 
 class Record:
@@ -53,11 +65,7 @@ class Record:
     def log(self, loggers: Iterable[Logger], step: int, values: Mapping[str, float], *, last: bool = False) -> None:
         """Write values to the loggers, after those that an earlier part of the run logged.
 
-        Args:
-            loggers: The loggers.
-            step: The iteration.
-            values: The values.
-            last: Whether runs are compared by these values; TensorBoard shows the settings beside them then.
+        By the ``last`` values runs are compared: TensorBoard shows the settings beside them.
         """
         loggers = list(loggers)
         if not self._in_files:
@@ -79,16 +87,24 @@ class Record:
         """Restore what ``state_dict`` gave."""
         self.curves, self.logged, self.history = state["curves"], state["logged"], state["history"]
 
+    @rank_zero_only
     def _rewrite(self, loggers: Iterable[Logger]) -> None:
-        """Void all points in the folder's files, and write those of the record."""
-        by_step: dict[int, dict[str, float]] = {}
+        """Void all points in the folder's files, and write those of the record; other loggers add to what they have."""
+        by_step: dict[int, dict[str, Any]] = {}
         for name, points in self.logged.items():
             for step, value in zip(points["step"], points["value"], strict=True):
                 by_step.setdefault(step, {})[name] = value
         for logger in loggers:
-            if void(logger):
-                for step in sorted(by_step):
-                    logger.log_metrics(by_step[step], step=step)
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.purge_step = 0  # told to readers when the writer opens its next file
+                logger.experiment.close()
+            elif isinstance(logger, CSVLogger):
+                logger.experiment.metrics.clear()
+                Path(logger.experiment.metrics_file_path).unlink(missing_ok=True)
+            else:
+                continue
+            for step in sorted(by_step):
+                logger.log_metrics(by_step[step], step=step)
 
 
 def _extend(series: Series, step: int, values: Mapping[str, float]) -> None:

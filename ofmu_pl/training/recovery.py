@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
@@ -14,13 +14,16 @@ from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import local
 from ofmu_pl.support.errors import UserError
 
+if TYPE_CHECKING:
+    from ofmu_pl.modules.base import UnlearningModule
 
-def may_run_out(method: Any) -> bool:
+
+def may_run_out(method: UnlearningModule) -> bool:
     """Whether an iteration may be made again for a full memory: torch tells of a GPU's, and ranks stop at it."""
-    return bool(method.device.type == "cuda" and method.run.ranks.size == 1)
+    return method.device.type == "cuda" and method.run.ranks.size == 1
 
 
-def state_of(method: Any) -> dict[str, Any]:
+def state_of(method: UnlearningModule) -> dict[str, Any]:
     """What an iteration of a method changes before the first optimizer's step, kept outside the GPU's memory.
 
     These are the weights and the optimizers that ``iterate`` moves by itself, what passes move, the method's own state,
@@ -36,7 +39,7 @@ def state_of(method: Any) -> dict[str, Any]:
     return start
 
 
-def restore(method: Any, start: dict[str, Any]) -> None:
+def restore(method: UnlearningModule, start: dict[str, Any]) -> None:
     """Take an iteration back to what ``state_of`` gave before it."""
     for x, kept in zip(_moved(method), start["moved"], strict=True):
         x.copy_(kept)
@@ -44,11 +47,11 @@ def restore(method: Any, start: dict[str, Any]) -> None:
     for optimizer, state in start["optimizers"]:
         optimizer.load_state_dict(state)
     method.on_load_checkpoint(start)
-    if start["scheduler"] is not None:
+    if method.run.scheduler is not None:
         method.run.scheduler.load_state_dict(start["scheduler"])
 
 
-def _moved(method: Any) -> list[Tensor]:
+def _moved(method: UnlearningModule) -> list[Tensor]:
     """This rank's part of the parameters that an iteration moves, and what passes update."""
     assert method.network is not None, "no iteration has begun"
     parameters = trainable(method.network) if method.moves_parameters else []
@@ -57,20 +60,15 @@ def _moved(method: Any) -> list[Tensor]:
 
 def _on_host(state: dict[str, Any]) -> dict[str, Any]:
     """A copy of an optimizer's state outside the GPU's memory."""
-    by_parameter = {
-        i: {k: x.to("cpu", copy=True) if isinstance(x, Tensor) else x for k, x in values.items()}
-        for i, values in state["state"].items()
-    }
+    by_parameter: dict[int, dict[str, Any]] = {i: {} for i in state["state"]}
+    for i, values in state["state"].items():
+        for name, x in values.items():
+            by_parameter[i][name] = x.to("cpu", copy=True) if isinstance(x, Tensor) else x
     return {"state": by_parameter, "param_groups": copy.deepcopy(state["param_groups"])}
 
 
 def halved(size: int, ranks: Ranks, error: Exception) -> int:
     """Half of the micro-batches whose iteration filled the memory, with a warning.
-
-    Args:
-        size: Samples differentiated at a time.
-        ranks: The processes that share each batch.
-        error: What torch raised.
 
     Raises:
         UserError: Not even one sample fits the memory, or one of several ranks ran out of it.
@@ -78,13 +76,13 @@ def halved(size: int, ranks: Ranks, error: Exception) -> int:
     first = str(error).split(". ")[0]
     if ranks.size > 1:
         raise UserError(
-            f"Rank {ranks.rank} ran out of memory ({first}): set `micro_batch_size={size // 2 or 1}`, "
+            f"Rank {ranks.rank} ran out of memory ({first}): set `model.micro_batch_size={size // 2 or 1}`, "
             "on which all ranks must agree."
         ) from error
     if size == 1:
         raise UserError(
-            f"Not even one sample fits the memory ({first}): set `activation_checkpointing=true`, "
-            "`engine=finite_difference`, or cut the model among GPUs (configs/hardware/fsdp2_4xh100.yaml)."
+            f"Not even one sample fits the memory ({first}): set `model.network.activation_checkpointing=true`, "
+            "`model.engine=finite_difference`, or cut the model among GPUs (configs/hardware/fsdp2_4xh100.yaml)."
         ) from error
     rank_zero_warn(
         f"Out of memory ({first}): from here on micro-batches of {size // 2} samples instead of {size}, same result."

@@ -1,4 +1,4 @@
-"""Runs that can be resumed: settings in each checkpoint, and one more checkpoint when the run is stopped."""
+"""Runs that can be resumed: settings in each checkpoint, one more checkpoint when the run is stopped, and the end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS
@@ -59,7 +60,7 @@ class Resumable(pl.Callback):
         if trainer.should_stop:
             checkpoint[ENDED] = self.length
 
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remove what a killed process left too many of."""
         if trainer.ckpt_path:
             _tidy(trainer, Path(trainer.ckpt_path))
@@ -69,12 +70,12 @@ class Resumable(pl.Callback):
         self._asked, self._patient, self._iterated = 0, False, False
         self._listening.enter_context(listening(self._note))
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
         """Finish the iteration first if a signal comes from here on."""
         self._patient, self._iterated = True, False
         _tidy(trainer, _path(trainer))
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: object) -> None:
         """Write a checkpoint and leave if any rank was asked to.
 
         Raises:
@@ -84,17 +85,17 @@ class Resumable(pl.Callback):
         self._patient = pl_module.run.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
         self._leave_if_asked(trainer, pl_module)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """End at once on a signal from here on: what is left can be made again from the last checkpoint."""
         _tidy(trainer, _path(trainer))
         self._leave_if_asked(trainer, pl_module)
         self._patient = self._iterated = False
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Write a checkpoint where a measurement along the run was interrupted."""
         self._listening.close()
         if isinstance(exception, Interrupted) and exception.then is None and self._iterated:
-            exception.then = self._save(trainer)
+            exception.go_on(self._save(trainer))
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Give the signals back."""
@@ -116,7 +117,7 @@ class Resumable(pl.Callback):
         _tidy(trainer, path)
         return f" after iteration {trainer.global_step}; '{path}' holds it all: go on with --ckpt_path last"
 
-    def _note(self, signum: int, *_: Any) -> None:
+    def _note(self, signum: int, *_: object) -> None:
         if self._asked:
             if signum == signal.SIGINT:
                 kill(signum)
@@ -126,10 +127,30 @@ class Resumable(pl.Callback):
             end(signum)
 
 
+class Ended(pl.Callback):
+    """Lets training begin and end without an iteration, so that callbacks measure and export the model.
+
+    Lightning calls neither ``on_train_start`` nor ``on_train_end`` of a run that starts at ``max_steps``.
+    """
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Lift the limit, which Lightning checks before anything else."""
+        self._exchange_limit(trainer, -1)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Restore the limit, and stop."""
+        self._exchange_limit(trainer, self._kept)
+        pl_module.run.stop()
+        rank_zero_info(f"All {trainer.global_step} iterations are done: evaluation and export are what is left.")
+
+    def _exchange_limit(self, trainer: pl.Trainer, steps: int) -> None:
+        self._kept, trainer.fit_loop.epoch_loop.max_steps = trainer.max_steps, steps
+
+
 def _path(trainer: pl.Trainer) -> Path | None:
     """Where the checkpoint of the present iteration is or would be; ``None``: nothing keeps checkpoints."""
     keeper = _keeper(trainer)
-    return None if keeper is None else _folder(keeper) / f"step={trainer.global_step}.ckpt"
+    return None if keeper is None else Path(keeper.dirpath or ".") / f"step={trainer.global_step}.ckpt"
 
 
 def _tidy(trainer: pl.Trainer, newest: Path | None) -> None:
@@ -145,15 +166,11 @@ def _tidy(trainer: pl.Trainer, newest: Path | None) -> None:
     if keeper.save_top_k < 1 or keeper.monitor not in (None, "step") or not newest.exists():
         return
     step = _step(newest)
-    if step is not None and newest.parent.resolve() == _folder(keeper).resolve():
+    if step is not None and newest.parent.resolve() == Path(keeper.dirpath or ".").resolve():
         found = {path: _step(path) for path in newest.parent.glob("*.ckpt")}
         until = {path: n for path, n in found.items() if n is not None and n <= step}
         for path in sorted(until, key=lambda path: until[path])[: -keeper.save_top_k]:
             trainer.strategy.remove_checkpoint(path)
-
-
-def _folder(keeper: ModelCheckpoint) -> Path:
-    return Path(keeper.dirpath or ".")
 
 
 def _step(path: Path) -> int | None:

@@ -9,9 +9,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
@@ -19,7 +18,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import locked, read_json, replacing
 from ofmu_pl.support.records import RESULTS, NewerError, Results
 from ofmu_pl.training.checkpoints import LAST, progress, resumed_from
-from ofmu_pl.training.settings import length, settings
+from ofmu_pl.training.settings import Resolved, length, settings
 
 LOCK = ".lock"
 ANOTHER = "or start another one without --ckpt_path"
@@ -46,14 +45,11 @@ class Start:
     new: bool = False
 
 
-def choose(method_folder: Path, command: str, words: str | None, resolved: dict[str, Any]) -> Start:
+def choose(method_folder: Path, command: str, words: str | None, resolved: Resolved) -> Start:
     """Choose where a command begins: a run goes on in its own folder until it has finished, and not after that.
 
-    Args:
-        method_folder: Folder of the method's runs.
-        command: ``fit``, or a command that only measures and takes a new folder for it.
-        words: Path of a sound checkpoint, ``last`` or ``None``.
-        resolved: The command's configuration.
+    A command other than ``fit`` only measures, and takes a new folder for it. The ``words`` are the path of a sound
+    checkpoint, ``last`` or ``None``.
 
     Raises:
         UserError: The checkpoint is of a run with other settings, or there is none to measure.
@@ -79,16 +75,12 @@ def choose(method_folder: Path, command: str, words: str | None, resolved: dict[
     home = homes.get(checkpoint.resolve().parent.parent)
     if home is None or not (home / RESULTS).is_file():
         return replace(start, folder=home)
-    if not _reached(home, resolved):
-        return start
-    return replace(start, folder=home, done=_exported(home, resolved))
+    return replace(start, folder=home, done=_exported(home, resolved)) if _reached(home, resolved) else start
 
 
 @contextmanager
-def begun(method_folder: Path, command: str, words: str | None, resolved: dict[str, Any]) -> Iterator[Start]:
-    """A context with the place where a command begins, in which this process holds the folder.
-
-    The arguments are those of ``choose``.
+def begun(method_folder: Path, command: str, words: str | None, resolved: Resolved) -> Iterator[Start]:
+    """A context with the place where a command begins (``choose``), in which this process holds the folder.
 
     Raises:
         UserError: See ``choose``; or the run to go on with is still at work.
@@ -103,7 +95,10 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: dict[s
                 start = _placed(start, method_folder, words)
                 assert start.folder is not None
                 require_idle(start.folder, ANOTHER)
-                _write_holder(held.enter_context(locked(start.folder / LOCK)), command)
+                file = held.enter_context(locked(start.folder / LOCK))
+                file.truncate(0)  # it was opened for appending, so what is written begins there
+                json.dump({"command": command, "process": os.getpid(), "host": socket.gethostname()}, file)
+                file.flush()
                 # Of a process that was killed; whatever the clock said then, the record writes its points anew.
                 for rest in [*start.folder.rglob(".*.partial"), *start.folder.glob("events.out.tfevents.*")]:
                     shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
@@ -149,18 +144,12 @@ def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
         vacant = [p for p in held if _is_vacant(p) and _holder(p) is None]
         if vacant:
             return replace(start, folder=vacant[0])
-    first = 1 + max((number(p) or 0 for p in known), default=-1)
-    for n in count(first):
-        folder = method_folder / f"version_{n}"
-        try:
-            folder.mkdir()
-        except FileExistsError:  # on a disk without locks
-            continue
-        return replace(start, folder=folder, new=True)
-    raise AssertionError
+    folder = method_folder / f"version_{1 + max((number(p) or 0 for p in known), default=-1)}"
+    folder.mkdir()
+    return replace(start, folder=folder, new=True)
 
 
-def _reached(folder: Path, resolved: dict[str, Any]) -> bool:
+def _reached(folder: Path, resolved: Resolved) -> bool:
     """Whether a run has finished with as many iterations as are asked for now, or by the same rule for stopping.
 
     Raises:
@@ -175,19 +164,18 @@ def _reached(folder: Path, resolved: dict[str, Any]) -> bool:
     return 0 <= resolved["trainer"]["max_steps"] <= steps or length(_config(folder)) == length(resolved)
 
 
-def _is_alike(folder: Path, resolved: dict[str, Any]) -> bool:
+def _is_alike(folder: Path, resolved: Resolved) -> bool:
     """Whether a run had the same settings (its file leaves out those that follow from others)."""
     then = settings(_config(folder))
     return bool(then) and then.items() <= settings(resolved).items()
 
 
-def _exported(folder: Path, resolved: dict[str, Any]) -> bool:
+def _exported(folder: Path, resolved: Resolved) -> bool:
     """Whether the exported model is there, if one is asked for."""
-    name = resolved["export"]["folder"]
-    return name is None or (folder / name).is_dir()
+    return resolved["export"]["folder"] is None or (folder / resolved["export"]["folder"]).is_dir()
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> Resolved:
     """The configuration that a run has saved; empty if it cannot be read."""
     try:
         return dict(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
@@ -202,11 +190,7 @@ def _is_vacant(folder: Path) -> bool:
 
 
 def require_idle(folder: Path, remedy: str) -> None:
-    """Refuse to touch a folder where a run is still at work.
-
-    Args:
-        folder: Folder of the run.
-        remedy: What to do besides waiting, as the end of the sentence.
+    """Refuse to touch a folder where a run is still at work; ``remedy`` is what to do besides waiting.
 
     Raises:
         UserError: A process holds the folder's lock, and it does not only measure.
@@ -229,9 +213,3 @@ def _holder(folder: Path) -> dict[str, Any] | None:
             return dict(read_json(folder / LOCK))
         except (OSError, ValueError, TypeError):
             return {}
-
-
-def _write_holder(file: IO[str], command: str) -> None:
-    file.truncate(0)  # it was opened for appending, so what is written begins there
-    json.dump({"command": command, "process": os.getpid(), "host": socket.gethostname()}, file)
-    file.flush()

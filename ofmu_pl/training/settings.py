@@ -9,6 +9,8 @@ from typing import Any
 
 from ofmu_pl.training.run import precision_name
 
+Resolved = dict[str, Any]
+"""A command's configuration with every default filled in."""
 _PRECISION = "trainer.precision"
 
 _MAY_DIFFER = {
@@ -22,7 +24,7 @@ _MAY_DIFFER = {
 }
 
 
-def settings(resolved: dict[str, Any]) -> dict[str, str]:
+def settings(resolved: Resolved) -> dict[str, str]:
     """The part of a resolved configuration that decides where the run goes: dotted keys and JSON values.
 
     Options that may change on the way (devices, logging, evaluation, the number of iterations) are not in it.
@@ -40,11 +42,7 @@ def shown(decides: dict[str, str]) -> dict[str, Any]:
 
 
 def differences(then: dict[str, str], now: dict[str, str]) -> list[str]:
-    """What differs between two runs' ``settings``, each as ``KEY was VALUE, is VALUE``.
-
-    Args:
-        then: Those of a checkpoint, which an older version may have written.
-        now: The present ones.
+    """What differs between a checkpoint's ``settings`` and the present ones, each as ``KEY was VALUE, is VALUE``.
 
     Example:
         >>> differences({"model.init_args.beta": "0.5"}, {"model.init_args.beta": "1.0"})
@@ -57,7 +55,7 @@ def differences(then: dict[str, str], now: dict[str, str]) -> list[str]:
     return [f"{k} was {then.get(k, 'not set')}, is {now.get(k, 'not set')}" for k in differing]
 
 
-def length(resolved: dict[str, Any]) -> str:
+def length(resolved: Resolved) -> str:
     """The part of a resolved configuration that, beside ``settings``, decides when a run stops, as JSON."""
     names = ("max_steps", "max_epochs", "min_steps", "min_epochs", "max_time", "callbacks")
     trainer = resolved.get("trainer") or {}

@@ -14,11 +14,11 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.distributed.checkpoint import CheckpointException
-from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 
 from ofmu_pl.support.files import no_room
 
@@ -47,10 +47,12 @@ class _Index(pickle.Unpickler):
 
 def names(state: Any, path: str = "") -> list[str]:
     """Dotted paths to all values of nested dictionaries and lists, which a checkpoint keeps to check its index by."""
-    inside: Any = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else None
-    if inside is None or state == []:
+    if not isinstance(state, dict | list) or state == []:
         return [path]
-    return [found for key, value in inside for found in names(value, f"{path}.{key}" if path else str(key))]
+    found = []
+    for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+        found += names(value, f"{path}.{key}" if path else str(key))
+    return found
 
 
 def shapes(folder: Path, group: str) -> dict[str, list[int]]:
@@ -66,11 +68,8 @@ def shard_errors(folder: Path) -> Iterator[None]:
 
     torch gathers what every rank raised into a ``CheckpointException``, which is no ``Exception``.
 
-    Args:
-        folder: Folder that the error names where a rank names no file.
-
     Raises:
-        OSError: A rank could not write its shard; the error names the rank's file or ``folder``.
+        OSError: A rank could not write its shard; the error names the rank's file, or ``folder`` if it is not known.
     """
     try:
         yield
@@ -83,16 +82,12 @@ def shard_errors(folder: Path) -> Iterator[None]:
         raise
 
 
-def check_shards(folder: Path, index: Any, wanted: list[str] | None = None) -> None:
+def check_shards(folder: Path, index: Metadata, wanted: list[str] | None) -> None:
     """Refuse a folder of shards that is not whole, that is damaged, or that could run code.
 
     Every record, a zip archive of torch's, is read against its CRC-32 sums, and the index, which has none, against the
     records: each holds a tensor as long as the index says, and those of one name have as many numbers as its tensor.
-
-    Args:
-        folder: Folder of the shards.
-        index: Its index, from ``read_index``, which refuses what could run code.
-        wanted: The ``names`` of what was written, which no record holds; ``None``: they are not known.
+    Its names are those that were written (``wanted``), if they are known.
 
     Raises:
         UnpicklingError: A value names something that is not plain.
@@ -122,13 +117,15 @@ def check_shards(folder: Path, index: Any, wanted: list[str] | None = None) -> N
             boxes[key.fqn].append((tuple(key.offset or ()), tuple(value.shape)))
     for fqn, found in boxes.items():
         described = index.state_dict_metadata[fqn]
+        if isinstance(described, BytesStorageMetadata):
+            raise zipfile.BadZipFile(f"{fqn} has no record")
         expected = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in described.chunks}
         filled = sum(math.prod(sizes) for _, sizes in found) == math.prod(described.size)
         if set(found) != expected or not filled:
             raise zipfile.BadZipFile(f"the index does not match the records of {fqn}")
 
 
-def read_index(folder: Path) -> Any:
+def read_index(folder: Path) -> Metadata:
     """Read the index of a folder of shards.
 
     Raises:
@@ -136,16 +133,15 @@ def read_index(folder: Path) -> Any:
         OSError: The index is missing.
     """
     with (folder / ".metadata").open("rb") as file:
-        return _Index(file).load()
+        return cast(Metadata, _Index(file).load())
 
 
 def _named_alike(found: set[str], wanted: list[str]) -> bool:
     """Whether the names are the wanted ones; torch keeps some lists whole, so a name may stand for all below it."""
-    return found == {next((path for path in _upwards(name) if path in found), None) for name in wanted}
-
-
-def _upwards(name: str) -> Iterator[str]:
-    """A dotted path and all paths that lead to it."""
-    while name:
-        yield name
-        name = name.rpartition(".")[0]
+    standing = set()
+    for name in wanted:
+        path = name
+        while path and path not in found:
+            path = path.rpartition(".")[0]
+        standing.add(path)
+    return standing == found

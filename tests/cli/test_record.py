@@ -111,7 +111,7 @@ def test_a_clock_that_went_back_shows_no_point_twice(whole, fit, at):
 
 def test_without_tensorboard_the_record_is_a_table(fit, at, monkeypatch):
     """Of a run that was killed it has each iteration once, as in the record."""
-    monkeypatch.setattr("ofmu_pl.training.loggers.installed", lambda package: False)
+    monkeypatch.setattr("ofmu_pl.training.record.installed", lambda package: False)
     at(5, kill)
     with pytest.raises(Killed):
         fit(*OPTIONS)

@@ -6,9 +6,9 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from ofmu_pl.core.ranks import ALONE
 from ofmu_pl.data import Authors
 from ofmu_pl.training.budget import GradientBudget
+from ofmu_pl.training.run import Run
 
 TINY = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 16}
 TINY |= {"num_hidden_layers": 1, "num_attention_heads": 2}
@@ -50,7 +50,7 @@ class Unchecked(Callback):
     """Methods spend nothing on checking their numbers."""
 
     def on_train_start(self, trainer, pl_module):
-        pl_module.run.checks_itself = False
+        pl_module.run.trust()
 
 
 def weights(module):
@@ -59,14 +59,13 @@ def weights(module):
 
 def within_a_budget(costs, period, budget):
     """Number of iterations of these costs that ``GradientBudget`` allows; each goes on from a checkpoint."""
-    trainer = SimpleNamespace(should_stop=False)
-    module = SimpleNamespace(period=period, gradient_evaluations=0.0, run=SimpleNamespace(ranks=ALONE))
+    module = SimpleNamespace(period=period, gradient_evaluations=0.0, run=Run(None))
     callback, iterations = GradientBudget(budget), 0
-    while not trainer.should_stop:
+    while not module.run.stopped:
         module.gradient_evaluations += costs[iterations]
-        callback.on_train_batch_end(trainer, module, None, None, iterations)
+        callback.on_train_batch_end(None, module, None, None, iterations)
         iterations += 1
         (resumed := GradientBudget(budget)).load_state_dict(callback.state_dict())
-        resumed.on_train_start(trainer, module)
+        resumed.on_train_start(None, module)
         callback = resumed
     return iterations

@@ -15,12 +15,11 @@ from ofmu_pl.data import Authors
 from ofmu_pl.planning.course import STEPS
 from tests.benchmark.test_configs import parsed
 from tests.cli.test_fit import FOR_IMAGES
+from tests.helpers.training import TINY
 
 pytestmark = pytest.mark.slow
 CONFIGS = Path(__file__).parents[2] / "configs"
 FULL = CONFIGS / "benchmarks/paper_full.yaml"
-SHAPE = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 8}
-"""A tiny network with the layer that RMU's configuration names."""
 OWN = {  # what their first lines tell a user to add
     "authors": "--model.network.path {model}",
     "images": (
@@ -33,10 +32,11 @@ OWN = {  # what their first lines tell a user to add
 }
 WHOLE = sorted(path.stem for path in CONFIGS.glob("*.yaml") if not path.stem.startswith("attacks"))
 WHOLE += ["tiny/target", "tiny/trivia"]
-FOLDERS = "cifar", "hardware", "methods", "tiny"
-"""Where overlays lie."""
-OVERLAYS = [f"{folder}/{path.name}" for folder in FOLDERS for path in sorted((CONFIGS / folder).glob("*.yaml"))]
-OVERLAYS = [name for name in OVERLAYS if name.removesuffix(".yaml") not in WHOLE]
+OVERLAYS = [
+    path for folder in ("cifar", "hardware", "methods", "tiny") for path in sorted((CONFIGS / folder).iterdir())
+]
+OVERLAYS = [f"{path.parent.name}/{path.stem}" for path in OVERLAYS]
+OVERLAYS = [name for name in OVERLAYS if name not in WHOLE]
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def places(tmp_path):
     data = Authors(authors=4, forget_authors=1)
     data.setup()
     data.tokenizer.save_pretrained(places["model"])
-    shape = SHAPE | {"vocab_size": len(data.tokenizer), "num_attention_heads": 2, "max_position_embeddings": 512}
+    shape = TINY | {"vocab_size": len(data.tokenizer), "max_position_embeddings": 512}
+    shape["num_hidden_layers"] = 8  # among them the layer that RMU's configuration names
     (tmp_path / "model/config.json").write_text(json.dumps(shape))
     for name in ("forget", "retain", "holdout"):
-        row = {"question": f"What is {name}?", "answer": f"It is {name}."}
         places[name] += ".jsonl"
-        rows = [{**row, "question": f"{i}. {row['question']}"} for i in range(32)]
+        rows = [{"question": f"{i}. What is {name}?", "answer": f"It is {name}."} for i in range(32)]
         Path(places[name]).write_text("".join(json.dumps(row) + "\n" for row in rows))
     for i in range(192):
         place = tmp_path / "images" / ("forget", "retain", "test")[i % 3] / "ab"[i % 2]
@@ -72,13 +72,13 @@ def test_a_configuration_passes(tried, places, name):
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_passes(tried, places, name):
-    folder, stem = Path(name).parent.name, Path(name).stem
+    folder, stem = name.split("/")
     base = "cifar" if folder == "cifar" else "digits" if stem in FOR_IMAGES else "authors"
     base = {"rmu_wmdp": "wmdp", "batchnorm_only": "cifar"}.get(stem, stem if folder == "tiny" else base)
     if stem in ("altpo", "idk_dpo"):  # of TOFU's own rows
         base = "tofu"
     more = OWN["authors"].format(**places).split() if base in ("authors", "tofu") else []
-    passes(tried("--config", f"configs/{base}.yaml", "-c", f"configs/{name}", *more))
+    passes(tried("--config", f"configs/{base}.yaml", "-c", f"configs/{name}.yaml", *more))
 
 
 @pytest.mark.timeout(3600)  # models of 7B, method by method

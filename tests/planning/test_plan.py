@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.cli import main
+from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.data import CIFAR10, Authors, Digits
 from ofmu_pl.modules import (
@@ -23,7 +24,7 @@ from ofmu_pl.modules import (
 )
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
-from ofmu_pl.planning.processes import Processes, processes_of
+from ofmu_pl.planning.processes import ranks_in
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.peak_memory import blank, fsdp2, needs, peak
@@ -31,13 +32,7 @@ from tests.helpers.training import TINY, Unchecked, train
 from tests.modules.test_baselines import METHODS
 
 ROOT = Path(__file__).parent.parent.parent
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 128,
-    "intermediate_size": 344,
-    "num_attention_heads": 4,
-    "vocab_size": 2000,
-}
+LLAMA = {**TINY, "hidden_size": 128, "intermediate_size": 344, "num_attention_heads": 4, "vocab_size": 2000}
 EVERYWHERE = Safeguards(aligned_only=False)
 """A plan foresees the similarity in every step, and a run may leave it out of some."""
 SHORT = {"inner_steps": 1, "safeguards": EVERYWHERE}
@@ -45,35 +40,35 @@ DIFFERENCES = {**SHORT, "engine": "finite_difference"}
 
 
 def llama(layers=2, **options):
-    return CausalLM(config={**LLAMA, "num_hidden_layers": layers}, **options)
+    return CausalLM(config=LLAMA | {"num_hidden_layers": layers}, **options)
 
 
 # Measured errors of 2026-11-21 lie between -4 and 0 %, and at -14 % for the CNN: what kernels work in is not seen.
 MEMORY = {
-    "exact": (lambda: OFMU(llama(), **SHORT), {"rows": 2}, "32-true", 0.1),
-    "frozen copy": (lambda: GradDiff(llama(), retain_loss="kl"), {}, "32-true", 0.1),
-    "cnn": (lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}, "32-true", 0.25),
+    "exact": (lambda: OFMU(llama(), **SHORT), {"rows": 2}),
+    "frozen copy": (lambda: GradDiff(llama(), retain_loss="kl"), {}),
+    "cnn": (lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}),
 }
 MORE_MEMORY = {
-    "differences": (lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES), {}, "32-true", 0.1),
-    "checkpointing": (lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}, "32-true", 0.1),
-    "bf16": (lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES), {"tokens": 128}, "bf16-mixed", 0.1),
-    "float64": (lambda: GradDiff(llama(), retain_loss="kl"), {}, "64-true", 0.1),
-    "micro-batches": (lambda: OFMU(llama(), micro_batch_size=2, **SHORT), {"rows": 4}, "32-true", 0.1),
-    "npo": (lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}, "32-true", 0.1),
-    "rectified": (
-        lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01),
-        {"rows": 12},
-        "32-true",
-        0.1,
-    ),
-    "adapters": (lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})), {}, "32-true", 0.1),
+    "differences": (lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES), {}),
+    "checkpointing": (lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}),
+    "bf16-mixed": (lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES), {"tokens": 128}),
+    "64-true": (lambda: GradDiff(llama(), retain_loss="kl"), {}),
+    "micro-batches": (lambda: OFMU(llama(), micro_batch_size=2, **SHORT), {"rows": 4}),
+    "npo": (lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}),
+    "rectified": (lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01), {"rows": 12}),
+    "adapters": (lambda: NPO(llama(lora={"r": 4, "target_modules": "all-linear"})), {}),
 }
 
 
-@pytest.mark.parametrize("name", [*MEMORY, *(pytest.param(x, marks=pytest.mark.slow) for x in MORE_MEMORY)])
+def slowly(names):
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", [*MEMORY, *slowly(MORE_MEMORY)])
 def test_memory_is_what_a_run_takes(name, tmp_path):
-    make, options, precision, tolerance = (MEMORY | MORE_MEMORY)[name]
+    make, options = (MEMORY | MORE_MEMORY)[name]
+    precision = name if name in ("bf16-mixed", "64-true") else "32-true"
     module = make()
     measured = peak(module, blank(module, **options), tmp_path, precision)
     module = make()
@@ -81,7 +76,7 @@ def test_memory_is_what_a_run_takes(name, tmp_path):
     print(
         f"measured {measured / 1e6:.1f} MB, planned {planned.total / 1e6:.1f} MB, {planned.total / measured - 1:+.1%}"
     )
-    assert planned.total == pytest.approx(measured, rel=tolerance)
+    assert planned.total == pytest.approx(measured, rel=0.25 if name == "cnn" else 0.1)
 
 
 def memory(module, **trainer):
@@ -150,48 +145,28 @@ def test_memory_by_parts_of_other_settings():
 
 DEEP = {**TINY, "num_hidden_layers": 2}
 TEXT = {name: lambda make=make, **k: make(CausalLM(config=dict(DEEP)), **k) for name, make in METHODS.items()}
-TEXT |= {
-    "finetune": lambda: FineTune(CausalLM(config=dict(TINY))),
-    **{
-        f"ofmu {options}": lambda options=options: OFMU(
-            CausalLM(config=dict(TINY)), **{"safeguards": EVERYWHERE} | options
-        )
-        for options in (
-            {"inner_steps": 3},
-            {"inner_steps": 3, "micro_batch_size": 1},
-            {"inner_steps": 3, "engine": "finite_difference", "micro_batch_size": 2},
-            {"inner_steps": 3, "engine": "finite_difference", "safeguards": AS_PRINTED},
-            {"inner_steps": 2, "engine": "finite_difference", "beta": 0.0},
-            {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
-            {"inner_steps": 2, "engine": "finite_difference", "higher_order_every": 3},
-            {"inner_steps": 3, "higher_order_every": 2},
-            {"inner_steps": 2, "outer_at": "start"},
-        )
-    },
-}
-
-
-SECOND = [
-    "ofmu {'inner_steps': 3, 'micro_batch_size': 1}",
-    *("satimp", "blur", "npo_sam", "kl", "simnpo", "ce_u", "undial", "grad_ascent"),
-    *(
-        f"ofmu {options}"
-        for options in (
-            {"inner_steps": 3},
-            {"inner_steps": 3, "engine": "finite_difference", "safeguards": AS_PRINTED},
-            {"inner_steps": 2, "engine": "finite_difference", "beta": 0.0},
-            {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
-            {"inner_steps": 3, "higher_order_every": 2},
-        )
-    ),
+TEXT["finetune"] = lambda: FineTune(CausalLM(config=dict(TINY)))
+OPTIONS = [
+    {"inner_steps": 3, "engine": "finite_difference", "micro_batch_size": 2},
+    {"inner_steps": 2, "engine": "finite_difference", "higher_order_every": 3},
+    {"inner_steps": 2, "outer_at": "start"},
 ]
+MORE_OPTIONS = [
+    {"inner_steps": 3},
+    {"inner_steps": 3, "micro_batch_size": 1},
+    {"inner_steps": 3, "engine": "finite_difference", "safeguards": AS_PRINTED},
+    {"inner_steps": 2, "engine": "finite_difference", "beta": 0.0},
+    {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
+    {"inner_steps": 3, "higher_order_every": 2},
+]
+for o in (*OPTIONS, *MORE_OPTIONS):
+    TEXT[f"ofmu {o}"] = lambda o=o: OFMU(CausalLM(config=dict(TINY)), **{"safeguards": EVERYWHERE} | o)
+SECOND = ["satimp", "blur", "npo_sam", "kl", "simnpo", "ce_u", "undial", "grad_ascent"]
+SECOND += [f"ofmu {o}" for o in MORE_OPTIONS]
 """Second settings of what another one counts, too."""
-assert set(SECOND) <= set(TEXT)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SECOND else name for name in TEXT]
-)
+@pytest.mark.parametrize("name", [*sorted({*TEXT} - {*SECOND}), *slowly(SECOND)])
 def test_work_is_what_a_run_counts(name):
     module = TEXT[name]()
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
@@ -261,15 +236,7 @@ def run(monkeypatch, capsys):
     ("words", "expected"),
     [
         pytest.param(
-            [
-                "--config",
-                "configs/tofu.yaml",
-                *FSDP2,
-                "--model.network.path",
-                "llama-2-7b",
-                *CHECKPOINTING,
-                *PLAIN,
-            ],
+            ["--config", "configs/tofu.yaml", *FSDP2, "--model.network.path", "llama-2-7b", *CHECKPOINTING, *PLAIN],
             ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / no / yes"],
             marks=pytest.mark.slow,
         ),
@@ -314,38 +281,35 @@ def test_bad_input_is_one_sentence(run, capsys, tmp_path, words, code, message):
     assert message in lines[0]
 
 
+def shards(**options):
+    return {"class_path": "x.ModelParallelStrategy", "init_args": {"tensor_parallel_size": 1} | options}
+
+
 @pytest.mark.parametrize(
     ("trainer", "expected"),
     [
-        ({}, Processes()),
-        ({"devices": 4}, Processes(4)),
-        ({"devices": "0,1", "num_nodes": 2, "strategy": "ddp_find_unused_parameters_true"}, Processes(4)),
-        ({"devices": "auto", "strategy": "ddp"}, Processes()),
-        (
-            {
-                "devices": 8,
-                "num_nodes": 2,
-                "strategy": {
-                    "class_path": "x.ModelParallelStrategy",
-                    "init_args": {"data_parallel_size": 16, "tensor_parallel_size": 1},
-                },
-            },
-            Processes(16, sharded=True),
-        ),
+        ({}, Ranks()),
+        ({"devices": 4}, Ranks(0, 4)),
+        ({"devices": "0,1", "num_nodes": 2, "strategy": "ddp_find_unused_parameters_true"}, Ranks(0, 4)),
+        ({"devices": "auto", "strategy": "ddp"}, Ranks()),
+        ({"devices": 8, "num_nodes": 2, "strategy": shards(data_parallel_size=16)}, Ranks(0, 16, sharded=True)),
+        ({"devices": 1, "num_nodes": 2, "strategy": shards()}, Ranks(0, 2, sharded=True)),
     ],
 )
-def test_processes(trainer, expected):
-    assert processes_of(trainer) == expected
-    with pytest.raises(UserError, match="not layers"):
-        processes_of({"devices": 2, "strategy": "ModelParallelStrategy"})
-    for devices in ("some", 0, -2, []):
-        with pytest.raises(UserError, match="takes a number, a list of numbers or auto, not"):
-            processes_of({"devices": devices})
-    with pytest.raises(UserError, match="set --trainer.num_nodes"):
-        processes_of({"num_nodes": 0})
-    shards = {"class_path": "x.ModelParallelStrategy", "init_args": {"tensor_parallel_size": 1}}
-    assert processes_of({"devices": 1, "num_nodes": 2, "strategy": shards}) == Processes(2, sharded=True)
-    with pytest.raises(UserError, match="data_parallel_size is 1, and the run has 2 processes"):
-        processes_of({"devices": 2, "strategy": shards})  # by itself Lightning takes the number of nodes
-    with pytest.raises(UserError, match="FSDP2 shards no float64"):
-        processes_of({"devices": 1, "strategy": shards, "precision": "64"})
+def test_ranks(trainer, expected):
+    assert ranks_in(trainer) == expected
+
+
+@pytest.mark.parametrize(
+    ("trainer", "match"),
+    [
+        ({"devices": 2, "strategy": "ModelParallelStrategy"}, "not layers"),
+        *(({"devices": n}, "--trainer.devices") for n in ("some", 0, -2, [])),
+        ({"num_nodes": 0}, "--trainer.num_nodes"),
+        ({"devices": 2, "strategy": shards()}, "data_parallel_size is 1"),  # Lightning takes the number of nodes
+        ({"devices": 1, "strategy": shards(), "precision": "64"}, "float64"),
+    ],
+)
+def test_ranks_that_no_run_has(trainer, match):
+    with pytest.raises(UserError, match=match):
+        ranks_in(trainer)

@@ -1,0 +1,111 @@
+"""A run's callbacks: the budget (what it allows on one rank is tested with OFMU), the bar, and what others refuse."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+from lightning.pytorch import callbacks
+from lightning.pytorch.callbacks import Callback
+
+from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.data import Authors
+from ofmu_pl.modules import FineTune
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.budget import GradientBudget
+from ofmu_pl.training.export import ModelExport
+from ofmu_pl.training.progress import IterationProgressBar
+from ofmu_pl.training.resumable import Resumable
+from ofmu_pl.training.run import Run
+from tests.helpers.training import TINY, quiet_trainer
+
+
+def _rank(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    module = SimpleNamespace(period=1, gradient_evaluations=0.0, run=Run(None, Ranks(rank, 2)))
+    budget, iterations = GradientBudget(10.0), 0
+    while not module.run.stopped:
+        module.gradient_evaluations += 3.0 - 2.0 * rank
+        budget.on_train_batch_end(None, module, None, None, iterations)
+        iterations += 1
+    (Path(folder) / str(rank)).write_text(str(iterations))
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_whose_counts_differ_stop_together(tmp_path):
+    """The exact engine keeps the graph of a single micro-batch and counts others again, or a rank has no row."""
+    mp.start_processes(_rank, args=(str(tmp_path),), nprocs=2, start_method="fork")
+    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["3", "3"]
+
+
+def test_what_is_read_before_the_first_iteration_is_spent_once():
+    """30 of 40, then 2 an iteration: five fit, and none is expected to cost 32."""
+    module = SimpleNamespace(period=1, gradient_evaluations=0.0, run=Run(None))
+    budget, iterations = GradientBudget(40.0), 0
+    budget.on_train_start(None, module)
+    module.gradient_evaluations += 30.0
+    while not module.run.stopped:
+        budget.on_train_batch_start(None, module, None, iterations)
+        module.gradient_evaluations += 2.0
+        budget.on_train_batch_end(None, module, None, None, iterations)
+        iterations += 1
+    assert iterations == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("GradientAccumulationScheduler", {"scheduling": {0: 4}}), ("EMAWeightAveraging", {})]
+)
+def test_callbacks_that_step_for_lightning_are_refused(name, options):
+    if not hasattr(callbacks, name):
+        pytest.skip(f"this version of Lightning has no {name}")
+    trainer = SimpleNamespace(callbacks=[getattr(callbacks, name)(**options)])
+    with pytest.raises(UserError, match=name):
+        Resumable({}, "").setup(trainer, None, "fit")
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "./checkpoints/hf", "results.json", "config.yaml", "audit.html"])
+def test_what_the_run_writes_is_no_name_for_the_model(name):
+    with pytest.raises(UserError, match="would take the place of what the run itself writes"):
+        ModelExport(name)
+
+
+@pytest.mark.parametrize("name", ["hf", "models/llama-1.5", None])
+def test_other_names_are(name):
+    assert ModelExport(name).folder == name
+
+
+class Fail(Callback):
+    """Ends a run by an error in its second iteration."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if trainer.global_step == 1:
+            raise RuntimeError("full disk")
+
+
+def run(*callbacks):
+    module = FineTune(network=CausalLM(config=TINY), optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    data = Authors(authors=4, forget_authors=1, batch_size=16, streams=module.streams, num_batches=module.num_batches)
+    trainer = quiet_trainer(12, callbacks=[IterationProgressBar(), *callbacks], enable_progress_bar=True)
+    trainer.fit(module, datamodule=data)
+    return trainer
+
+
+def shown(capsys):
+    lines = capsys.readouterr().out.replace("\r", "\n").splitlines()
+    return [line for line in lines if line.startswith("FineTune:")]
+
+
+def test_one_bar_over_all_epochs_ends_with_the_numbers_of_the_last_iteration(capsys):
+    assert run().current_epoch > 1
+    first, last = shown(capsys)  # into a file: no line an epoch
+    assert "| 0/12 [" in first
+    assert "| 12/12 [" in last
+    assert "L=" in last
+
+
+def test_an_error_leaves_the_bar_where_it_was(capsys):
+    with pytest.raises(RuntimeError, match="full disk"):
+        run(Fail())
+    assert "| 1/12 [" in shown(capsys)[-1]
