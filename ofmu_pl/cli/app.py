@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
 import ofmu_pl.evaluation.images
@@ -110,28 +110,25 @@ class UnlearningCLI(LightningCLI):
             if ckpt_path:
                 told = f"Going on from '{start.checkpoint}'." if start.checkpoint else "No checkpoint yet: a new run."
                 rank_zero_info(told)
-            self._train_originals()
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
-            self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
             with shard_errors(self.method_folder):
-                self.trainer.fit(**kwargs, weights_only=True)
+                self._run_from(start.checkpoint, self.trainer.fit, **kwargs)
             if start.folder is not None:
                 point_latest(start.folder)
 
-    def validate(self, **kwargs: Any) -> None:
+    def validate(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Measure a model, or a checkpoint, in a folder of its own."""
-        self._measure(self.trainer.validate, **kwargs)
-
-    def test(self, **kwargs: Any) -> None:
-        """Do the same as ``validate``."""
-        self._measure(self.trainer.test, **kwargs)
-
-    def _measure(self, run: Callable[..., Any], ckpt_path: str | None = None, **kwargs: Any) -> None:
         with self._begun(ckpt_path) as start:
-            self._train_originals()
-            self.trainer.ckpt_path = start.checkpoint
-            run(**kwargs, weights_only=True)
+            self._run_from(start.checkpoint, self.trainer.validate, **kwargs)
+
+    test = validate
+    """The same."""
+
+    def _run_from(self, checkpoint: Path | None, run: Callable[..., object], **kwargs: Any) -> None:
+        self._train_originals()
+        self.trainer.ckpt_path = checkpoint  # known before it is loaded, so that the network can be compared
+        run(**kwargs, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:
@@ -143,16 +140,12 @@ class UnlearningCLI(LightningCLI):
         if not self._logs_here:
             yield replace(choose(folder, command, words, resolved), folder=None, done=False)
             return
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, SaveConfigCallback):
-                callback.overwrite = True
-        if not self.trainer.is_global_zero:  # the others write nothing, and are told the folder by rank 0
-            self.trainer.logger = logger_of(folder)
-            yield choose(folder, command, words, resolved)
-            return
-        with begun(folder, command, words, resolved) as start:
-            if start.folder is not None and not start.done:
-                self.trainer.logger = logger_of(folder, number(start.folder))
+        first = self.trainer.is_global_zero  # the others write nothing, and are told the folder by rank 0
+        placed = begun if first else lambda *place: nullcontext(choose(*place))
+        with placed(folder, command, words, resolved) as start:
+            if not start.done:
+                version = number(start.folder) if first and start.folder else None
+                self.trainer.logger = logger_of(folder, version)
                 self.trainer.logger.log_hyperparams(shown(self.settings))
             try:
                 yield start
@@ -232,12 +225,14 @@ class UnlearningCLI(LightningCLI):
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
         how = self._get(self.config_init, "original")
-        options: dict[str, Any] = {
-            "seed": int(self._get(self.config_init, "seed_everything")),
-            "folder": Path(self._get(self.config_init, "logs")),
-            "accelerator": self.trainer.accelerator,
-            "progress": self.trainer.progress_bar_callback is not None,
-        }
-        train = partial(original, how, self.model.recipe, self.datamodule, **options)
-        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
-        train_originals(self.model, how, [x for x in callbacks if isinstance(x, Evaluation)], train)
+        train = partial(
+            original,
+            how,
+            self.model.recipe,
+            self.datamodule,
+            seed=int(self._get(self.config_init, "seed_everything")),
+            folder=Path(self._get(self.config_init, "logs")),
+            accelerator=self.trainer.accelerator,
+            progress=self.trainer.progress_bar_callback is not None,
+        )
+        train_originals(self.model, how, self._get(self.config_init, "evaluation"), train)

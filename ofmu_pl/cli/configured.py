@@ -33,11 +33,7 @@ MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": 
 
 
 def configured(command: str, words: list[str], description: str) -> None:
-    """Run a command that takes a configuration: its name, the words after it, and what its help says.
-
-    Raises:
-        UserError: The configuration makes no run.
-    """
+    """Run a command that takes a configuration: its name, the words after it, and what its help says."""
     ignore_noise()
     warnings.formatwarning = as_sentence
     disable_progress_bar()  # of files that transformers reads and writes

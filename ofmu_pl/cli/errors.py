@@ -90,11 +90,7 @@ def choices(option: str) -> list[str]:
 
 
 def explain(message: str, error: BaseException | None, options: Iterable[str]) -> str:
-    """What is wrong, from the innermost cause.
-
-    Returns:
-        A sentence without its full stop.
-    """
+    """What is wrong, from the innermost cause, as a sentence without its full stop."""
     if sentence := unrecognized(message, options):
         return sentence
     keys: list[str] = []

@@ -32,11 +32,7 @@ HOLDERS = {
 
 
 def purge(runs: list[Path]) -> None:
-    """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains.
-
-    Raises:
-        UserError: A folder is no run's, or a run is at work there; then nothing has been removed from any.
-    """
+    """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains."""
     runs = [folder.resolve() for folder in runs]
     for folder in runs:
         require_idle(folder, "then purge it (nothing was removed anywhere)")
@@ -56,15 +52,12 @@ def purge(runs: list[Path]) -> None:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run, finished or interrupted: the checkpoints of one that was killed know the rows, too.
-
-    Raises:
-        UserError: It has no configuration, or its configuration or results are not ours, or of a newer version.
-    """
+    """The configuration of a run, finished or killed, whose checkpoints know the rows, too."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        sound = {"model", "data"} <= config.keys() and "class_path" in config["data"]
-        if sound and _has_our_results(folder):
+        results = folder / RESULTS
+        ours = not results.exists() or "ofmu_pl" in Results.read(results).provenance
+        if ours and {"model", "data"} <= config.keys() and "class_path" in config["data"]:
             return dict(config)
     except NewerError:
         raise
@@ -74,11 +67,6 @@ def _config(folder: Path) -> dict[str, Any]:
         f"'{folder}' is no run of ofmu_pl (it has no config.yaml of one, or {RESULTS} of something else), so nothing "
         "was removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
     )
-
-
-def _has_our_results(folder: Path) -> bool:
-    """Whether a run's results are ours, or it has none yet."""
-    return not (folder / RESULTS).exists() or "ofmu_pl" in Results.read(folder / RESULTS).provenance
 
 
 def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
@@ -102,18 +90,19 @@ def _clean_config(path: Path, config: dict[str, Any]) -> list[str]:
     given = config["data"].get("init_args")
     others = given.get("other_requests") if isinstance(given, dict) else None
     parts = [given, *(others.values() if isinstance(others, dict) else [])]
-    named = (("forget", list), ("full", list), ("forget_where", str))  # rows themselves, not a file of them
-    sides = [(part, name, kind) for part in parts if isinstance(part, dict) for name, kind in named]
-    found = [(part, name) for part, name, kind in sides if isinstance(part.get(name), kind)]
-    if not found or path.is_symlink():
+    chosen, rows = [], 0
+    for part in parts:
+        if not isinstance(part, dict) or path.is_symlink():
+            continue
+        for name in ("forget", "full"):
+            if isinstance(part.get(name), list):  # rows themselves, not a file of them
+                part[name] = None
+                rows += 1
+        if isinstance(part.get("forget_where"), str):
+            chosen.append(part["forget_where"])
+            part["forget_where"] = _unnamed(part["forget_where"])
+    if not chosen and not rows:
         return []
-    chosen = []
-    for part, name in found:
-        if name == "forget_where":
-            chosen.append(part[name])
-            part[name] = _unnamed(part[name])
-        else:
-            part[name] = None
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     print(f"Removed from {path}: rows that stood there, and names that chose rows.")

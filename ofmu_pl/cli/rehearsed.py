@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from ofmu_pl.cli.app import UnlearningCLI
-from ofmu_pl.cli.originals import train_originals
+from ofmu_pl.cli.originals import require_target
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.rehearsal import Rehearsal
 from ofmu_pl.support.errors import UserError
@@ -20,19 +20,23 @@ class PlanCLI(UnlearningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Return the rehearsal."""
-        trainer = self._get(self.config, "trainer").as_dict()
-        return Rehearsal(trainer, self._get(self.config_init, "trainer")["strategy"])
+        later: dict[str, Any] = {}
+        if self.dry:
+            later["evaluation"] = self._get(self.config_init, "evaluation")
+            later["exports"] = self._get(self.config_init, "export").folder is not None
+        strategy = self._get(self.config_init, "trainer")["strategy"]
+        return Rehearsal(self._get(self.config, "trainer").as_dict(), strategy, **later)
 
     def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Print what the run would take."""
-        course = self._tried(blank=True)
+        course = self._tried()
         if course.fault:
             raise UserError(course.fault)
         self.trainer.needs.show(Console())
 
-    def _tried(self, *, blank: bool) -> Course:
+    def _tried(self) -> Course:
         with Console().status("Going through one iteration without weights"):
-            course: Course = self.trainer.fit(self.model, self.datamodule, blank=blank)
+            course: Course = self.trainer.fit(self.model, self.datamodule, blank=not self.dry)
         return course
 
 
@@ -45,12 +49,10 @@ class DryRunCLI(PlanCLI):
         """Try the configuration."""
         how = self._get(self.config_init, "original")
         if how is None:
-            train_originals(self.model, None, [], lambda **_: None)  # type: ignore[arg-type]
+            require_target(self.model)
         else:
             how.filled(self.model.recipe)
-        self.trainer.evaluation = self._get(self.config_init, "evaluation")
-        self.trainer.exports = self._get(self.config_init, "export").folder is not None
-        course = self._tried(blank=False)
+        course = self._tried()
         course.show(Console())
         if course.fault:
             raise SystemExit(1)

@@ -50,20 +50,20 @@ class Rehearsal(pl.Callback):
     Args:
         settings: The trainer's configuration, its strategy not made into an object.
         strategy: The strategy, made into an object where it is a class; ``None``: as the configuration has it.
-
-    Attributes:
         evaluation: The evaluation of the run, to try it too; ``None``: the rehearsal ends with the iteration.
         exports: Whether the run exports its model.
+
+    Attributes:
         course: What was tried, and the first fault.
         needs: Memory and work of an iteration.
     """
 
     weightless: Weightless
 
-    def __init__(self, settings: Mapping[str, Any], strategy: Any = None) -> None:
-        self.settings, self.strategy = settings, strategy
-        self.evaluation: Any = None
-        self.exports = False
+    def __init__(
+        self, settings: Mapping[str, Any], strategy: Any = None, evaluation: Any = None, exports: bool = False
+    ) -> None:
+        self.settings, self.strategy, self.evaluation, self.exports = settings, strategy, evaluation, exports
         self.course, self.needs, self.ledger = Course(), Needs(), Ledger()
         self.whole: dict[str, list[Any]] = {}
 
