@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
 import ofmu_pl.evaluation.images
@@ -25,6 +25,7 @@ from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
@@ -41,7 +42,7 @@ from ofmu_pl.training.shards import shard_errors
 
 import_all(["ofmu_pl.data", "ofmu_pl.modules", "ofmu_pl.networks"])  # and theirs
 
-_FROM_MODEL: dict[str, Any] = {
+_FROM_MODEL: dict[str, Callable[[UnlearningModule], object]] = {
     "streams": lambda model: model.streams,
     "num_batches": lambda model: model.num_batches,
     "tokenizer": lambda model: model.recipe.tokenizer_source,
@@ -68,7 +69,7 @@ class UnlearningCLI(LightningCLI):
         for parser in self._subcommand_parsers.values():
             parser.prog = self.parser.prog
 
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Look at the seed and at a checkpoint before Lightning takes anything from them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
@@ -94,7 +95,7 @@ class UnlearningCLI(LightningCLI):
         except (ValueError, TypeError, MisconfigurationException) as error:
             raise refused(error) from error
 
-    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, ckpt_path: str | None = None, **_: object) -> None:
         """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
         with self._begun(ckpt_path) as start:
             if start.done:
@@ -113,22 +114,22 @@ class UnlearningCLI(LightningCLI):
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
             with shard_errors(self.method_folder):
-                self._run_from(start.checkpoint, self.trainer.fit, **kwargs)
+                self._run_from(start.checkpoint, self.trainer.fit)
             if start.folder is not None:
                 point_latest(start.folder)
 
-    def validate(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def validate(self, ckpt_path: str | None = None, **_: object) -> None:
         """Measure a model, or a checkpoint, in a folder of its own."""
         with self._begun(ckpt_path) as start:
-            self._run_from(start.checkpoint, self.trainer.validate, **kwargs)
+            self._run_from(start.checkpoint, self.trainer.validate)
 
     test = validate
     """The same."""
 
-    def _run_from(self, checkpoint: Path | None, run: Callable[..., object], **kwargs: Any) -> None:
+    def _run_from(self, checkpoint: Path | None, run: Callable[..., object]) -> None:
         self._train_originals()
         self.trainer.ckpt_path = checkpoint  # known before it is loaded, so that the network can be compared
-        run(**kwargs, weights_only=True)
+        run(self.model, datamodule=self.datamodule, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:

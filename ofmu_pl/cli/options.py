@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jsonargparse import Namespace
@@ -13,9 +12,8 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.parallel import no_float64
 
-NO_CLIP = "does nothing here: set model.gradient_clip, a norm, instead"
 NO_LIMIT = "does nothing here, where the evaluation measures: set evaluation.every_n_steps and evaluation.rows instead"
-MEANINGLESS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+MEANINGLESS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (
         "accumulate_grad_batches",
         lambda x: x != 1,
@@ -23,8 +21,7 @@ MEANINGLESS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "model.micro_batch_size where memory is short",
     ),
     ("logger", lambda x: x is False, "leaves the results without a folder: leave it out, and say by logs where it is"),
-    ("gradient_clip_val", lambda x: x is not None, NO_CLIP),
-    ("gradient_clip_algorithm", lambda x: x is not None, NO_CLIP),
+    ("gradient_clip_val", lambda x: x is not None, "does nothing here: set model.gradient_clip, a norm, instead"),
     ("overfit_batches", bool, "can repeat no batches here: leave it out, and choose data of few rows"),
     (
         "limit_train_batches",

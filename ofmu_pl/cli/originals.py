@@ -46,13 +46,8 @@ def train_originals(
 ) -> None:
     """Train target and retrained model where a method that unlearns lacks them, once; they are kept by content.
 
-    The target is trained where the network has no path, or the base model's own.
-
-    Args:
-        module: The method, whose recipe then names the target.
-        how: Settings; ``None``: nothing is trained.
-        evaluation: Evaluation of the run, whose reference then is the retrained model.
-        train: Trains one model on a split as ``evaluation.originals.original`` does.
+    The target is trained where the network has no path, or the base model's own. The recipe then names it, and the
+    evaluation's reference is the retrained model.
     """
     recipe: Any = module.recipe
     if how is None:

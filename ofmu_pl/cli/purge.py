@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
 
+Config = dict[str, Any]
 HOLDERS = {
     "samples.jsonl": "questions and answers, or their hashes",
     "samples.key": "the key of those hashes",
@@ -42,7 +44,7 @@ def purge(runs: list[Path]) -> None:
         chosen = _clean_config(folder / "config.yaml", config)
         for path in _lists(folder) if chosen else []:
             _rewrite(path, partial(_without_names, chosen), "names that chose rows")
-        for path in filter(_is_there, (folder / name for name in HOLDERS)):
+        for path in filter(os.path.lexists, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
         for path in sorted(folder.glob(".*.partial")):
@@ -51,7 +53,7 @@ def purge(runs: list[Path]) -> None:
         print(_remaining(folder, config))
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> Config:
     """The configuration of a run, finished or killed, whose checkpoints know the rows, too."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
@@ -81,12 +83,8 @@ def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
         print(f"Removed from {path}: {what}.")
 
 
-def _clean_config(path: Path, config: dict[str, Any]) -> list[str]:
-    """Take rows, and names by which rows were chosen, out of a configuration; never through a link.
-
-    Returns:
-        What chose rows by a column, such as ``author=NAME``.
-    """
+def _clean_config(path: Path, config: Config) -> list[str]:
+    """Take rows, and what chose them (``author=NAME``), out of a configuration; never through a link."""
     given = config["data"].get("init_args")
     others = given.get("other_requests") if isinstance(given, dict) else None
     parts = [given, *(others.values() if isinstance(others, dict) else [])]
@@ -131,10 +129,6 @@ def _without_names(chosen: list[str], text: str) -> str:
     return text
 
 
-def _is_there(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
-
-
 def _remove(path: Path) -> None:
     """Remove a file, a folder or a link, and never what a link points at."""
     if path.is_dir() and not path.is_symlink():
@@ -143,7 +137,7 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _remaining(folder: Path, config: dict[str, Any]) -> str:
+def _remaining(folder: Path, config: Config) -> str:
     """What still knows the rows."""
     target = _first(config, "path") or "the cache"
     named = (_first(config["data"], option) for option in ("data", "full", "forget"))
@@ -156,7 +150,7 @@ def _remaining(folder: Path, config: dict[str, Any]) -> str:
     )
 
 
-def _first(x: Any, key: str) -> str | None:
+def _first(x: object, key: str) -> str | None:
     """The first text under a key, at any depth."""
     if not isinstance(x, dict):
         return None

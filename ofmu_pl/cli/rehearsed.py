@@ -16,9 +16,9 @@ from ofmu_pl.support.errors import UserError
 class PlanCLI(UnlearningCLI):
     """``fit`` with a rehearsal instead of a trainer, so that no device is asked for and nothing is written."""
 
-    trainer: Any
+    trainer: Rehearsal  # type: ignore[assignment]
 
-    def instantiate_trainer(self, **kwargs: Any) -> Any:
+    def instantiate_trainer(self, **_: object) -> Rehearsal:  # type: ignore[override]
         """Return the rehearsal."""
         later: dict[str, Any] = {}
         if self.dry:
@@ -27,7 +27,7 @@ class PlanCLI(UnlearningCLI):
         strategy = self._get(self.config_init, "trainer")["strategy"]
         return Rehearsal(self._get(self.config, "trainer").as_dict(), strategy, **later)
 
-    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, ckpt_path: str | None = None, **_: object) -> None:
         """Print what the run would take."""
         course = self._tried()
         if course.fault:
@@ -36,8 +36,7 @@ class PlanCLI(UnlearningCLI):
 
     def _tried(self) -> Course:
         with Console().status("Going through one iteration without weights"):
-            course: Course = self.trainer.fit(self.model, self.datamodule, blank=not self.dry)
-        return course
+            return self.trainer.fit(self.model, self.datamodule, blank=not self.dry)
 
 
 class DryRunCLI(PlanCLI):
@@ -45,7 +44,7 @@ class DryRunCLI(PlanCLI):
 
     dry = True
 
-    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, ckpt_path: str | None = None, **_: object) -> None:
         """Try the configuration."""
         how = self._get(self.config_init, "original")
         if how is None:

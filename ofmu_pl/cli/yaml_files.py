@@ -72,7 +72,7 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
             yield value or following
 
 
-def _size(node: Any, known: dict[int, int]) -> int:
+def _size(node: yaml.Node | None, known: dict[int, int]) -> int:
     """Nodes from here on with every alias written out."""
     if id(node) not in known:
         known[id(node)] = LARGEST  # met again from within, it contains itself
