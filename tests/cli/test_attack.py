@@ -10,7 +10,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from ofmu_pl import Attack, Confidence, Finding, Metric, Relearn
+from ofmu_pl import Attack, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_run, runs_below
 from ofmu_pl.attacks.base import MODELS
 from ofmu_pl.attacks.command import attack
@@ -91,6 +91,24 @@ def test_an_attack_from_another_folder_finds_the_models_and_keeps_what_was_found
     assert record.attacks["ask"] == known, "figures of the retrained model were known"
     assert set(record.attacks["confidence"].metrics) == {"unlearned", "target"}
     assert set(record.attacks) == {"ask", "relearn_retain", "confidence"}
+
+
+def test_figures_of_other_models_are_taken_out_with_a_remark(run, tmp_path):
+    folder = tmp_path / "version_0"
+    copytree(run / "latest", folder)
+    attack([Ask()], runs=[folder])
+    record = AttacksRecord.read(folder / "attacks.json")
+    record.provenance["weights"]["unlearned"] = "0" * 16
+    record.write(folder / "attacks.json")
+    attack([Confidence()], runs=[folder])
+    record = AttacksRecord.read(folder / "attacks.json")
+    assert set(record.attacks) == {"confidence"}
+    assert any("ask" in remark for remark in record.remarks)
+
+
+def test_files_that_attacks_read_are_known():
+    assert Relearn("texts.txt").reads == Prompts(pairs="texts.txt").reads == DepthScore("texts.txt").reads
+    assert Relearn("retain").reads == Prompts().reads == DepthScore().reads == []
 
 
 def test_the_command_says_how_many_gradients_are_left(run, capsys, monkeypatch, tmp_path):
