@@ -27,7 +27,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.shipped import located
 from ofmu_pl.training.noise import as_sentence, ignore_noise
 
-MANY_RUNS: dict[str, Callable[..., None]] = {"benchmark": benchmark, "requests": in_turn}
+MANY_RUNS: dict[str, Callable[..., Path]] = {"benchmark": benchmark, "requests": in_turn}
 """Commands that make runs of ``fit``."""
 
 
