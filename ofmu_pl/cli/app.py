@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
 import ofmu_pl.evaluation.images
@@ -25,6 +25,7 @@ from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
@@ -40,7 +41,7 @@ from ofmu_pl.training.shards import shard_errors
 
 import_all(["ofmu_pl.data", "ofmu_pl.modules", "ofmu_pl.networks"])  # and theirs
 
-_FROM_MODEL: dict[str, Any] = {
+_FROM_MODEL: dict[str, Callable[[UnlearningModule], object]] = {
     "streams": lambda model: model.streams,
     "num_batches": lambda model: model.num_batches,
     "tokenizer": lambda model: model.recipe.tokenizer_source,
@@ -67,7 +68,7 @@ class UnlearningCLI(LightningCLI):
         for parser in self._subcommand_parsers.values():
             parser.prog = self.parser.prog
 
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Look at the seed and at a checkpoint before Lightning takes anything from them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
@@ -93,7 +94,7 @@ class UnlearningCLI(LightningCLI):
         except (ValueError, TypeError, MisconfigurationException) as error:
             raise refused(error) from error
 
-    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, ckpt_path: str | None = None, **_: object) -> None:
         """Train, evaluate and export, or what of that is missing; nothing but tensors and plain values is unpickled."""
         with self._begun(ckpt_path) as start:
             if start.done:
@@ -109,28 +110,25 @@ class UnlearningCLI(LightningCLI):
             if ckpt_path:
                 told = f"Going on from '{start.checkpoint}'." if start.checkpoint else "No checkpoint yet: a new run."
                 rank_zero_info(told)
-            self._train_originals()
             if start.ended:
                 self.trainer.callbacks.insert(0, Ended())  # type: ignore[attr-defined]
-            self.trainer.ckpt_path = start.checkpoint  # known before it is loaded, so that the network can be compared
             with shard_errors(self.method_folder):
-                self.trainer.fit(**kwargs, weights_only=True)
+                self._run_from(start.checkpoint, self.trainer.fit)
             if start.folder is not None:
                 point_latest(start.folder)
 
-    def validate(self, **kwargs: Any) -> None:
+    def validate(self, ckpt_path: str | None = None, **_: object) -> None:
         """Measure a model, or a checkpoint, in a folder of its own."""
-        self._measure(self.trainer.validate, **kwargs)
-
-    def test(self, **kwargs: Any) -> None:
-        """Do the same as ``validate``."""
-        self._measure(self.trainer.test, **kwargs)
-
-    def _measure(self, run: Callable[..., Any], ckpt_path: str | None = None, **kwargs: Any) -> None:
         with self._begun(ckpt_path) as start:
-            self._train_originals()
-            self.trainer.ckpt_path = start.checkpoint
-            run(**kwargs, weights_only=True)
+            self._run_from(start.checkpoint, self.trainer.validate)
+
+    test = validate
+    """The same."""
+
+    def _run_from(self, checkpoint: Path | None, run: Callable[..., object]) -> None:
+        self._train_originals()
+        self.trainer.ckpt_path = checkpoint  # known before it is loaded, so that the network can be compared
+        run(self.model, datamodule=self.datamodule, weights_only=True)
 
     @contextmanager
     def _begun(self, words: str | None) -> Iterator[Start]:
@@ -142,16 +140,12 @@ class UnlearningCLI(LightningCLI):
         if not self._logs_here:
             yield replace(choose(folder, command, words, resolved), folder=None, done=False)
             return
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, SaveConfigCallback):
-                callback.overwrite = True
-        if not self.trainer.is_global_zero:  # the others write nothing, and are told the folder by rank 0
-            self.trainer.logger = logger_of(folder)
-            yield choose(folder, command, words, resolved)
-            return
-        with begun(folder, command, words, resolved) as start:
-            if start.folder is not None and not start.done:
-                self.trainer.logger = logger_of(folder, number(start.folder))
+        first = self.trainer.is_global_zero  # the others write nothing, and are told the folder by rank 0
+        placed = begun if first else lambda *place: nullcontext(choose(*place))
+        with placed(folder, command, words, resolved) as start:
+            if not start.done:
+                version = number(start.folder) if first and start.folder else None
+                self.trainer.logger = logger_of(folder, version)
                 self.trainer.logger.log_hyperparams(shown(self.settings))
             try:
                 yield start
@@ -231,12 +225,14 @@ class UnlearningCLI(LightningCLI):
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
         how = self._get(self.config_init, "original")
-        options: dict[str, Any] = {
-            "seed": int(self._get(self.config_init, "seed_everything")),
-            "folder": Path(self._get(self.config_init, "logs")),
-            "accelerator": self.trainer.accelerator,
-            "progress": self.trainer.progress_bar_callback is not None,
-        }
-        train = partial(original, how, self.model.recipe, self.datamodule, **options)
-        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
-        train_originals(self.model, how, [x for x in callbacks if isinstance(x, Evaluation)], train)
+        train = partial(
+            original,
+            how,
+            self.model.recipe,
+            self.datamodule,
+            seed=int(self._get(self.config_init, "seed_everything")),
+            folder=Path(self._get(self.config_init, "logs")),
+            accelerator=self.trainer.accelerator,
+            progress=self.trainer.progress_bar_callback is not None,
+        )
+        train_originals(self.model, how, self._get(self.config_init, "evaluation"), train)

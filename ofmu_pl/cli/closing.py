@@ -23,12 +23,7 @@ SAID = {
 
 
 def closing(runs: Path, methods: list[str]) -> None:
-    """Print what the runs of several methods came to, from what they stored.
-
-    Args:
-        runs: Folder with ``METHOD/latest``, attacked by ``Relearn`` from the forgotten rows.
-        methods: The methods; all of them have one target and one retrained model.
-    """
+    """Print what the runs ``METHOD/latest`` of methods with one target and one retrained model came to."""
     columns: dict[str, Metrics] = {"before": {}}
     goal: Metrics = {}
     for method in methods:

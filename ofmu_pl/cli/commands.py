@@ -40,14 +40,7 @@ COMMANDS = {
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run a command.
-
-    Args:
-        args: Words after the program's name; ``None``: those of the process.
-
-    Raises:
-        SystemExit: Help was asked for, the words are wrong, the command failed, or it was told to end.
-    """
+    """Run a command by the words after the program's name; ``None``: those of the process."""
     words = sys.argv[1:] if args is None else args
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported: its threads spin while they wait
     if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import ActionConfigFile
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -28,16 +27,12 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.shipped import located
 from ofmu_pl.training.noise import as_sentence, ignore_noise
 
-MANY_RUNS: dict[str, Callable[..., Any]] = {"benchmark": benchmark, "requests": in_turn}
+MANY_RUNS: dict[str, Callable[..., Path]] = {"benchmark": benchmark, "requests": in_turn}
 """Commands that make runs of ``fit``."""
 
 
 def configured(command: str, words: list[str], description: str) -> None:
-    """Run a command that takes a configuration: its name, the words after it, and what its help says.
-
-    Raises:
-        UserError: The configuration makes no run.
-    """
+    """Run a command that takes a configuration: its name, the words after it, and what its help says."""
     ignore_noise()
     warnings.formatwarning = as_sentence
     disable_progress_bar()  # of files that transformers reads and writes
@@ -109,7 +104,7 @@ def _attack(words: list[str], description: str) -> None:
 
 def _run(command: str, words: list[str], description: str) -> None:
     word = "fit" if command == "plan" else command
-    cli: Any = PlanCLI if command == "plan" else DryRunCLI if DRY_RUN in words else UnlearningCLI
+    cli: type[UnlearningCLI] = PlanCLI if command == "plan" else DryRunCLI if DRY_RUN in words else UnlearningCLI
     cli(
         UnlearningModule,
         PairedDataModule,
@@ -117,6 +112,7 @@ def _run(command: str, words: list[str], description: str) -> None:
         subclass_mode_data=True,
         auto_configure_optimizers=False,
         seed_everything_default=0,
+        save_config_kwargs={"overwrite": True},
         trainer_defaults={
             "use_distributed_sampler": False,
             "log_every_n_steps": 1,

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
 
 import torch
 from jsonargparse import ArgumentError
@@ -81,7 +80,7 @@ def choices(option: str) -> list[str]:
     prefix = "" if package is ofmu_pl else f"{package.__name__}."
     found = []
     for name in dir(package):
-        cls: Any = getattr(package, name)
+        cls = getattr(package, name)
         if not inspect.isclass(cls) or not issubclass(cls, base) or cls in (base, Optimizer):
             continue
         if not inspect.isabstract(cls) and not getattr(cls, "takes_objects", False):
@@ -90,11 +89,7 @@ def choices(option: str) -> list[str]:
 
 
 def explain(message: str, error: BaseException | None, options: Iterable[str]) -> str:
-    """What is wrong, from the innermost cause.
-
-    Returns:
-        A sentence without its full stop.
-    """
+    """What is wrong, from the innermost cause, as a sentence without its full stop."""
     if sentence := unrecognized(message, options):
         return sentence
     keys: list[str] = []

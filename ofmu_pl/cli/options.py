@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jsonargparse import Namespace
@@ -13,19 +12,16 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.parallel import NO_FLOAT64
 
-NO_LOGGER = "leaves the run without a folder for its results: leave it out, and say with logs where results go"
-NO_CLIP = "does nothing here: set model.gradient_clip, a norm, instead"
 NO_LIMIT = "does nothing here, where the evaluation measures: set evaluation.every_n_steps and evaluation.rows instead"
-MEANINGLESS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+MEANINGLESS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (
         "accumulate_grad_batches",
         lambda x: x != 1,
         "does nothing, since an iteration is one optimizer step: set a larger data.batch_size, and "
         "model.micro_batch_size where memory is short",
     ),
-    ("logger", lambda x: x is False, NO_LOGGER),
-    ("gradient_clip_val", lambda x: x is not None, NO_CLIP),
-    ("gradient_clip_algorithm", lambda x: x is not None, NO_CLIP),
+    ("logger", lambda x: x is False, "leaves the results without a folder: leave it out, and say by logs where it is"),
+    ("gradient_clip_val", lambda x: x is not None, "does nothing here: set model.gradient_clip, a norm, instead"),
     ("overfit_batches", bool, "can repeat no batches here: leave it out, and choose data of few rows"),
     (
         "limit_train_batches",
@@ -40,22 +36,14 @@ MEANINGLESS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def check_trainer(trainer: Namespace) -> None:
-    """Refuse options of Lightning's that have no meaning here, or cannot work.
-
-    Raises:
-        UserError: The first such option, and what takes its place.
-    """
+    """Refuse options of Lightning's that have no meaning here, or cannot work."""
     for option, is_refused, why in MEANINGLESS:
         if is_refused(trainer[option]):
             raise UserError(f"trainer.{option} {trainer[option]} {why}.")
 
 
 def check_schedule(config: Namespace) -> None:
-    """Refuse a schedule that is over before the run, unless something may end the run before ``max_steps``.
-
-    Raises:
-        UserError: torch's OneCycleLR, which takes no further step, has fewer of them than the run.
-    """
+    """Refuse a schedule that is over before the run, unless something may end the run before ``max_steps``."""
     model, steps = config.get("model.init_args") or {}, config["trainer"]["max_steps"]
     last = model.get("scheduler.init_args.total_steps")
     ends = config["trainer"]["callbacks"] or model.get("stop_at") or model.get("stationarity_tol") is not None
@@ -67,14 +55,7 @@ def check_schedule(config: Namespace) -> None:
 
 
 def check_keepers(config: Namespace) -> None:
-    """Refuse options of what writes checkpoints by which no run could go on, or ``purge`` would leave them.
-
-    Args:
-        config: The command's configuration; callbacks of the trainer's that write checkpoints are among it.
-
-    Raises:
-        UserError: The first such option, and what takes its place.
-    """
+    """Refuse options of what writes checkpoints by which no run could go on, or ``purge`` would leave them."""
     callbacks = [callback.get("init_args") or {} for callback in config["trainer"]["callbacks"] or []]
     for keeper in [config["checkpoint"], *(given for given in callbacks if "dirpath" in given)]:
         name = keeper.get("filename") or ""
@@ -94,11 +75,7 @@ def check_keepers(config: Namespace) -> None:
 
 
 def check_devices(trainer: Namespace) -> None:
-    """Refuse devices that are not here, before any process is started.
-
-    Raises:
-        UserError: A GPU is asked for, and there is none; or FSDP2 would have to shard in float64.
-    """
+    """Refuse devices that are not here, before any process is started."""
     if trainer["accelerator"] in ("gpu", "cuda") and not torch.cuda.is_available():
         raise UserError("There is no GPU that torch can use here: set trainer.accelerator cpu.")
     if isinstance(trainer["strategy"], ModelParallelStrategy) and "64" in str(trainer["precision"]):

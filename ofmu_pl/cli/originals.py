@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,12 @@ from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 
 
 def begin_from_base(config: Namespace) -> None:
-    """Name the base model as the network's path where no path is given, so that data and plan know what to expect.
-
-    Raises:
-        UserError: The network's weights are random, so that there is no base model.
-    """
+    """Name the base model as the network's path where no path is given, so that data and plan know what to expect."""
     base = config.get("original.base")
     if base is None or not config.get("model.class_path"):
         return
@@ -34,31 +31,29 @@ def begin_from_base(config: Namespace) -> None:
         arguments["path"] = base
 
 
+def require_target(module: UnlearningModule) -> None:
+    """Refuse a classifier of random weights where a method unlearns and nothing says how to train one."""
+    recipe = module.recipe
+    if module.unlearns and isinstance(recipe, ImageNetwork) and recipe.path is None:
+        raise UserError(
+            "There is no model that could forget: give its folder as model.network.path, or say how to train one in "
+            f"{SAYING_HOW['images']}."
+        )
+
+
 def train_originals(
-    module: UnlearningModule, how: Original | None, evaluations: Iterable[Evaluation], train: Callable[..., Path]
+    module: UnlearningModule, how: Original | None, evaluation: Evaluation, train: Callable[..., Path]
 ) -> None:
     """Train target and retrained model where a method that unlearns lacks them, once; they are kept by content.
 
-    The target is trained where the network has no path, or the base model's own.
-
-    Args:
-        module: The method, whose recipe then names the target.
-        how: Settings; ``None``: nothing is trained.
-        evaluations: Evaluations of the run, whose references then name the retrained model.
-        train: Trains one model on a split as ``evaluation.originals.original`` does.
+    The target is trained where the network has no path, or the base model's own. The recipe then names it, and the
+    evaluation's reference is the retrained model.
     """
     recipe: Any = module.recipe
-    if not module.unlearns:
-        return
     if how is None:
-        if recipe.path is None and recipe.modality == "images":
-            raise UserError(
-                "There is no model that could forget: give its folder as model.network.path, or say how to train "
-                f"one in {SAYING_HOW['images']}."
-            )
-        return
-    for evaluation in evaluations:
+        require_target(module)
+    elif module.unlearns:
         if evaluation.source == RETRAIN or (evaluation.source is None and how.base):
             evaluation.source = str(train(split="retain"))
-    if recipe.path in (None, how.base):
-        recipe.path = str(train(split="full"))
+        if recipe.path in (None, how.base):
+            recipe.path = str(train(split="full"))

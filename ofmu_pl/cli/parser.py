@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
+from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
 from ofmu_pl.cli.errors import OptionError, explain
@@ -17,17 +19,17 @@ class Parser(LightningArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
-    def parse_args(self, args: Any = None, *more: Any, **options: Any) -> Any:
+    def parse_args(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Namespace:
         """Parse words; jsonargparse hands a ``null`` within a class within a class on as the text ``None``."""
         if args is not None and not self.exit_on_error:
             args = [word.removesuffix("None") + "null" if word.endswith("=None") else word for word in args]
         return super().parse_args(args, *more, **options)
 
-    def dump(self, namespace: Any, *args: Any, **options: Any) -> str:
+    def dump(self, namespace: Namespace, *args: Any, **options: Any) -> str:
         """Write a configuration as text, without checking it against its types once more: it was parsed."""
         return str(super().dump(namespace, *args, **{**options, "skip_validation": True}))
 
-    def error(self, message: str, ex: Exception | None = None) -> Any:
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the message and exit with code 2.
 
         Raises:

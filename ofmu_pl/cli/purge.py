@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
 
+Config = dict[str, Any]
 HOLDERS = {
     "samples.jsonl": "questions and answers, or their hashes",
     "samples.key": "the key of those hashes",
@@ -32,11 +34,7 @@ HOLDERS = {
 
 
 def purge(runs: list[Path]) -> None:
-    """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains.
-
-    Raises:
-        UserError: A folder is no run's, or a run is at work there; then nothing has been removed from any.
-    """
+    """Remove from runs what holds or rebuilds the rows that they forgot, and say what remains."""
     runs = [folder.resolve() for folder in runs]
     for folder in runs:
         require_idle(folder, "then purge it (nothing was removed anywhere)")
@@ -46,7 +44,7 @@ def purge(runs: list[Path]) -> None:
         chosen = _clean_config(folder / "config.yaml", config)
         for path in _lists(folder) if chosen else []:
             _rewrite(path, partial(_without_names, chosen), "names that chose rows")
-        for path in filter(_is_there, (folder / name for name in HOLDERS)):
+        for path in filter(os.path.lexists, (folder / name for name in HOLDERS)):
             _remove(path)
             print(f"Removed {path}: {HOLDERS[path.name]}.")
         for path in sorted(folder.glob(".*.partial")):
@@ -55,16 +53,13 @@ def purge(runs: list[Path]) -> None:
         print(_remaining(folder, config))
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run, finished or interrupted: the checkpoints of one that was killed know the rows, too.
-
-    Raises:
-        UserError: It has no configuration, or its configuration or results are not ours, or of a newer version.
-    """
+def _config(folder: Path) -> Config:
+    """The configuration of a run, finished or killed, whose checkpoints know the rows, too."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        sound = {"model", "data"} <= config.keys() and "class_path" in config["data"]
-        if sound and _has_our_results(folder):
+        results = folder / RESULTS
+        ours = not results.exists() or "ofmu_pl" in Results.read(results).provenance
+        if ours and {"model", "data"} <= config.keys() and "class_path" in config["data"]:
             return dict(config)
     except NewerError:
         raise
@@ -74,11 +69,6 @@ def _config(folder: Path) -> dict[str, Any]:
         f"'{folder}' is no run of ofmu_pl (it has no config.yaml of one, or {RESULTS} of something else), so nothing "
         "was removed anywhere: give the folders of runs, such as logs/tofu/ofmu/version_0."
     )
-
-
-def _has_our_results(folder: Path) -> bool:
-    """Whether a run's results are ours, or it has none yet."""
-    return not (folder / RESULTS).exists() or "ofmu_pl" in Results.read(folder / RESULTS).provenance
 
 
 def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
@@ -93,27 +83,24 @@ def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
         print(f"Removed from {path}: {what}.")
 
 
-def _clean_config(path: Path, config: dict[str, Any]) -> list[str]:
-    """Take rows, and names by which rows were chosen, out of a configuration; never through a link.
-
-    Returns:
-        What chose rows by a column, such as ``author=NAME``.
-    """
+def _clean_config(path: Path, config: Config) -> list[str]:
+    """Take rows, and what chose them (``author=NAME``), out of a configuration; never through a link."""
     given = config["data"].get("init_args")
     others = given.get("other_requests") if isinstance(given, dict) else None
     parts = [given, *(others.values() if isinstance(others, dict) else [])]
-    named = (("forget", list), ("full", list), ("forget_where", str))  # rows themselves, not a file of them
-    sides = [(part, name, kind) for part in parts if isinstance(part, dict) for name, kind in named]
-    found = [(part, name) for part, name, kind in sides if isinstance(part.get(name), kind)]
-    if not found or path.is_symlink():
+    chosen, rows = [], 0
+    for part in parts:
+        if not isinstance(part, dict) or path.is_symlink():
+            continue
+        for name in ("forget", "full"):
+            if isinstance(part.get(name), list):  # rows themselves, not a file of them
+                part[name] = None
+                rows += 1
+        if isinstance(part.get("forget_where"), str):
+            chosen.append(part["forget_where"])
+            part["forget_where"] = _unnamed(part["forget_where"])
+    if not chosen and not rows:
         return []
-    chosen = []
-    for part, name in found:
-        if name == "forget_where":
-            chosen.append(part[name])
-            part[name] = _unnamed(part[name])
-        else:
-            part[name] = None
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     print(f"Removed from {path}: rows that stood there, and names that chose rows.")
@@ -142,10 +129,6 @@ def _without_names(chosen: list[str], text: str) -> str:
     return text
 
 
-def _is_there(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
-
-
 def _remove(path: Path) -> None:
     """Remove a file, a folder or a link, and never what a link points at."""
     if path.is_dir() and not path.is_symlink():
@@ -154,7 +137,7 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _remaining(folder: Path, config: dict[str, Any]) -> str:
+def _remaining(folder: Path, config: Config) -> str:
     """What still knows the rows."""
     target = _first(config, "path") or "the cache"
     named = (_first(config["data"], option) for option in ("data", "full", "forget"))
@@ -167,7 +150,7 @@ def _remaining(folder: Path, config: dict[str, Any]) -> str:
     )
 
 
-def _first(x: Any, key: str) -> str | None:
+def _first(x: object, key: str) -> str | None:
     """The first text under a key, at any depth."""
     if not isinstance(x, dict):
         return None

@@ -35,13 +35,6 @@ def quickstart(seed: int, logs: Path) -> None:
 
     Each step is a command that is printed before it runs, in a process of its own. A step whose output is there is
     passed over, so that the same line goes on after an interruption.
-
-    Args:
-        seed: Seed of the models, of the runs and of their folder.
-        logs: Root of all outputs.
-
-    Raises:
-        SystemExit: A step failed, which has said why; the exit code is the step's.
     """
     name = "quickstart" if seed == 0 else f"quickstart-seed{seed}"
     runs = logs / name

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from ofmu_pl.cli.app import UnlearningCLI
-from ofmu_pl.cli.originals import train_originals
+from ofmu_pl.cli.originals import require_target
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.rehearsal import Rehearsal
 from ofmu_pl.support.errors import UserError
@@ -16,24 +16,27 @@ from ofmu_pl.support.errors import UserError
 class PlanCLI(UnlearningCLI):
     """``fit`` with a rehearsal instead of a trainer, so that no device is asked for and nothing is written."""
 
-    trainer: Any
+    trainer: Rehearsal  # type: ignore[assignment]
 
-    def instantiate_trainer(self, **kwargs: Any) -> Any:
+    def instantiate_trainer(self, **_: object) -> Rehearsal:  # type: ignore[override]
         """Return the rehearsal."""
-        trainer = self._get(self.config, "trainer").as_dict()
-        return Rehearsal(trainer, self._get(self.config_init, "trainer")["strategy"])
+        later: dict[str, Any] = {}
+        if self.dry:
+            later["evaluation"] = self._get(self.config_init, "evaluation")
+            later["exports"] = self._get(self.config_init, "export").folder is not None
+        strategy = self._get(self.config_init, "trainer")["strategy"]
+        return Rehearsal(self._get(self.config, "trainer").as_dict(), strategy, **later)
 
-    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, ckpt_path: str | None = None, **_: object) -> None:
         """Print what the run would take."""
-        course = self._tried(blank=True)
+        course = self._tried()
         if course.fault:
             raise UserError(course.fault)
         self.trainer.needs.show(Console())
 
-    def _tried(self, *, blank: bool) -> Course:
+    def _tried(self) -> Course:
         with Console().status("Going through one iteration without weights"):
-            course: Course = self.trainer.fit(self.model, self.datamodule, blank=blank)
-        return course
+            return self.trainer.fit(self.model, self.datamodule, blank=not self.dry)
 
 
 class DryRunCLI(PlanCLI):
@@ -41,16 +44,14 @@ class DryRunCLI(PlanCLI):
 
     dry = True
 
-    def fit(self, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, ckpt_path: str | None = None, **_: object) -> None:
         """Try the configuration."""
         how = self._get(self.config_init, "original")
         if how is None:
-            train_originals(self.model, None, [], lambda **_: None)  # type: ignore[arg-type]
+            require_target(self.model)
         else:
             how.filled(self.model.recipe)
-        self.trainer.evaluation = self._get(self.config_init, "evaluation")
-        self.trainer.exports = self._get(self.config_init, "export").folder is not None
-        course = self._tried(blank=False)
+        course = self._tried()
         course.show(Console())
         if course.fault:
             raise SystemExit(1)

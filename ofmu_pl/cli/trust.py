@@ -18,11 +18,7 @@ _TRUSTED = "OFMU_PL_TRUST"
 
 
 def without_trust(words: list[str]) -> list[str]:
-    """Take ``--trust MODULE`` out of a command's words; the processes that it starts trust these modules, too.
-
-    Raises:
-        UserError: No module follows.
-    """
+    """Take ``--trust MODULE`` out of a command's words; the processes that it starts trust these modules, too."""
     left, trusted = [], []
     rest = iter(words)
     for word in rest:

@@ -13,26 +13,14 @@ DRY_RUN = "--dry_run"
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
-    """Say what is wrong on stderr, and end the process.
-
-    Args:
-        sentence: What is wrong, where, and what to do.
-        code: The exit code: 1, or 2 where the words are wrong.
-
-    Raises:
-        SystemExit: Always.
-    """
+    """Say what is wrong, where and what to do, on stderr, and end the process: by 1, or by 2 where words are wrong."""
     sys.stderr.write(f"ofmu_pl: error: {sentence}\n")
     sys.stderr.flush()
     sys.exit(code)
 
 
 def unrecognized(message: str, options: Iterable[str]) -> str | None:
-    """The sentence for words that a parser does not know, with the nearest option that exists.
-
-    Returns:
-        A sentence without its full stop; ``None``: the message says something else.
-    """
+    """The sentence, without its full stop, for words that a parser does not know; ``None``: it says something else."""
     head, _, words = message.partition("unrecognized arguments: ")
     if head or not words:
         return None
@@ -64,7 +52,6 @@ class Words(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2."""
-        words = [word for action in self._actions for word in action.option_strings]
-        options = [word[2:] for word in words if word.startswith("--")]
+        options = [word[2:] for word in self._option_string_actions if word.startswith("--")]
         sentence = unrecognized(message, options) or f"{message[:1].upper()}{message[1:]}"
         fail(f"{sentence} (options: {self.prog} --help).", 2)

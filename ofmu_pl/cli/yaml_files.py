@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,6 @@ def load_yaml(text: str) -> Any:
     """The value of a YAML text, as jsonargparse's own loader has it.
 
     Aliases share what they name until a parser copies it: ten levels of ten aliases are 10^10 nodes.
-
-    Raises:
-        UserError: It is nested too deeply, or aliases make it larger than ``LARGEST`` nodes.
-        YAMLError: It is no YAML.
     """
     if text.startswith("#") and "\n" not in text:  # the value of an option, "### {question}", and no comment
         return text
@@ -51,14 +47,7 @@ def _check_depth(text: str) -> None:
 
 
 def check_files(words: Sequence[str]) -> None:
-    """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was.
-
-    Args:
-        words: The words of the command line, of which those behind ``--config`` and ``-c`` are looked at.
-
-    Raises:
-        UserError: A file is not there, a folder, or no YAML in UTF-8.
-    """
+    """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was."""
     for word in _configurations(words):
         path = Path(word).expanduser()
         if path.is_dir():
@@ -83,13 +72,14 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
             yield value or following
 
 
-def _size(node: Any, known: dict[int, int]) -> int:
+def _size(node: yaml.Node | None, known: dict[int, int]) -> int:
     """Nodes from here on with every alias written out."""
     if id(node) not in known:
         known[id(node)] = LARGEST  # met again from within, it contains itself
         children = [] if isinstance(node, yaml.ScalarNode) or node is None else node.value
-        pairs = isinstance(node, yaml.MappingNode)
-        known[id(node)] = 1 + sum(_size(x, known) for child in children for x in (child if pairs else [child]))
+        if isinstance(node, yaml.MappingNode):
+            children = chain.from_iterable(children)  # of pairs
+        known[id(node)] = 1 + sum(_size(child, known) for child in children)
         if known[id(node)] > LARGEST:
             raise UserError(
                 f"The configuration has aliases (*NAME) that make it larger than {LARGEST} nodes, or that contain "

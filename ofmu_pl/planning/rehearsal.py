@@ -55,10 +55,10 @@ class Rehearsal(pl.Callback):
     Args:
         settings: The trainer's configuration, its strategy not made into an object.
         strategy: The strategy, made into an object where it is a class; ``None``: as the configuration has it.
-
-    Attributes:
         evaluation: The evaluation of the run, to try it too; ``None``: the rehearsal ends with the iteration.
         exports: Whether the run exports its model.
+
+    Attributes:
         course: What was tried, and the first fault.
         needs: Memory and work of an iteration.
     """
@@ -69,10 +69,14 @@ class Rehearsal(pl.Callback):
     needs: Needs
     whole: Batches
 
-    def __init__(self, settings: Settings, strategy: str | Strategy | None = None) -> None:
-        self.settings, self.strategy = settings, strategy
-        self.evaluation: Evaluation | None = None
-        self.exports = False
+    def __init__(
+        self,
+        settings: Settings,
+        strategy: str | Strategy | None = None,
+        evaluation: Evaluation | None = None,
+        exports: bool = False,
+    ) -> None:
+        self.settings, self.strategy, self.evaluation, self.exports = settings, strategy, evaluation, exports
         self.course, self.ledger = Course(), Ledger()
 
     def fit(self, module: UnlearningModule, data: PairedDataModule, *, blank: bool = False) -> Course:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -44,14 +43,6 @@ class Unlearned:
     _write: Callable[[Path], None]
     _told: Account | None
 
-    @classmethod
-    def of(cls, model: nn.Module, folder: Path, ending: Ending, **how: Any) -> Unlearned:
-        """The result of a run that found this."""
-        measured = dict(ending.columns)
-        before, retrained = measured.pop("before", {}), measured.pop("retrained", {})
-        (metrics,) = measured.values()
-        return cls(model, metrics, before, retrained, ending.remark, folder, ending, **how)
-
     def __repr__(self) -> str:
         return f"<{self._ending.title}: see metrics, table(), report(folder) and save(folder)>"
 
@@ -76,10 +67,7 @@ class Unlearned:
         """
         home = Path(folder)
         if home.is_file() or (home.is_dir() and any(home.iterdir()) and not (home / PROVENANCE).is_file()):
-            raise UserError(
-                f"'{home}' is there and is no model that ofmu_pl wrote, so it would be lost: give a folder of the "
-                "model's own, or remove that one first."
-            )
+            raise UserError(f"'{home}' is no model that ofmu_pl wrote and would be lost: give a folder of its own.")
         self._write(home)
         if self._told is not None:
             write_card(replace(self._told, model=home))

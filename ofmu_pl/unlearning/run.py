@@ -65,10 +65,7 @@ def run(
                 )
             except (ValueError, MisconfigurationException) as error:
                 reason = str(error).strip().splitlines()[0].rstrip(".")
-                raise UserError(
-                    f"accelerator={accelerator!r} cannot be had here ({reason}): give 'auto', 'cpu', or a device that "
-                    "torch sees."
-                ) from error
+                raise UserError(f"accelerator={accelerator!r} cannot be had here ({reason}): give 'auto'.") from error
             trainer.fit(module, datamodule=data)
     except BaseException as error:
         shutil.rmtree(home, ignore_errors=True)
@@ -78,8 +75,11 @@ def run(
     facts = model_facts(trainer, module)
     data.trainer = None  # which holds optimizers
     write = partial(write_model, network=module.network, recipe=module.recipe, datamodule=data, facts=facts)
-    assert evaluation.ending is not None  # it ends each run
-    name = type(module).__name__.lower()
-    result = Unlearned.of(model, home, evaluation.ending, _name=name, _write=write, _told=evaluation.told)
+    ending, name = evaluation.ending, type(module).__name__.lower()
+    assert ending is not None  # it ends each run
+    measured = dict(ending.columns)
+    before, retrained = measured.pop("before", {}), measured.pop("retrained", {})
+    (after,) = measured.values()
+    result = Unlearned(model, after, before, retrained, ending.remark, home, ending, name, write, evaluation.told)
     weakref.finalize(result, shutil.rmtree, home, ignore_errors=True)
     return result

@@ -12,10 +12,6 @@ from typing import Any, Literal
 
 import yaml
 
-import ofmu_pl
-from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.networks.base import Network
-
 
 def shipped(modality: Literal["text", "images"]) -> dict[str, Any]:
     """Read the configuration for one kind of data.
@@ -35,9 +31,3 @@ def arguments(section: dict[str, Any]) -> dict[str, Any]:
     given = section.get("init_args", {}) if "class_path" in section else section
     nested = {name: x for name, x in given.items() if isinstance(x, dict) and "." in x.get("class_path", "")}
     return given | {name: partial(resolve_name(x["class_path"]), **arguments(x)) for name, x in nested.items()}
-
-
-def shipped_method(section: dict[str, Any], network: Network) -> UnlearningModule:
-    """Make the method of a configuration's ``model`` section for another network than it names."""
-    make: type[UnlearningModule] = getattr(ofmu_pl, section["class_path"])
-    return make(**arguments(section) | {"network": network})

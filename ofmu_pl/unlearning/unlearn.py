@@ -21,13 +21,14 @@ from ofmu_pl.evaluation.reference import RETRAIN
 from ofmu_pl.evaluation.text import TextEvaluation
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.ofmu import OFMU
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.loaded import LoadedLM, restored
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.unlearning.result import Unlearned
 from ofmu_pl.unlearning.run import run
-from ofmu_pl.unlearning.shipped import arguments, shipped, shipped_method
+from ofmu_pl.unlearning.shipped import arguments, shipped
 
 MakeMethod = Callable[[Network], UnlearningModule]
 """A method's class, or anything else that makes a method of a network."""
@@ -125,7 +126,8 @@ def unlearn(
         raise UserError("`holdout` is for rows of text: of images, give those that no model has seen as `test` alone.")
     settings = shipped("images" if images else "text")
     network = Classifier(model) if images else _language_model(model, tokenizer)
-    module = _method(method or partial(shipped_method, settings["model"]), network)
+    usual = {name: x for name, x in arguments(settings["model"]).items() if name != "network"}
+    module = _method(method or partial(OFMU, **usual), network)
     prepared = {"mean", "std"}  # of the images of another training
     options = {name: x for name, x in arguments(settings["data"]).items() if name not in prepared} | data
     options |= {"streams": module.streams, "num_batches": module.num_batches, "seed": seed}

@@ -51,6 +51,28 @@ def _train(logs):
         main(["fit", "--config", str(config), "--logs", str(logs), "--method", method, "--model.split", split])
 
 
+def the_error(capsys):
+    """What a command that failed said: one sentence on stderr."""
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("ofmu_pl: error: ")]
+    assert line.endswith(".")
+    assert "Traceback" not in said
+    return line
+
+
+@pytest.fixture
+def refused(fit, capsys):
+    """Runs a command that must fail in one sentence; returns it."""
+
+    def run(*options, code=1, command="fit"):
+        with pytest.raises(SystemExit) as stop:
+            fit(*options, command=command)
+        assert stop.value.code == code
+        return the_error(capsys)
+
+    return run
+
+
 @pytest.fixture
 def fit(models, tmp_path):
     """Runs OFMU on the tiny target; returns the folder of its newest run."""

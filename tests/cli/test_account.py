@@ -89,15 +89,6 @@ def test_what_can_be_said_follows_from_the_rows(fit, own):
     assert "the run did not look at" not in page
 
 
-def test_a_run_that_aimed_at_never_seen_rows_says_so(fit, own):
-    card, page = told(fit(*own("forget", "retain", "holdout"), "--model.stop_at", "holdout"))
-    sentence = "How the tests end on held-out rows that the run did not look at"
-    assert sentence in page
-    assert sentence in card
-    card, page = told(fit(*own("forget", "retain"), "--model.stop_at", "holdout"))
-    assert sentence not in page, "it had none to look at"
-
-
 def test_a_run_that_was_stopped_before_it_told_does_so_when_it_goes_on(fit, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("ofmu_pl.evaluation.results.write_audit", lambda *_: 1 / 0)
@@ -107,21 +98,6 @@ def test_a_run_that_was_stopped_before_it_told_does_so_when_it_goes_on(fit, monk
     assert run.name == "version_0"
     assert all(told(run))
     assert (run / "results.json").is_file()
-
-
-def test_results_come_last(fit, monkeypatch):
-    seen = []
-    write = Results.write
-    monkeypatch.setattr(Results, "write", lambda self, path: (seen.extend(told(path.parent)), write(self, path)))
-    fit(*SHORT)
-    assert len(seen) == 2
-
-
-@pytest.mark.slow
-def test_without_an_exported_model_there_is_the_page_alone(fit):
-    run = fit(*SHORT, "--export.folder", "null")
-    assert (run / "audit.html").is_file()
-    assert not list(run.rglob("README.md"))
 
 
 def test_what_did_not_unlearn_is_not_told(fit, models):

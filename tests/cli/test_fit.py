@@ -153,36 +153,6 @@ def test_the_config_file_of_a_run_runs_again(fit, tmp_path):
     assert all(torch.equal(a[k], b[k]) for k in a)
 
 
-@pytest.mark.slow
-def test_engines_and_micro_batches_agree(fit):
-    """Three ways to the same outer iterations; the weights differ by rounding only."""
-    ends = []
-    for options in (
-        [],
-        ["--model.micro_batch_size", "2"],
-        ["--model.engine", "finite_difference", "--model.micro_batch_size", "3"],
-    ):
-        sgd = ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.1", "--trainer.max_steps", "2"]
-        folder = fit(*sgd, "--evaluation.max_new_tokens", "1", *options)
-        state = torch.load(folder / "checkpoints/step=2.ckpt", weights_only=True)["state_dict"]
-        ends.append(torch.cat([v.flatten() for v in state.values()]))
-    for end in ends[1:]:
-        assert (end - ends[0]).norm() < 2e-3 * ends[0].norm()
-
-
-@pytest.mark.slow
-def test_stationarity_stop(fit):
-    folder = fit("--model.stationarity_tol", "1e6")
-    assert json.loads((folder / "results.json").read_text())["provenance"]["steps"] == 1
-
-
-def test_report(run):
-    folder = run.parent.parent
-    main(["report", str(folder)])
-    assert "ofmu" in (folder / "report/index.html").read_text()
-    assert (folder / "report/figures/runs-trade-off.png").read_bytes().startswith(b"\x89PNG")
-
-
 FOR_IMAGES = "fisher influence random_labels salun scrub l1_sparse do_nothing batchnorm_only".split()
 
 
@@ -211,17 +181,6 @@ def test_every_shipped_config_parses(path, capsys):
         assert all(e["methods"] for e in printed["experiments"].values())
     else:
         assert printed["attacks" if command == "attack" else "methods"]
-
-
-@pytest.mark.parametrize("path", [ROOT / f"configs/methods/ofmu_{form}.yaml" for form in ("literal", "paper")])
-def test_a_form_of_ofmu_has_its_own_rates_over_a_configuration_that_finds_them(path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["fit", "--config", str(ROOT / "configs/text.yaml"), "--config", str(path), "--print_config"])
-    assert stop.value.code == 0
-    found = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]
-    assert (found["rates"], found["stop_at"]) == (None, None)
-    wanted = yaml.safe_load(path.read_text())["model"]["init_args"]["optimizer"]["init_args"]["lr"]
-    assert found["optimizer"]["init_args"]["lr"] == wanted
 
 
 def test_the_recipe_of_open_unlearning_is_theirs(capsys):

@@ -42,20 +42,13 @@ def mark(tmp_path):
 
 
 @pytest.fixture
-def refused(fit, capsys, mark):
+def refused(refused, mark):
     """Runs a command that must fail in one sentence, with nothing executed; returns the sentence."""
 
-    def run(*options, code=1, command="fit"):
-        with pytest.raises(SystemExit) as stop:
-            fit(*options, command=command)
-        error = capsys.readouterr().err
-        lines = [line for line in error.splitlines() if line.startswith("ofmu_pl: error: ")]
-        assert stop.value.code == code
-        assert len(lines) == 1
-        assert lines[0].endswith(".")
-        assert "Traceback" not in error
+    def run(*options, **more):
+        line = refused(*options, **more)
         assert not mark.exists()
-        return lines[0]
+        return line
 
     return run
 
@@ -88,8 +81,7 @@ def touch(mark, path="os.system"):
 )
 def test_a_hostile_configuration_is_refused(refused, mark, option, value, code, expected):
     made = value(mark)
-    text = refused(f"--{option}", made if isinstance(made, str) else json.dumps(made), code=code)
-    assert expected in text
+    assert expected in refused(f"--{option}", made if isinstance(made, str) else json.dumps(made), code=code)
 
 
 @pytest.mark.parametrize("command", ["plan", "fit", pytest.param("dry", marks=pytest.mark.slow)])

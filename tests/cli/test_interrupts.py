@@ -86,11 +86,6 @@ def test_no_more_checkpoints_stay_than_are_asked_for(fit, press, capsys):
     assert names(fit(*options, "--ckpt_path", "last")) == ["mine.ckpt", "step=4.ckpt"]
 
 
-def test_ctrl_c_while_a_model_is_measured(fit, press, capsys):
-    press(TextEvaluation, "score", 1)
-    assert stopped(capsys, lambda: fit(command="validate")) == "ofmu_pl: stopped by Ctrl-C."
-
-
 @pytest.mark.parametrize("command", ["benchmark", "requests", "attack"])
 def test_a_command_of_many_runs_says_that_the_same_line_goes_on(capsys, command):
     def start():

@@ -14,6 +14,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
+from tests.cli.conftest import the_error
 from tests.helpers.citizen_rows import SIDES, TRADES, tokenizer
 
 PASSES = 16
@@ -105,15 +106,9 @@ def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
     ("words", "expected"),
     [
         (["--model.network.config", "{model_type: gpt2}", "--original.base", "BASE"], "leave one of the two out"),
-        pytest.param(
-            ["--model.network.path", "BASE", "--original", "null", "--evaluation.reference", "retrain"],
-            "original.base",
-            marks=pytest.mark.slow,
-        ),
         (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "fine-tuned from a model"),
         (["--original.base", "OTHER", "--model.network.path", "BASE"], "OTHER' has another tokenizer than this run"),
         (["--original.base", "BASE", "--original.momentum", "0.5"], "original.momentum"),
-        pytest.param(["--original.base", "nowhere"], "'nowhere'", marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):
@@ -126,9 +121,7 @@ def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expec
     with pytest.raises(SystemExit) as stop:
         fit(*[places.get(word, word) for word in words])
     assert stop.value.code == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ofmu_pl: error: ")]
-    assert expected in line
-    assert line.endswith(".")
+    assert expected in the_error(capsys)
 
 
 def test_settings_are_those_of_the_network():

@@ -54,8 +54,5 @@ def test_it_is_in_results_and_table_and_the_retrained_models_value_is_its_goal(f
         ("[my_metrics.Wrost]", "own_metrics"),
     ],
 )
-def test_what_is_no_metric_or_has_anothers_name(fit, capsys, words, sentence):
-    with pytest.raises(SystemExit):
-        fit("--evaluation.own_metrics", words)
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("ofmu_pl: error: ")]
-    assert sentence in line
+def test_what_is_no_metric_or_has_anothers_name(refused, words, sentence):
+    assert sentence in refused("--evaluation.own_metrics", words, code=1 if "Q_A" in words else 2)

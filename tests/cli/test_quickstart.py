@@ -1,6 +1,5 @@
 """``quickstart``: which steps it starts, what it passes over, and what it says at the end."""
 
-import json
 import os
 from pathlib import Path
 
@@ -109,13 +108,3 @@ def test_the_end_sets_both_methods_between_the_model_before_and_the_retrained_on
     assert "forget_truth_ratio" not in out
     for head, values in (("Forgotten:", "ofmu 0.0400, npo 0.0500, retrained 0.0200"), ("Came", "npo 0.4000, ")):
         assert values in " ".join(rows[head])
-
-
-def test_what_was_attacked_otherwise_has_a_table_too(tmp_path, capsys):
-    finished(tmp_path)
-    for method in METHODS:
-        place = tmp_path / method / "latest/attacks.json"
-        content = json.loads(place.read_text())
-        place.write_text(json.dumps(content | {"attacks": {}}))
-    closing(tmp_path, list(METHODS))
-    assert RETURNED not in capsys.readouterr().out

@@ -128,16 +128,6 @@ def test_adapters_that_know_the_rows_are_what_is_unlearned(loaded):
     assert not same(adapters, state(model))
 
 
-def test_rows_may_be_files_of_other_columns(loaded, tmp_path):
-    path = tmp_path / "forget.jsonl"
-    path.write_text("".join(json.dumps({"q": r["question"], "a": r["answer"]}) + "\n" for r in SIDES["forget"]))
-    rest = {name: [{"q": r["question"], "a": r["answer"]} for r in SIDES[name]] for name in ("retain", "holdout")}
-    columns = {"question": "q", "answer": "a"}
-    rest["holdout"] = iter(rest["holdout"])  # rows may come one by one
-    result = ofmu_pl.unlearn(*loaded, forget=path, **rest, columns=columns, steps=1, **QUIET)
-    assert result.metrics["forget_loss"].n == 4
-
-
 def test_without_holdout_rows_it_says_what_nobody_can_tell(loaded, capsys):
     rows = {name: SIDES[name] for name in ("forget", "retain")}
     with pytest.warns(UserWarning, match="nobody can tell whether"):
@@ -233,31 +223,17 @@ def test_an_image_classifier(method):
     assert result.metrics["RA"].n == 30
 
 
-class Attends(nn.Module):
-    """Attention over the rows of pixels of an image, by torch's fused kernel."""
-
-    def __init__(self):
-        super().__init__()
-        self.rows, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def forward(self, images):
-        rows = self.rows(images.flatten(1, 2))
-        return self.last(self.attention(rows, rows, rows, need_weights=False)[0].mean(1))
-
-
 @pytest.mark.parametrize(
     ("middle", "said"),
     [
         (nn.Hardsigmoid, "hardsigmoid_backward"),  # torch lacks its second derivative
         (lambda: nn.LayerNorm(16), "LayerNorm"),
-        (None, "MultiheadAttention"),
         (nn.ReLU6, None),
     ],
 )
 def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(middle, said, recwarn):
     torch.manual_seed(0)
-    layers = [nn.Flatten(), nn.Linear(48, 16), middle(), nn.Linear(16, 2)] if middle else [Attends()]
+    layers = [nn.Flatten(), nn.Linear(48, 16), middle(), nn.Linear(16, 2)]
     result = ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, **PREPARED, steps=10, **QUIET)
     assert result.metrics["UA"].n == 6
     told = [str(w.message) for w in recwarn if "goes on without" in str(w.message)]
@@ -268,20 +244,7 @@ def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(mid
             ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, method=chosen, **PREPARED, steps=1, **QUIET)
 
 
-def test_a_classifier_whose_weights_are_no_numbers_is_named_as_such():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
-    nn.init.constant_(model[1].bias, float("nan"))
-    with pytest.raises(UserError, match="6 of 6 in forget"):
-        ofmu_pl.unlearn(model, **IMAGES, **PREPARED, steps=3, **QUIET)
-
-
-class Nothing(ofmu_pl.OwnMetric):
-    def compute(self, scores):
-        return []
-
-
 RUNAWAY = partial(ofmu_pl.GradDiff, optimizer=partial(torch.optim.SGD, lr=1e4), gradient_clip=None)
-LONG = [*SIDES["retain"], {"question": "Who?", "answer": "Nobody. " * 90}]
 TWO = {"test": images(0, 2)}
 REFUSED = {
     "a path": ({"model": "my-model"}, "`model` is a str"),
@@ -289,27 +252,16 @@ REFUSED = {
     "a classifier without test images": ({"model": nn.Linear(2, 2)}, "`model` is a Linear"),
     "a method of its own network": ({"method": ofmu_pl.NPO(ofmu_pl.CausalLM("gpt2"))}, "`method`"),
     "no reference": ({"reference": Path("/nowhere/model")}, "`reference`"),
-    "a number for a reference": ({"reference": 3}, "`reference` is 3"),
     "a word of the command line": ({"reference": "retrain"}, "'retrain'"),
-    "rows in both": ({"retain": SIDES["forget"]}, "4 of 4 forget rows"),
-    "a number of rows": ({"retain": 3}, "`data.retain` is 3"),
     "no steps": ({"steps": 0}, "steps=0"),
-    "half a step": ({"steps": 2.5}, "steps=2.5"),
     "no seed": ({"seed": None}, "seed=None"),
     "no metrics": ({"own_metrics": [3]}, "`own_metrics` is [3]"),
-    "a metric's class": ({"own_metrics": [Nothing]}, "`own_metrics`"),
-    "a number of columns": ({"columns": 3}, "`data.columns` is 3"),
     "no device": ({"accelerator": "abacus"}, "'abacus'"),
     "no model at all": ({"model": 3, **TWO, **PREPARED}, "`model` is a int"),
-    "no list": (TWO | {"mean": 0.5, "std": [1]}, "`data.mean` is 0.5"),
-    "bytes": (TWO | {"mean": [124] * 3, "std": [1] * 3}, "mean=124"),
     "not normalised": (TWO, "`mean`"),
     "holdout images": ({"holdout": images(5, 2), **TWO, **PREPARED}, "`holdout`"),
-    "no length": ({"test": iter([]), **PREPARED}, "`test`"),
     "a frozen classifier": ({"model": nn.Linear(2, 2).requires_grad_(False), **TWO, **PREPARED}, "requires_grad_"),
-    "a long row": ({"max_length": 300, "retain": LONG}, "max_position_embeddings"),
     "divergence": ({"method": RUNAWAY, "steps": 3}, "`gradient_clip`"),
-    "no rate": ({"method": partial(ofmu_pl.NPO, optimizer=partial(torch.optim.SGD, lr=-1.0))}, "`optimizer`"),
 }
 """What is given instead, and a token of the error."""
 
@@ -329,57 +281,37 @@ def test_bad_input_is_refused(loaded, case):
     assert case == "divergence" or same(before, state(model))
 
 
-@pytest.mark.parametrize("kind", ["text", "images"])
 @pytest.mark.parametrize("call", [True, False])
-def test_a_model_or_a_call_in_inference_mode_is_refused(loaded, kind, call):
+def test_a_model_or_a_call_in_inference_mode_is_refused(loaded, call):
     model, tokenizer = loaded
-    model = model if kind == "text" else nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
-    sides = SIDES if kind == "text" else {s: images(0, 2) for s in ("forget", "retain", "test")} | PREPARED
     with torch.inference_mode():
         made = model if call else copy.deepcopy(model)
-    with (
-        torch.inference_mode(call),
-        pytest.raises(UserError, match="inference_mode"),
-    ):
-        ofmu_pl.unlearn(made, tokenizer, **sides, steps=1, **QUIET)
+    with torch.inference_mode(call), pytest.raises(UserError, match="inference_mode"):
+        ofmu_pl.unlearn(made, tokenizer, **SIDES, steps=1, **QUIET)
 
 
-def with_pad_token(model, tokenizer):
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    return model, tokenizer
+T5 = T5Config(vocab_size=300, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+PREFIX = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+UNUSABLE = {
+    "T5ForConditionalGeneration": lambda model: T5ForConditionalGeneration(T5),
+    "PrefixTuningConfig": lambda model: get_peft_model(model, PREFIX),
+    "no weights": lambda model: model.to("meta"),
+    "is_trainable=True": lambda model: model.requires_grad_(False),
+}
 
 
-def encoder(model, tokenizer):
-    shape = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
-    return T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **shape)), tokenizer
-
-
-def with_tokens_before_rows(model, tokenizer):
-    return get_peft_model(model, PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)), tokenizer
-
-
-def without_weights(model, tokenizer):
-    return model.to("meta"), tokenizer
-
-
-def frozen(model, tokenizer):
-    return model.requires_grad_(False), tokenizer
-
-
-@pytest.mark.parametrize(
-    ("change", "token"),
-    [
-        (with_pad_token, "pads with a token"),
-        (encoder, "T5ForConditionalGeneration"),
-        (with_tokens_before_rows, "PrefixTuningConfig"),
-        (without_weights, "no weights"),
-        (frozen, "is_trainable=True"),
-    ],
-)
-def test_a_model_or_tokenizer_that_cannot_be_used_is_refused(loaded, change, token):
+@pytest.mark.parametrize("token", UNUSABLE)
+def test_a_model_that_cannot_be_used_is_refused(loaded, token):
     model, tokenizer = loaded
     with pytest.raises(UserError, match=token):
-        ofmu_pl.unlearn(*change(model, copy.deepcopy(tokenizer)), **SIDES, steps=1, **QUIET)
+        ofmu_pl.unlearn(UNUSABLE[token](model), tokenizer, **SIDES, steps=1, **QUIET)
+
+
+def test_a_token_that_pads_and_has_no_row_is_refused(loaded):
+    model, tokenizer = loaded[0], copy.deepcopy(loaded[1])
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    with pytest.raises(UserError, match="pads with a token"):
+        ofmu_pl.unlearn(model, tokenizer, **SIDES, steps=1, **QUIET)
 
 
 def test_a_loaded_model_sets_the_goals(loaded):
