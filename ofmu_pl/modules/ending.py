@@ -77,7 +77,8 @@ class Ending:
 
     Attributes:
         watch: What compares, for methods that do not compare themselves.
-        best: How far the best look was from the goal, and whether it harmed too much.
+        best: Whether the best look harmed too much, and how far it was from the goal.
+        step: Number of the iteration of that look.
     """
 
     def __init__(self, stop_at: str | None, max_harm: float | None, keep: Literal["last", "best"]) -> None:
@@ -101,13 +102,13 @@ class Ending:
 
     def begin(self, method: Iteration) -> None:
         """Measure retain rows before the first step."""
+        data, needed = method.run.data, self.keep == "best" or (self.stop_at and not method.compares)
+        if needed and data.never_seen is None:
+            raise UserError(
+                f"{data.why_no_never_seen}, and model.stop_at and model.keep compare forget rows with such rows: give "
+                "some, or leave both out."
+            )
         if self.looks and self.watch is None and not method.compares:
-            data = method.run.data
-            if data.never_seen is None and (self.stop_at or self.keep == "best"):
-                raise UserError(
-                    f"{data.why_no_never_seen}, and model.stop_at and model.keep compare forget rows with such rows: "
-                    "give some, or leave both out."
-                )
             with method.scoring():
                 self.watch = Watch(method, self._old)
 
