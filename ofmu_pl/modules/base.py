@@ -48,8 +48,8 @@ class UnlearningModule(Iteration, pl.LightningModule):
         gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
         micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. It is
             halved automatically where a GPU's memory does not suffice.
-        stop_at: ``holdout``: end the run where forgotten rows can no longer be told from held-out ones, by up to 64
-            rows of each side at every tenth iteration; ``null``: run all iterations.
+        stop_at: ``holdout``: end the run where forgotten rows can no longer be told from held-out ones and retain rows
+            are kept (0.03 nats), by up to 64 rows of each side at every tenth iteration; ``null``: run all iterations.
         max_harm: Mean rise of retain rows' losses, in nats, at which the run ends; ``null``: at none.
         keep: ``best``: measure and export the weights of that look at which forgotten rows were nearest to held-out
             ones, with retain rows harmed by ``max_harm`` at most (0.3 where there is none); ``last``: the last.

@@ -13,7 +13,7 @@ from torch import Tensor
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import log_odds, token_nll
-from ofmu_pl.modules.goal import EVERY, HARM, LOOKED_AT, Goal, Rows, kinds_in
+from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows, kinds_in
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
@@ -50,7 +50,7 @@ class Watch(Goal):
         # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
         past = [seen[name] < 0.5 for name in AREAS if name in seen]
         beyond = seen["goal/left"] < 0 if "goal/left" in seen else all(past)
-        return alike or beyond, {"goal/harm": self.harm, **seen}
+        return (alike or beyond) and self.harm <= KEPT, {"goal/harm": self.harm, **seen}
 
     def _left(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
@@ -70,7 +70,7 @@ class Ending:
     """Ends a run where it is to end, and keeps the best weights on the way.
 
     Args:
-        stop_at: ``holdout``: end where forget rows can no longer be told from held-out rows.
+        stop_at: ``holdout``: end where forget rows can no longer be told from held-out rows, and retain rows are kept.
         max_harm: Mean rise of retain rows' losses, in nats, from which the run ends.
         keep: ``best``: the weights of the look at which forget rows were nearest to held-out rows, among those whose
             retain rows were harmed by at most ``max_harm`` (.3 nats where none is given).
