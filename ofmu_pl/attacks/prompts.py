@@ -163,8 +163,10 @@ def worst_case(asked: Mapping[str, Sequence[Asked]], recalls: Mapping[str, list[
     A way counts that asks for the facts of the way ``question``, row by row.
     """
     facts = [x.fact for x in asked[WAYS[0]]]
-    same = [way for way, xs in asked.items() if [x.fact for x in xs] == facts]
-    best = np.max([recalls[BY_WAY[way, FORGET].name] for way in same], axis=0)
+    best = np.zeros(len(facts))
+    for way, xs in asked.items():
+        if [x.fact for x in xs] == facts:
+            best = np.maximum(best, recalls[BY_WAY[way, FORGET].name])
     return {WORST_CASE.name: best.tolist(), ANY_WAY.name: (best >= KNOWN).astype(float).tolist()}
 
 
