@@ -5,6 +5,7 @@ from .attacks.depth_score import DepthScore as DepthScore
 from .attacks.linear_probe import LinearProbe as LinearProbe
 from .attacks.logit_lens import LogitLens as LogitLens
 from .attacks.prompts import Prompts as Prompts
+from .attacks.prune import Prune as Prune
 from .attacks.quantise import Quantise as Quantise
 from .attacks.relearn import Relearn as Relearn
 from .attacks.rtt import RTT as RTT
