@@ -44,8 +44,8 @@ def test_an_attack_takes_the_gradients_that_it_declares_and_finds_the_same_again
     assert attack.gradients == sum(taken) == found.gradients
     assert taken
     assert attack.run(subjects["target"], seed=0) == found
-    if not attack.gradients and attack.name not in ("sample", "prompts"):
-        assert attack.run(subjects["target"], seed=5) == found, "nothing is drawn"
+    if "nothing is drawn" in attack.run.__doc__:
+        assert attack.run(subjects["target"], seed=5) == found
     json.dumps(asdict(found))  # a finding is kept as JSON
 
 
