@@ -1,4 +1,4 @@
-"""Architectures from the command line to the exported model: kinds of layers, adapters, shards, kernels, positions."""
+"""Architectures from the command line to the exported model: kinds of layers, adapters, shards, kernels."""
 
 import json
 import re

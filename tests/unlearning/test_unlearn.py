@@ -251,13 +251,13 @@ REFUSED = {
     "a word of the command line": ({"reference": "retrain"}, "'retrain'"),
     "no steps": ({"steps": 0}, "steps=0"),
     "no seed": ({"seed": None}, "seed=None"),
-    "no metrics": ({"own_metrics": [3]}, "`own_metrics` is [3]"),
+    "no metrics": ({"own_metrics": [3]}, "own_metrics is [3]"),
     "no device": ({"accelerator": "abacus"}, "'abacus'"),
     "no model at all": ({"model": 3, **TWO, **PREPARED}, "`model` is a int"),
     "not normalised": (TWO, "`mean`"),
     "holdout images": ({"holdout": images(5, 2), **TWO, **PREPARED}, "`holdout`"),
     "a frozen classifier": ({"model": nn.Linear(2, 2).requires_grad_(False), **TWO, **PREPARED}, "requires_grad_"),
-    "divergence": ({"method": RUNAWAY, "steps": 3}, "`gradient_clip`"),
+    "divergence": ({"method": RUNAWAY, "steps": 3}, "gradient_clip"),
 }
 """What is given instead, and a token of the error."""
 
