@@ -257,7 +257,7 @@ REFUSED = {
     "not normalised": (TWO, "`mean`"),
     "holdout images": ({"holdout": images(5, 2), **TWO, **PREPARED}, "`holdout`"),
     "a frozen classifier": ({"model": nn.Linear(2, 2).requires_grad_(False), **TWO, **PREPARED}, "requires_grad_"),
-    "divergence": ({"method": RUNAWAY, "steps": 3}, "gradient_clip"),
+    "divergence": ({"method": RUNAWAY, "steps": 3}, "model.gradient_clip"),
 }
 """What is given instead, and a token of the error."""
 
