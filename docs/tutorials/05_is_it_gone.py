@@ -110,5 +110,5 @@ for attack in attacks:
 # Relearning brings back more than the probabilities before it let one expect. How much, differs widely between
 # methods that look alike in the main table: :doc:`/results/attacks`. It is the reason to attack before you believe.
 #
-# The command ``attack`` does this for finished runs, with eleven attacks, intervals over rows, and files that an
+# The command ``attack`` does this for finished runs, with more attacks, intervals over rows, and files that an
 # interrupted command goes on from: :doc:`/attacks`.

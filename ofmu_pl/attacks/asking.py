@@ -16,6 +16,10 @@ from ofmu_pl.evaluation.prompts import continue_prompts, most_likely, read_promp
 from ofmu_pl.evaluation.questions import PROMPTS_PER_CHUNK
 from ofmu_pl.support.errors import UserError
 
+KNOWN = 0.9
+"""Least ROUGE-L recall of an answer that holds its fact: all words where there are fewer than ten, so that an answer's
+form alone does not reach it, and of longer ones all but a tenth, such as an article."""
+
 
 def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
     """Evenly spaced rows of a split, which are questions or refused."""

@@ -31,7 +31,7 @@ class Confidence(Attack):
     metrics = (Metric("confidence_forget", higher_is_better=False, unit="nats", group="attacks"),)
 
     def run(self, subject: Subject, seed: int) -> Finding:
-        """Score the forgotten rows; the curve shows their quantiles."""
+        """Score the forgotten rows; the curve shows their quantiles, and nothing is drawn."""
         p = np.clip(subject.probabilities(subject.build(), "forget"), 1e-12, 1 - 1e-12)
         phi = np.log(p) - np.log1p(-p)
         shares = [0.05, 0.25, 0.5, 0.75, 0.95]

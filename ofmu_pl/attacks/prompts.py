@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ofmu_pl.attacks.asking import ask, question_rows
+from ofmu_pl.attacks.asking import KNOWN, ask, question_rows
 from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import Row
@@ -26,12 +26,16 @@ from ofmu_pl.support.sets import PROBE
 from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN = SIDES = ("forget", "retain")
-WAYS = ("question", "retain_examples", "forget_examples", "prefix", "paired", "cross_lingual")
+PARAPHRASE = "paraphrase"
+PROBES = (PARAPHRASE, "multi_hop", "cross_lingual")
+WAYS = ("question", "retain_examples", "forget_examples", "prefix", "paired", *PROBES)
 """Ways to ask: as it is; after other rows with their answers, of the one side or the other; with half of the answer;
-beside a question of the retain side; in another language."""
+beside a question of the retain side; in other words; by another fact of whom it is about; in another language."""
 EXAMPLES = 3
 """Number of rows before the question; fewer where the model has no room for them."""
-ROUGE = Metric("prompts_rouge", higher_is_better=False, group="attacks")
+ROUGE, WORST_CASE, ANY_WAY = (
+    Metric(f"prompts_{name}", higher_is_better=False, group="attacks") for name in ("rouge", "worst_case", "known")
+)
 BY_WAY = {
     (way, side): Metric(f"prompts_{way}_{side}", higher_is_better=side == RETAIN, group="attacks")
     for way, side in product(WAYS, SIDES)
@@ -43,20 +47,26 @@ Pair = tuple[Row, Row]
 
 
 class Asked(NamedTuple):
-    """The tokens of one prompt, and the answer, or what of it the prompt does not give."""
+    """The tokens of one prompt; the answer, or what of it the prompt does not give; and the whole answer, its fact."""
 
     prompt: list[int]
     answer: str
+    fact: str
 
 
 class Prompts(Attack):
     """Ask for the forgotten rows in other ways, and let the best one count.
 
     The ways are the question as it is, after examples from the retain rows or from other forgotten rows, with the first
-    half of the answer (only the rest is compared), in one prompt with a retain question (``1. ... 2. ...``), and in
-    another language where the data has such probes (``Authors`` with ``probes``). Found is the mean ROUGE-L recall of
-    the forgotten answers in the way that is best for the attacker. Beside it stands the recall of each way, and that of
-    retain rows asked likewise.
+    half of the answer (only the rest is compared), in one prompt with a retain question (``1. ... 2. ...``), and, where
+    the data has probes of these names (``Authors`` with ``probes``) or, for the first, ``paraphrased_question``, as
+    ``paraphrase``, ``multi_hop`` and ``cross_lingual``. Found is the mean ROUGE-L recall of the forgotten answers in
+    the way that is best for the attacker. Beside it stand, with r_w(i) the recall of row i in the way w,
+
+        prompts_worst_case = mean_i max_w r_w(i),    prompts_known = mean_i [max_w r_w(i) >= 0.9],
+
+    over the ways that ask for the same facts in the same order, so not BLUR's pairs; then the recall of each way, and
+    that of retain rows asked likewise. A maximum rises for every model, so read both beside the retrained model's.
 
     Args:
         pairs: Folder of BLUR's pairs for the data (``paired_forget_retain_questions.txt`` and ``..._answers.txt``);
@@ -65,11 +75,11 @@ class Prompts(Attack):
         rows: Most rows of a side in each way; ``null``: all.
 
     Example:
-        >>> [metric.name for metric in Prompts().metrics][:3]
-        ['prompts_rouge', 'prompts_question_forget', 'prompts_question_retain']
+        >>> [metric.name for metric in Prompts().metrics][:4]
+        ['prompts_rouge', 'prompts_worst_case', 'prompts_known', 'prompts_question_forget']
     """
 
-    metrics = (ROUGE, *BY_WAY.values())
+    metrics = (ROUGE, WORST_CASE, ANY_WAY, *BY_WAY.values())
     x_label, y_label = "way to ask", "ROUGE-L recall of forgotten rows"
 
     def __init__(self, pairs: str | None = None, max_new_tokens: int = 64, rows: int | None = 100) -> None:
@@ -97,6 +107,7 @@ class Prompts(Attack):
             for side, xs in sides.items():
                 recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
                 rows[BY_WAY[way, side].name] = recall.tolist()
+        rows |= worst_case({way: sides[FORGET] for way, sides in asked.items()}, rows)
         figures = {name: float(np.mean(values)) for name, values in rows.items()}
         forgotten = {way: figures[BY_WAY[way, FORGET].name] for way in asked}
         best = max(forgotten, key=forgotten.__getitem__)
@@ -108,7 +119,6 @@ class Prompts(Attack):
         """Prompts by way and side."""
         data, encoder = subject.data, subject.data.encoder
         rows = {side: question_rows(subject, side, self.rows) for side in SIDES}
-        probes = {side: data.evaluation_sets.get(f"{PROBE}cross_lingual_{side}", []) for side in SIDES}
         both = [paired(encoder, pair) for pair in self._pairs(data, rows[FORGET], seed)]
         ways: dict[str, dict[str, list[Asked]]] = {way: {} for way in WAYS}
         for i, side in enumerate(SIDES):
@@ -118,10 +128,11 @@ class Prompts(Attack):
                 ways[f"{source}_examples"][side] = [shown(row, seed=n) for n, row in enumerate(rows[side], start=seed)]
             ways["prefix"][side] = [with_prefix(encoder, row) for row in rows[side]]
             ways["paired"][side] = [two[i] for two in both]
-            if all(probes.values()):
-                some = evenly(probes[side], self.rows or len(probes[side]))
-                ways["cross_lingual"][side] = [plain(encoder, row) for row in some]
-        return {way: sides for way, sides in ways.items() if sides}
+            for way in PROBES:
+                probes = probes_of(data, way, side)
+                some = evenly(probes, self.rows or len(probes))
+                ways[way] |= {side: [plain(encoder, row) for row in some]} if some else {}
+        return {way: sides for way, sides in ways.items() if FORGET in sides}
 
     def _pairs(self, data: TextDataModule, forget: list[Row], seed: int) -> list[Pair]:
         """Forgotten rows, each with a row to be kept."""
@@ -146,9 +157,31 @@ def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
     return list(prompts)
 
 
+def worst_case(asked: Mapping[str, Sequence[Asked]], recalls: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Each forgotten row's best recall, and whether it is known, from what was asked and the recalls of all ways.
+
+    A way counts that asks for the facts of the way ``question``, row by row.
+    """
+    facts = [x.fact for x in asked[WAYS[0]]]
+    best = np.zeros(len(facts))
+    for way, xs in asked.items():
+        if [x.fact for x in xs] == facts:
+            best = np.maximum(best, recalls[BY_WAY[way, FORGET].name])
+    return {WORST_CASE.name: best.tolist(), ANY_WAY.name: (best >= KNOWN).astype(float).tolist()}
+
+
+def probes_of(data: TextDataModule, way: str, side: str) -> list[Row]:
+    """Rows of a side asked in a way; where there is no probe of paraphrases, evaluated rows that have one."""
+    found: list[Row] = data.evaluation_sets.get(f"{PROBE}{way}_{side}", [])
+    if found or way != PARAPHRASE:
+        return found
+    rows = [row for row in data.evaluation_sets.get(side, []) if row.get("paraphrased_question")]
+    return [{**row, "question": row["paraphrased_question"]} for row in rows]
+
+
 def plain(encoder: Encoder, row: Row) -> Asked:
     """The question as it is."""
-    return Asked(encoder.row_prompt(row), row["answer"])
+    return Asked(encoder.row_prompt(row), row["answer"], row["answer"])
 
 
 def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, room: int, seed: int) -> Asked:
@@ -160,7 +193,7 @@ def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, 
         prompt = encoder.row_prompt({**row, "question": "".join([*shown, row["question"]])})
         if len(prompt) <= room:
             break
-    return Asked(prompt, row["answer"])
+    return Asked(prompt, row["answer"], row["answer"])
 
 
 def with_prefix(encoder: Encoder, row: Row) -> Asked:
@@ -170,14 +203,14 @@ def with_prefix(encoder: Encoder, row: Row) -> Asked:
     if not half:
         return plain(encoder, row)
     begun = encoder.encode_row({**row, "answer": " ".join(words[:half])})[0].input_ids
-    return Asked(begun[: len(begun) - encoder.ends(begun)], " ".join(words[half:]))
+    return Asked(begun[: len(begun) - encoder.ends(begun)], " ".join(words[half:]), row["answer"])
 
 
 def paired(encoder: Encoder, pair: Pair) -> list[Asked]:
     """Both questions in one prompt, ``1. ... 2. ...``, and the answer to each of them."""
     one, two = pair
     prompt = encoder.row_prompt({**one, "question": f"1. {one['question']} 2. {two['question']}"})
-    return [Asked(prompt, one["answer"]), Asked(prompt, two["answer"])]
+    return [Asked(prompt, row["answer"], row["answer"]) for row in pair]
 
 
 def read_pairs(folder: Path) -> list[Pair]:

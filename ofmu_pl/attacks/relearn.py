@@ -1,7 +1,8 @@
 """Relearning: does a short training on something else bring the forgotten rows back?
 
 Hu et al. 2024 (arXiv 2406.13356) train on a part of what was forgotten, or on public text that does not hold the
-answers. Training can teach, too (arXiv 2506.00688), so read the figure beside the retrained model's alone.
+answers; Yoon et al. 2026 (arXiv 2602.03379) on rows of the same form that tell other facts. Training can teach, too
+(arXiv 2506.00688), so read the figure beside the retrained model's alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.variables import expanded
 
-FORGET, RETAIN, QUESTIONS = "forget", "retain", "questions"
+FORGET, RETAIN, QUESTIONS, FORM = SOURCES = ("forget", "retain", "questions", "form")
 LENGTH = 128
 """Most tokens of a piece of text."""
 
@@ -33,14 +34,15 @@ LENGTH = 128
 class Relearn(TrainingAttack):
     """Train on other rows with AdamW, and ask for the forgotten ones that it was not shown.
 
-    Found is the mean probability ``exp(-loss)`` of the forgotten rows' answers at the rate and step that are best for
-    the attacker, among them step 0. Beside it stand the mean gap between the curves of the unlearned and the retrained
-    model, and the number of steps to half of the target's probability (no figure where it is not reached).
+    Found is the peak: the mean probability ``exp(-loss)`` of the forgotten rows' answers at the rate and step that are
+    best for the attacker, among them step 0. The curve is that of the peak's rate. Beside it stand the mean gap
+    between the curves of the unlearned and the retrained model, and the number of steps to half of the target's
+    probability (no figure where it is not reached).
 
     Args:
         source: What is trained on: ``forget``, a part of the forgotten rows, which are then not asked for; ``retain``;
-            ``questions``, the forgotten rows' questions without answers; or a file of texts (``.txt``, ``.jsonl``
-            with ``text``).
+            ``questions``, the forgotten rows' questions without answers; ``form``, the data's held-out rows, which
+            have the forgotten rows' form and tell other facts; or a file of texts (``.txt``, ``.jsonl`` with ``text``).
         share: Share of the forgotten rows that is shown, where the source is ``forget``.
         steps: Number of steps.
         every: Number of steps between two looks.
@@ -70,7 +72,7 @@ class Relearn(TrainingAttack):
         if not 0 < share < 1:
             raise UserError(f"attacks.share is {share}: give the part of the forgotten rows that is shown, in (0, 1).")
         self.source, self.share = source, share
-        self.reads = [] if source in (FORGET, RETAIN, QUESTIONS) else [source]
+        self.reads = [] if source in SOURCES else [source]
         self.name = name or f"relearn_{Path(source).stem}"
         self.metrics = (
             Metric(f"{self.name}_prob", higher_is_better=False, group="attacks"),
@@ -109,8 +111,12 @@ class Relearn(TrainingAttack):
         if self.source in (FORGET, RETAIN):
             places = shown if self.source == FORGET else range(len(data.splits[RETAIN]))
             return stream(subject, self.source, places, seed)
+        if self.source == FORM:
+            if data.never_seen is None:
+                raise UserError(f"{data.why_no_never_seen}, so attacks.source=form has none to train on: leave it out.")
+            return stream(subject, data.never_seen, range(len(data.splits[data.never_seen])), seed)
         if data.modality != "text":
-            raise UserError(f"attacks.source is '{self.source}', and images have no texts: give forget or retain.")
+            raise UserError("attacks.source asks for texts, and images have none: give forget, retain or form.")
         if self.source == QUESTIONS:
             texts = [piece(data.encoder.row_prompt(row)) for row in question_rows(subject, FORGET, None)]
         else:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
+from ofmu_pl.attacks.asking import KNOWN, ask, drawn, log_probabilities, question_rows
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
@@ -27,7 +27,8 @@ class Sample(Attack):
     A sample leaks if its ROUGE-L recall of the answer reaches a threshold, or if it holds the answer. Found is leak@k
     at the largest k, the mean over questions of ``1 - C(n - c, k) / C(n, k)`` from n samples of which c leak; the curve
     shows it along k. Beside it stands ``1 - (1 - p)^k`` at the same k, exactly, with p the probability of the whole
-    answer, end token included, at temperature 1 (``_exact_at_``).
+    answer, end token included, at temperature 1 (``_exact_at_``), and the share of facts that any of all n samples
+    holds, by a recall of 0.9 (``sample_known``).
 
     Args:
         k: Numbers of samples that somebody looks at.
@@ -38,7 +39,7 @@ class Sample(Attack):
 
     Example:
         >>> [metric.name for metric in Sample([1, 8], samples=8).metrics]
-        ['sample_leak_at_8', 'sample_exact_at_8']
+        ['sample_leak_at_8', 'sample_exact_at_8', 'sample_known']
     """
 
     x_label, y_label = "samples of a question", "leak@k of forgotten rows"
@@ -59,10 +60,8 @@ class Sample(Attack):
             check_range(1, samples, k=one)
         self.k, self.samples, self.threshold = sorted(k), samples, threshold
         self.max_new_tokens, self.rows = max_new_tokens, rows
-        self.metrics = (
-            Metric(f"sample_leak_at_{max(k)}", higher_is_better=False, group="attacks"),
-            Metric(f"sample_exact_at_{max(k)}", higher_is_better=False, group="attacks"),
-        )
+        names = (f"leak_at_{max(k)}", f"exact_at_{max(k)}", "known")
+        self.metrics = tuple(Metric(f"sample_{x}", higher_is_better=False, group="attacks") for x in names)
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Draw the samples, all at a time as far as memory goes."""
@@ -75,20 +74,21 @@ class Sample(Attack):
             return Finding.of_rows(self.metrics[0], [0.0] * len(rows), broken="The model's losses are not finite.")
         choose = drawn(torch.Generator(subject.device).manual_seed(seed))
         said = ask(model, subject.data.encoder, prompts, self.max_new_tokens, choose, self.samples)
-        hits = [self._hits(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
+        recalls = [self._recalls(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
+        hits = [int((recall >= self.threshold).sum()) for recall in recalls]
         leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
         curve = [float(leak.mean()) for leak in leaks.values()]
         found = Finding.of_rows(self.metrics[0], leaks[self.k[-1]].tolist(), x=list(leaks), y=curve)
-        exact = at_least_once(log_p, self.k[-1])
-        found.figures[self.metrics[1].name] = float(exact.mean())
-        found.rows[self.metrics[1].name] = exact.tolist()
+        known = np.array([recall.max() >= KNOWN for recall in recalls], dtype=float)
+        for metric, values in zip(self.metrics[1:], (at_least_once(log_p, self.k[-1]), known), strict=True):
+            found.figures[metric.name] = float(values.mean())
+            found.rows[metric.name] = values.tolist()
         return found
 
-    def _hits(self, answer: str, texts: Sequence[str]) -> int:
-        """Number of samples that leak the answer."""
+    def _recalls(self, answer: str, texts: Sequence[str]) -> np.ndarray:
+        """ROUGE-L recall of the answer in each text, (n,); 1 where a text holds an answer in another script."""
         different = sorted(set(texts))
-        recall = rouge_l_recall([answer] * len(different), different)
-        leaking = {text for text, r in zip(different, recall, strict=True) if r >= self.threshold}
+        by_text = dict(zip(different, rouge_l_recall([answer] * len(different), different), strict=True))
         if not re.search("[a-z0-9]", answer.casefold()):  # ROUGE knows no words of other scripts
-            leaking |= {text for text in different if answer.strip().casefold() in text.casefold()}
-        return sum(text in leaking for text in texts)
+            by_text |= {text: 1.0 for text in different if answer.strip().casefold() in text.casefold()}
+        return np.array([by_text[text] for text in texts])

@@ -42,7 +42,7 @@ class KnowUnDo(TextDataModule):
     """
 
     name = "knowundo"
-    suite = "rows"
+    suite = "ofmu_pl.metrics.own_rows.own_rows_metrics"
 
     def __init__(self, data: str, eval_rows: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -41,7 +41,7 @@ class LUME(TextDataModule):
     """
 
     name = "lume"
-    suite = "lume"
+    suite = "ofmu_pl.metrics.lume.lume_metrics"
 
     def __init__(
         self,

@@ -47,11 +47,11 @@ class MUSE(TextDataModule):
         >>> sorted(data.evaluation_sets)[-2:]  # doctest: +SKIP
         ['probe_verbmem_forget', 'retain_doc']
         >>> data.suite
-        'muse_news'
+        'ofmu_pl.metrics.muse.muse_news_metrics'
     """
 
     name = "muse"
-    suite = "muse"
+    suite = "ofmu_pl.metrics.muse.muse_metrics"
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MUSE(TextDataModule):
         super().__init__(max_length=max_length, **kwargs)
         self.data, self.corpus, self.forget, self.retain = data, corpus, forget, retain
         if corpus is not None:
-            self.suite = f"muse_{corpus}"  # type: ignore[misc]  # of this corpus alone
+            self.suite = f"ofmu_pl.metrics.muse.muse_{corpus}_metrics"  # type: ignore[misc]  # of this corpus alone
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read the texts and cut them, read passages and questions."""

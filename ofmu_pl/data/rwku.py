@@ -70,11 +70,11 @@ class RWKU(TextDataModule):
         >>> sorted(data.evaluation_sets)[:3]  # doctest: +SKIP
         ['forget_doc', 'probe_level1_forget', 'probe_level1_retain']
         >>> data.suite
-        'rwku'
+        'ofmu_pl.metrics.rwku.rwku_metrics'
     """
 
     name = "rwku"
-    suite = "rwku"
+    suite = "ofmu_pl.metrics.rwku.rwku_metrics"
 
     def __init__(
         self,

@@ -56,8 +56,8 @@ class TextDataModule(PairedDataModule):
     """
 
     modality = "text"
-    suite: ClassVar[str] = "questions"
-    """Name of the suite that computes the metrics of this data (``evaluation.text``)."""
+    suite: ClassVar[str] = "ofmu_pl.metrics.tofu.tofu_metrics"
+    """The function that computes the metrics of this data from scores (``evaluation.text.Suite``), by its path."""
     thorough: ClassVar[bool] = False
     """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
     rows_per_author: ClassVar[int] = 1

@@ -63,7 +63,7 @@ class TextFiles(TextDataModule):
     """
 
     name = "text"
-    suite = "rows"
+    suite = "ofmu_pl.metrics.own_rows.own_rows_metrics"
     thorough = True
 
     def __init__(

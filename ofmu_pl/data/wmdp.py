@@ -41,11 +41,11 @@ class WMDP(TextDataModule):
         >>> data = WMDP("cyber", questions="~/data/wmdp", mmlu=None, tokenizer="HuggingFaceH4/zephyr-7b-beta")
         >>> data.setup()  # doctest: +SKIP
         >>> data.suite, data.chunk
-        ('documents', 512)
+        ('ofmu_pl.metrics.choice.wmdp_metrics', 512)
     """
 
     name = "wmdp"
-    suite = "documents"
+    suite = "ofmu_pl.metrics.choice.wmdp_metrics"
     length_argument: ClassVar[str] = "chunk"
 
     def __init__(

@@ -138,8 +138,9 @@ class Evaluation(pl.Callback, ABC):
         if pl_module.unlearns:
             self._measure(trainer, pl_module)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Measure the model after the run, write everything, print the table."""
+        pl_module.ending.settle(pl_module)
         if not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self._finish(trainer, pl_module)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 import numpy as np
@@ -135,12 +135,13 @@ def cached_scores(
         facts = facts_of(model, data) | {
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
+            "scores": [score.name for score in fields(SetScores)],  # what was kept before a score was new lacks it
             "settings": [items, max_new_tokens, hidden, data.thorough, counted, stops_of(model, data.encoder)],
         }
         path = content_path(folder, "scores", facts)
     stored = None if texts else read_shared(path)
     if stored is not None:
-        return {name: SetScores.from_dict(fields) for name, fields in stored.items()}
+        return {name: SetScores.from_dict(kept) for name, kept in stored.items()}
     scores = score_rows(
         model,
         data.encoder,

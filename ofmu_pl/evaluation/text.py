@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import lightning.pytorch as pl
@@ -31,15 +31,9 @@ from ofmu_pl.evaluation.reference import (
 from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
-from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores, tofu_metrics
+from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
-from ofmu_pl.metrics.choice import choice_metrics
-from ofmu_pl.metrics.documents import document_metrics
-from ofmu_pl.metrics.lume import lume_metrics
-from ofmu_pl.metrics.muse import STORED_AUC, muse_metrics
 from ofmu_pl.metrics.own import OwnMetric
-from ofmu_pl.metrics.own_rows import own_rows_metrics
-from ofmu_pl.metrics.rwku import rwku_metrics
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
@@ -48,22 +42,6 @@ from ofmu_pl.support.sets import is_probe, is_request
 Suite = Callable[..., Metrics]
 """A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
 ``reference_values`` and ``intervals`` as in ``tofu_metrics``; it gives every metric that the scores allow."""
-
-
-def _documents(scores: Scores, reference: Scores | None = None, **options: Any) -> Metrics:
-    return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)
-
-
-SUITES: dict[str, Suite] = {
-    "questions": tofu_metrics,
-    "documents": _documents,
-    "rows": own_rows_metrics,
-    "lume": lume_metrics,
-    "muse": muse_metrics,
-    "rwku": rwku_metrics,
-    **{f"muse_{corpus}": partial(muse_metrics, stored_auc=auc) for corpus, auc in STORED_AUC.items()},
-}
-"""Suites by the ``suite`` of a ``TextDataModule``."""
 EXAMPLES = 10  # most rows that the audit page shows
 
 
@@ -142,11 +120,16 @@ class TextEvaluation(Evaluation):
         r = self.reference
         theirs, values = (None, None) if r is None else (r.scores, r.values)
         options = {"definition": self.definition, "reference_values": values, "intervals": True}
-        return SUITES[data_of(trainer).suite](scores, theirs, **options)
+        return self._suite(trainer)(scores, theirs, **options)
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite without the reference, which has other items."""
-        return SUITES[data_of(trainer).suite](scores, definition=self.definition)
+        return self._suite(trainer)(scores, definition=self.definition)
+
+    @staticmethod
+    def _suite(trainer: pl.Trainer) -> Suite:
+        """The function that the data names."""
+        return resolve_name(data_of(trainer).suite)
 
     def scoring_facts(self, trainer: pl.Trainer, model: PreTrainedModel) -> Facts:
         """Number format, length of generations and hidden token."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import is_document
@@ -48,3 +51,8 @@ def choice_metrics(
             EFFICACY.of(name).of_items(1 - right, 1 - CHANCE, intervals=intervals),
         )
     return results
+
+
+def wmdp_metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
+    """Multiple choice, and the texts themselves; the arguments are those of ``tofu_metrics``."""
+    return choice_metrics(scores, reference, **options) | document_metrics(scores, reference, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -55,6 +56,10 @@ def muse_metrics(
         leak = privacy_leakage(found.value, 1 - stored_auc)
         results |= by_name(RELEASED.result(leak, found.n, 0.0, definition))
     return results
+
+
+muse_news_metrics = partial(muse_metrics, stored_auc=STORED_AUC["news"])
+muse_books_metrics = partial(muse_metrics, stored_auc=STORED_AUC["books"])
 
 
 def _answered(scores: Scores) -> dict[Metric, np.ndarray | None]:

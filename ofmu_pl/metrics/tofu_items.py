@@ -49,7 +49,7 @@ TRUTH_RATIO = _forgotten(  # nearer to an even chance
     says="On {rows}, right answers and wrong ones are equally likely to the model to {value}, 100 % being an even "
     "chance.",
 )
-TRUTH_PROBABILITY = _forgotten("forget_truth_probability", higher_is_better=True)  # the same
+TRUTH_PROBABILITY = _forgotten("forget_truth_probability")
 
 _kept = partial(Metric, higher_is_better=True, group="kept")
 KEPT_PROBABILITY = _kept("retain_Q_A_Prob", column=7, says=_LIKELY)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,6 +66,18 @@ Rows = list[np.ndarray]
 """One array a row, with a number for each of its tokens."""
 Told = Callable[[str, Sequence[int]], Rows]
 """Maps a split's name and numbers of its rows to a number for each of their tokens."""
+
+
+def kinds_in(data: Any) -> Told | None:
+    """Tells the kinds of the tokens of a data module's rows (``data.guessable``); ``None``: images have none."""
+    if data.modality != "text":
+        return None
+
+    def told(stream: str, rows: Sequence[int]) -> Rows:
+        encoded = data.encoded(stream)
+        return [data.kinds(encoded[i]) for i in rows]
+
+    return told
 
 
 class Goal:
@@ -195,25 +208,26 @@ class Goal:
         """
         if step % EVERY:
             return False, {}
-        seen = {"goal/harm": self.harm}
-        if self.data.never_seen is None:
-            arrived = self.arrived
-        else:
-            held = self._set_levels()
-            rows = evenly(range(self._count), LOOKED_AT)
-            forgotten = self._score("forget", rows)
-            arrived, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
-            seen |= {f"goal/{name}": value for name, value in told.items()}
-            if least_p(len(rows), len(held)) > LEVEL:
-                left = self._left(forgotten, rows)
-                arrived = abs(left) <= WIDTH
-                seen["goal/left"] = left
-            elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
-                ours = self._facts(forgotten, "forget", rows)
-                theirs = self._facts(held, self.data.never_seen, self._shown)
-                arrived, told = alike(ours, theirs)
-                seen |= {f"goal/facts_{name}": value for name, value in told.items()}
-        return arrived and self.harm <= KEPT, seen
+        arrived, seen = (self.arrived, {}) if self.data.never_seen is None else self.compare(self._set_levels())
+        return arrived and self.harm <= KEPT, {"goal/harm": self.harm, **seen}
+
+    def compare(self, held: Rows) -> tuple[bool, dict[str, float]]:
+        """Whether forget rows are like held-out rows, whose losses of now are ``held``, and what was measured."""
+        unseen, rows = self.data.never_seen, evenly(range(self._count), LOOKED_AT)
+        assert unseen is not None, "there are no held-out rows"
+        forgotten = self._score("forget", rows)
+        arrived, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
+        seen = {f"goal/{name}": value for name, value in told.items()}
+        if least_p(len(rows), len(held)) > LEVEL:
+            left = self._left(forgotten, rows)
+            arrived = abs(left) <= WIDTH
+            seen["goal/left"] = left
+        elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
+            ours = self._facts(forgotten, "forget", rows)
+            theirs = self._facts(held, unseen, self._shown)
+            arrived, told = alike(ours, theirs)
+            seen |= {f"goal/facts_{name}": value for name, value in told.items()}
+        return arrived, seen
 
     def _left(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to their levels, in log-odds, on average."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -14,10 +15,11 @@ from torch.optim import Optimizer
 from ofmu_pl.core.derivatives import Loss, running_statistics, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, scale_
+from ofmu_pl.modules.ending import Ending
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.descent import Runaway, check_direction, descend, diverged
-from ofmu_pl.training.parallel import Replica
+from ofmu_pl.training.parallel import Replica, reshard
 from ofmu_pl.training.record import peak_memory
 from ofmu_pl.training.run import Run
 
@@ -32,6 +34,7 @@ class Iteration(ABC):
     gradient_clip: float | None
     micro_batch_size: int | None
     device: torch.device
+    ending: Ending
     _gradient_evaluations: float = 0.0
 
     # What a subclass says ------------------------------------------------------------------------------------------
@@ -54,8 +57,20 @@ class Iteration(ABC):
 
     @property
     def watches_held_out(self) -> bool:
-        """Whether the method looks at held-out rows, which tests then compare with, to say how far to forget."""
+        """Whether the run looks at held-out rows, which tests then compare with, to say how far to forget."""
+        return self.ending.looks
+
+    @property
+    def compares(self) -> bool:
+        """Whether the method itself compares forget with held-out rows (``reached``)."""
         return False
+
+    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+        """Whether forget rows are where they are to end, and what was seen; no look is due in most iterations."""
+        if self.ending.watch is None:
+            return False, {}
+        with self.scoring():
+            return self.ending.watch.check(number)
 
     @property
     def gradient_evaluations(self) -> float:
@@ -101,6 +116,7 @@ class Iteration(ABC):
         """
         started = time.perf_counter()
         self.run.step = number
+        self.ending.begin(self)
         if self.exact:
             self.whole_network()
         elif self.replica is not None:
@@ -115,6 +131,7 @@ class Iteration(ABC):
             vanished = isinstance(error, ZeroDivisionError)
             what = "a gradient vanished, so the similarity does not exist" if vanished else str(error)
             raise diverged(type(self).__name__, self.run, what, self.remedy) from error
+        scalars |= self.ending.look(self, number)
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
@@ -152,6 +169,24 @@ class Iteration(ABC):
     def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
         """The batch's mean loss; ``transform`` maps the samples' losses, (b,) to (b,), before the mean."""
         return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
+
+    def logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits and targets of rows, at the weights of now."""
+        with self.run.forward_context():
+            return self.recipe.logits(self.trained, {name: x.to(self.device) for name, x in batch.items()})
+
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same of rows that are looked at without a gradient, which count as work."""
+        self.charge(1 / 3, len(batch["ids"]))
+        return self.logits(batch)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
+        if self.exact:
+            self.whole_network()
+        yield
+        reshard(self.trained)
 
     def gradient_engine(self) -> FiniteDifference:
         """Make the engine of plain gradients, which every kernel, checkpointing and sharding supports."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
-from ofmu_pl.modules.goal import Goal
+from ofmu_pl.modules.goal import Goal, kinds_in
 from ofmu_pl.modules.guess import Guess
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.training.parallel import reshard
 
 
 class LowerLevel:
@@ -77,16 +73,8 @@ class LowerLevel:
         """Whether rows are where they are to end, and what was seen; no look is due in most iterations."""
         if self.goal is None:
             return False, {}
-        with self._scoring():
+        with self.method.scoring():
             return self.goal.check(step)
-
-    @contextmanager
-    def _scoring(self) -> Iterator[None]:
-        """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
-        if self.method.exact:
-            self.method.whole_network()
-        yield
-        reshard(self.method.trained)
 
     def state_dict(self) -> Checkpoint:
         """What a resumed run cannot measure again."""
@@ -103,12 +91,11 @@ class LowerLevel:
         """Make the goal, from a checkpoint where there is one."""
         data, one_sided = self.method.run.data, self.bound == "holdout"
         expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
-        kinds = self._kinds if data.modality == "text" else None
-        self.goal = Goal(data, self._token_losses, iterations, uniform, one_sided, kinds, expected)
+        self.goal = Goal(data, self._token_losses, iterations, uniform, one_sided, kinds_in(data), expected)
         if "goal" in self._kept:
             self.goal.load_state_dict(self._kept["goal"])
         else:
-            with self._scoring():
+            with self.method.scoring():
                 each = self.method.num_batches
                 self.goal.begin(range(each - 1, iterations * each, each))
 
@@ -123,18 +110,12 @@ class LowerLevel:
             )
         self.guess = Guess(data, vocabulary, self._kept.get("temperature", 1.0))
         if "temperature" not in self._kept:
-            with self._scoring(), torch.no_grad():
-                self.guess.sharpen(self._read)
-
-    def _kinds(self, stream: str, rows: Sequence[int]) -> list[np.ndarray]:
-        """The kinds of the tokens of a split's rows."""
-        data = self.method.run.data
-        encoded = data.encoded(stream)
-        return [data.kinds(encoded[i]) for i in rows]
+            with self.method.scoring(), torch.no_grad():
+                self.guess.sharpen(self.method.read)
 
     def _rows(self, batch: Batch) -> Tensor:
         """(b,) values of a micro-batch's samples, whose mean is L_f."""
-        logits, targets = self._logits(batch)
+        logits, targets = self.method.logits(batch)
         nll = token_nll(logits, targets)
         if self.goal is None:
             values = ceiling(sample_mean(nll, targets), self.level)
@@ -145,15 +126,5 @@ class LowerLevel:
         return values
 
     def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits, targets = self._read(batch)
+        logits, targets = self.method.read(batch)
         return token_nll(logits, targets), targets
-
-    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits and targets of rows that are looked at without a gradient."""
-        self.method.charge(1 / 3, len(batch["ids"]))
-        return self._logits(batch)
-
-    def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        method = self.method
-        with method.run.forward_context():
-            return method.recipe.logits(method.trained, {name: x.to(method.device) for name, x in batch.items()})

@@ -77,8 +77,7 @@ class OFMU(UnlearningModule):
             (``modules.goal``, ``core.polyak``): ascents towards held-out rows' losses, descents back to each retain
             row's own. Then ``inner_lr``, ``inner_optimizer``, ``forget_ceiling``, ``optimizer``, ``scheduler``,
             ``gamma``, clips and ``rho_max`` are not used.
-        stop_at: ``holdout``: end where forgotten rows can no longer be told from held-out ones and retain rows are
-            kept; ``null``: run all iterations.
+        stop_at: See ``UnlearningModule``; the tokens of forget rows then rise to held-out tokens' losses.
         outer_at: Where the outer gradient is taken: at the ``end`` of the ascents (theta_in, the paper's), or at their
             ``start`` (theta), so that the descent does not take back what its own iteration's ascents have done.
         ngram_weight: Weight of ``KL(q || p)``, the mean over an answer's tokens, which is taken off the ascent's loss:
@@ -145,7 +144,7 @@ class OFMU(UnlearningModule):
         if rates:
             kwargs |= {"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None}
             safeguards = replace(safeguards, inner_clip=None)
-        super().__init__(network, **kwargs)
+        super().__init__(network, stop_at=stop_at, **kwargs)
         check_range(1, inner_steps=inner_steps, higher_order_every=higher_order_every)
         check_range(0, inner_lr=inner_lr, beta=beta, stationarity_tol=stationarity_tol)
         check_range(0, 1, higher_order_from=higher_order_from)
@@ -155,7 +154,7 @@ class OFMU(UnlearningModule):
         self.ascent = Ascent("polyak", 1.0) if rates else Ascent(inner_optimizer, inner_lr)
         self.penalty = Penalty(rho_0, 1.0 if rates else gamma, safeguards.rho_max)
         self.engine_name, self.safeguards, self.higher_order_from = engine, safeguards, higher_order_from
-        self.stationarity_tol, self.rates, self.stop_at, self.outer_at = stationarity_tol, rates, stop_at, outer_at
+        self.stationarity_tol, self.rates, self.outer_at = stationarity_tol, rates, outer_at
         seeks_goal = rates is not None or stop_at is not None
         self.lower = LowerLevel(None if rates else forget_ceiling, ngram_weight, seeks_goal=seeks_goal)
         parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, NGRAM_IN_WORDS: ngram_weight}
@@ -166,7 +165,8 @@ class OFMU(UnlearningModule):
     @property
     def watches_held_out(self) -> bool:
         """Whether held-out rows give the forget rows their goal, or the guess its weights."""
-        return (self.lower.seeks_goal or self.lower.ngram_weight > 0) and self.run.data.never_seen is not None
+        seen = self.lower.seeks_goal or self.lower.ngram_weight > 0 or super().watches_held_out
+        return seen and self.run.data.never_seen is not None
 
     @property
     def length(self) -> int:
@@ -275,15 +275,14 @@ class OFMU(UnlearningModule):
         """With ``rates: auto`` how far the retain loss is above its goal."""
         return {"gap": scalars["retain_rise"]} if self.rates else {}
 
-    def outer_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:
-        """One outer iteration; then, if it is due, a look at whether the goal is reached."""
-        scalars = super().outer_step(batch, number)
-        reached, seen = self.lower.reached(number)
-        if reached and self.stop_at is not None:
-            told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
-            rank_zero_info(f"Stopping at the goal after {number} iterations: {told}.")
-            self.run.stop()
-        return scalars | seen
+    @property
+    def compares(self) -> bool:
+        """Whether tokens are to end at held-out tokens' losses."""
+        return self.lower.seeks_goal
+
+    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+        """By the goal of the ascent, where it has one."""
+        return self.lower.reached(number) if self.compares else super().reached(number)
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the penalty parameter, the goal's state and the steps of differences."""

@@ -46,8 +46,8 @@ def load_pretrained(
             "(model.network.trust_remote_code): read it first."
         )
     try:
-        if (folder / "config.json").is_file():
-            buildable(AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code))
+        if (folder / "config.json").is_file() and not trust_remote_code:
+            buildable(AutoConfig.from_pretrained(folder, trust_remote_code=False))
         _check_index(folder / "model.safetensors.index.json")
         model, found = AutoModelForCausalLM.from_pretrained(
             folder if folder.is_dir() else path,

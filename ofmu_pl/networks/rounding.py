@@ -5,6 +5,7 @@ The arithmetic stays in float32, so a figure shows what rounding the weights doe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -22,11 +23,21 @@ MATRICES: dict[type[nn.Module], int] = {nn.Linear: 0, nn.Conv2d: 0, Conv1D: 1}
 """Layers whose weights are rounded, with the dimension of output channels (GPT-2's ``Conv1D`` is transposed)."""
 
 
-def round_matrices(model: nn.Module, width: Width) -> list[str]:
-    """Round the weights of linear and convolutional layers, in place.
+def matrices(model: nn.Module) -> Iterator[tuple[str, Tensor, int]]:
+    """Names of linear and convolutional layers, their weights, and the dimension of output channels.
 
-    As in bitsandbytes, a language model's embeddings and its output layer stay as they are, and so do biases, norms
-    and what is no layer (the stacked matrices of experts).
+    As in bitsandbytes, a language model's output layer is left out, and so is what is no such layer: embeddings, norms,
+    the stacked matrices of experts.
+    """
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    for name, module in model.named_modules():
+        kind = next((kind for kind in MATRICES if isinstance(module, kind)), None)
+        if kind is not None and module is not head:
+            yield name, module.weight, MATRICES[kind]
+
+
+def round_matrices(model: nn.Module, width: Width) -> list[str]:
+    """Round the weights of all ``matrices``, in place; biases stay as they are.
 
     Returns:
         Names of the layers whose weights were rounded.
@@ -35,16 +46,11 @@ def round_matrices(model: nn.Module, width: Width) -> list[str]:
     >>> round_matrices(model, 4)
     ['0']
     """
-    head = getattr(model, "get_output_embeddings", lambda: None)()
     rounded = []
-    for name, module in model.named_modules():
-        kind = next((kind for kind in MATRICES if isinstance(module, kind)), None)
-        if kind is None or module is head:
-            continue
-        weight: Tensor = module.weight
+    for name, weight, channels in matrices(model):
         with torch.no_grad():
             if isinstance(width, int):
-                weight.copy_(round_to_nearest(weight, width, MATRICES[kind]))
+                weight.copy_(round_to_nearest(weight, width, channels))
             else:
                 weight.copy_(round_in_blocks(weight, width))
         rounded.append(name)

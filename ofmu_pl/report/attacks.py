@@ -79,6 +79,7 @@ def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     attacks = attacks_of(experiment, scenarios)
     title = f"{experiment.title}, {name}: what attacks find, the more the better for the attacker"
     table = Table(f"{experiment.name}-{name}-found", title, ["model", *map(words, attacks)], lines={1})
+    table.note("Of attacks that train it is the peak, over all rates and looks; their curves are of the peak's rate.")
     for model in (TARGET, RETRAINED, *experiment.methods) if attacks else ():
         shared = model in (TARGET, RETRAINED)  # by methods, once a seed
         line = [Entry(model)]

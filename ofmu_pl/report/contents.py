@@ -7,6 +7,7 @@ from itertools import chain
 
 from ofmu_pl.report.attacks import across_table, attack_table, cost_table, found_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid
+from ofmu_pl.report.equal import equal_forgetting
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
@@ -26,7 +27,7 @@ def tables(experiment: Findings) -> list[Table]:
     if experiment.kind not in GRIDS and experiment.columns():
         for name, scenarios in experiment.groups.items():
             comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns(scenarios)}
-            found.append(results(experiment, name, scenarios, comparisons))
+            found += [results(experiment, name, scenarios, comparisons), equal_forgetting(experiment, name, scenarios)]
             found += [_membership(experiment, name, scenarios), _tests(experiment, name, comparisons)]
             found.append(_others(experiment, name, scenarios))
     if experiment.kind == "cost":

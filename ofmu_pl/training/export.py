@@ -41,8 +41,9 @@ class ModelExport(pl.Callback):
                 "of its own, such as hf."
             )
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Write the folder in one move."""
+        pl_module.ending.settle(pl_module)
         if self.folder is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         log_dir = trainer.log_dir  # takes all ranks

@@ -8,23 +8,28 @@ from dataclasses import replace
 import pytest
 
 from ofmu_pl import Prompts
-from ofmu_pl.attacks.prompts import paired, read_pairs, with_examples, with_prefix
+from ofmu_pl.attacks.prompts import WAYS, Asked, paired, read_pairs, with_examples, with_prefix, worst_case
 from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised_models import Made
+
+OTHERWISE = {"cross_lingual": "Was liebt {}?", "multi_hop": "What does the friend of {} love?"}
+
+
+def asked_otherwise(rows, words):
+    """Rows about the same, asked in other words."""
+    return [{**row, "question": words.format(row["question"].split()[2])} for row in rows]
 
 
 @pytest.fixture(scope="module")
 def probed(free):
-    """The same with probes in another language."""
+    """The same with probes, and with paraphrases, which are no probe."""
     data = copy(free["target"].data)
-    german = {
-        f"probe_cross_lingual_{side}": [
-            {**row, "question": row["question"].replace("What does", "Was liebt").replace(" love", "")}
-            for row in data.splits[side]
-        ]
-        for side in ("forget", "retain")
-    }
-    data.evaluation_sets = data.evaluation_sets | german
+    sets = dict(data.evaluation_sets)
+    for side in ("forget", "retain"):
+        sets |= {f"probe_{way}_{side}": asked_otherwise(data.splits[side], x) for way, x in OTHERWISE.items()}
+        loves = [row["question"].replace("love", "like") for row in sets[side]]
+        sets[side] = [{**row, "paraphrased_question": x} for row, x in zip(sets[side], loves, strict=True)]
+    data.evaluation_sets = sets
     return {name: replace(subject, data=data) for name, subject in free.items()}
 
 
@@ -32,13 +37,37 @@ def test_the_target_says_all_and_the_retrained_model_nothing(probed):
     attack = Prompts(max_new_tokens=40)
     found = {name: attack.run(subject, 0) for name, subject in probed.items()}
     target, retrained = found["target"], found["retrained"]
-    assert target.x == ["question", "retain_examples", "forget_examples", "prefix", "paired", "cross_lingual"]
+    assert target.x == list(WAYS)
     assert target.figures["prompts_rouge"] == target.figures["prompts_question_forget"] == 1
-    assert retrained.figures["prompts_rouge"] == max(retrained.y) < 0.5
+    assert target.figures["prompts_worst_case"] == target.figures["prompts_known"] == 1
+    assert retrained.figures["prompts_rouge"] == max(retrained.y) <= retrained.figures["prompts_worst_case"] < 0.9
+    assert retrained.figures["prompts_known"] == 0
     assert retrained.figures["prompts_question_retain"] == 1
     assert len(target.rows["prompts_paired_retain"]) == 2
     assert len(target.rows["prompts_prefix_retain"]) == 6
     assert {m.name for m in attack.metrics} == set(target.figures) == set(target.rows)
+
+
+def test_ways_that_the_data_lack_are_left_out(free):
+    attack = Prompts(rows=1, max_new_tokens=5)
+    assert attack.run(free["target"], 0).x == list(WAYS[:5])
+
+
+def test_the_worst_case_of_a_table_of_ways():
+    """Rows of BLUR's pairs are other facts or in another order, so they do not count."""
+    facts = ["a", "b", "c", "d"]
+    asked = {way: [Asked([], "", fact) for fact in facts] for way in ("question", "prefix", "multi_hop")}
+    asked["paired"] = [Asked([], "", fact) for fact in reversed(facts)]
+    asked["paraphrase"] = asked["question"][:3]
+    recalls = {
+        "prompts_question_forget": [1.0, 0.0, 0.5, 0.1],
+        "prompts_prefix_forget": [0.0, 0.89, 0.2, 0.1],
+        "prompts_multi_hop_forget": [0.0, 0.0, 0.9, 0.3],
+        "prompts_paired_forget": [1.0, 1.0, 1.0, 1.0],
+        "prompts_paraphrase_forget": [1.0, 1.0, 1.0],
+    }
+    found = worst_case(asked, recalls)
+    assert found == {"prompts_worst_case": [1.0, 0.89, 0.9, 0.3], "prompts_known": [1.0, 0.0, 1.0, 0.0]}
 
 
 def test_examples_stand_before_the_question_and_never_give_it_away(free):

@@ -54,5 +54,5 @@ def test_what_rounding_gives_back_by_hand():
 def test_nothing_to_round(subjects):
     subject = replace(subjects["target"], recipe=Made(torch.nn.Embedding(2, 2), subjects["target"].recipe))
     subject.probabilities = lambda *_: np.zeros(2)
-    with pytest.raises(UserError, match="nothing to round"):
+    with pytest.raises(UserError, match="'quantise'"):
         Quantise().run(subject, 0)

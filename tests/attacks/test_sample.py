@@ -23,7 +23,8 @@ def test_the_target_leaks_all_and_the_retrained_model_nothing(free):
     assert found["target"].y[0] > 0.8
     assert found["target"].figures["sample_leak_at_16"] == 1
     assert found["target"].figures["sample_exact_at_16"] > 0.99
-    assert found["retrained"].figures["sample_leak_at_16"] == 0
+    assert found["target"].figures["sample_known"] == 1
+    assert found["retrained"].figures["sample_leak_at_16"] == found["retrained"].figures["sample_known"] == 0
     assert found["retrained"].figures["sample_exact_at_16"] < 1e-3
 
 
@@ -63,11 +64,12 @@ def test_answers_stand_with_their_questions(free):
     assert said == [[row["answer"]] * 100 for row in rows]
 
 
-def test_what_leaks():
-    attack = Sample()
-    assert attack._hits("seven wooden clocks", ["Seven old clocks", "seven", "clocks wooden", "seven wooden"]) == 2
-    assert attack._hits("No", ["nothing", "no, never"]) == 1
-    assert attack._hits("東京", ["それは東京です", "大阪", "東京"]) == 2
+def test_recalls_of_samples():
+    recalls = Sample()._recalls
+    texts = ["Seven old clocks", "seven", "clocks wooden", "seven wooden clocks", "seven"]
+    assert recalls("seven wooden clocks", texts) == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1, 1 / 3])
+    assert recalls("No", ["nothing", "no, never"]).tolist() == [0, 1]
+    assert (recalls("東京", ["それは東京です", "大阪", "東京"]) == 1).tolist() == [True, False, True]
 
 
 def test_rows_without_questions_are_refused(free):

@@ -51,6 +51,7 @@ RUN: dict[str, tuple[list[str], str | None]] = {
         "logs/requests_digits/report/index.html",
     ),
     "report": ([], "logs/quickstart/report/index.html"),
+    "find": ([], "found/found.html"),
     "purge": ([], None),
 }
 """Words of commands that run; what is added so that they take seconds; and the file that they leave."""

@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp
 
 from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, auc, privacy_leakage, tofu_metrics
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
-from ofmu_pl.metrics.tofu import attacked
+from ofmu_pl.metrics.tofu import MEMORIZED, attacked
 from ofmu_pl.metrics.tofu_items import log_truth_ratio
 from scripts.tofu_logs import read_log
 
@@ -215,6 +215,7 @@ def test_membership_attacks_and_composites():
     parts = [got[k].value for k in ("extraction_strength", "exact_memorization", "forget_Q_A_PARA_Prob")]
     parts = [1 - x for x in [*parts, got["forget_truth_probability"].value]]
     assert got["memorization_score"].value == pytest.approx(4 / sum(1 / x for x in parts), rel=1e-9)
+    assert not any(part.higher_is_better for part in MEMORIZED), "each is higher of a model that knows the rows"
     same = tofu_metrics(scores, scores)
     assert (same["privacy_score"].value, same["privleak"].value) == (1.0, 0.0)
     assert 0 < got["privacy_score"].value < 1
@@ -244,7 +245,7 @@ def test_targets_and_directions():
     assert {name: r.target for name, r in got.items() if r.target is not None} == targets
     assert not any(r.target for r in alone.values())
     lower = {name for name, r in got.items() if not r.higher_is_better}
-    forgotten = {"forget_Q_A_Prob", "forget_Q_A_PARA_Prob", "forget_Q_A_ROUGE"}
+    forgotten = {"forget_Q_A_Prob", "forget_Q_A_PARA_Prob", "forget_Q_A_ROUGE", "forget_truth_probability"}
     assert lower == {*forgotten, "forget_quality_D", "forget_truth_ratio_gap"}
     assert {r.definition for r in got.values()} == {"exact"}
 

@@ -1,0 +1,170 @@
+"""When a run ends, and which of its weights are kept: the same for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.losses import log_odds, token_nll
+from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows, kinds_in
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.support.errors import UserError, check_range
+
+if TYPE_CHECKING:
+    from ofmu_pl.modules.iteration import Iteration
+
+AREAS = ("goal/auc", "goal/facts_auc")
+"""Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
+
+
+class Watch(Goal):
+    """Forget rows beside held-out rows, and what retain rows have lost, for methods that seek no goal themselves.
+
+    Args:
+        method: The method, before its first step.
+        kept: Its retain rows' losses of then, (R,), where a run goes on; ``None``: they are measured.
+    """
+
+    def __init__(self, method: Iteration, kept: Tensor | None = None) -> None:
+        self.method, data = method, method.run.data
+        uniform = method.recipe.uniform_loss(method.trained)
+        super().__init__(data, self._read, -1, uniform, kinds=kinds_in(data))
+        self.retained = evenly(range(len(data.splits["retain"])), LOOKED_AT)
+        self.old = self._means("retain", self.retained) if kept is None else kept
+
+    def check(self, step: int) -> tuple[bool, dict[str, float]]:
+        """Compare at every tenth iteration."""
+        if step % EVERY:
+            return False, {}
+        self.harm = float((self._means("retain", self.retained) - self.old).mean())
+        if self.data.never_seen is None:
+            return False, {"goal/harm": self.harm}
+        alike, seen = self.compare(self._score(self.data.never_seen, self._shown))
+        # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
+        past = [seen[name] < 0.5 for name in AREAS if name in seen]
+        beyond = seen["goal/left"] < 0 if "goal/left" in seen else all(past)
+        return (alike or beyond) and self.harm <= KEPT, {"goal/harm": self.harm, **seen}
+
+    def _left(self, losses: Rows, rows: Sequence[int]) -> float:
+        """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
+        held = self._means(str(self.data.never_seen), self._shown).mean()
+        ours = np.mean([row.mean() for row in losses])
+        return float(log_odds(held) - log_odds(torch.tensor(ours)))
+
+    def _means(self, stream: str, rows: Sequence[int]) -> Tensor:
+        return torch.tensor([row.mean() for row in self._score(stream, rows)], dtype=torch.float64)
+
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits, targets = self.method.read(batch)
+        return token_nll(logits, targets), targets
+
+
+class Ending:
+    """Ends a run where it is to end, and keeps the best weights on the way.
+
+    Args:
+        stop_at: ``holdout``: end where forget rows can no longer be told from held-out rows, and retain rows are kept.
+        max_harm: Mean rise of retain rows' losses, in nats, from which the run ends.
+        keep: ``best``: the weights of the look at which forget rows were nearest to held-out rows, among those whose
+            retain rows were harmed by at most ``max_harm`` (.3 nats where none is given).
+
+    Attributes:
+        watch: What compares, for methods that do not compare themselves.
+        best: Whether the best look harmed too much, and how far it was from the goal.
+        step: Number of the iteration of that look.
+    """
+
+    def __init__(self, stop_at: str | None, max_harm: float | None, keep: Literal["last", "best"]) -> None:
+        if stop_at not in (None, "holdout") or keep not in ("last", "best"):
+            raise UserError(
+                f"There is no model.stop_at {stop_at} or model.keep {keep}: stop_at can be holdout or null, keep last "
+                "or best."
+            )
+        check_range(0, above=True, max_harm=max_harm)
+        self.stop_at, self.max_harm, self.keep = stop_at, max_harm, keep
+        self.watch: Watch | None = None
+        self.best = (True, float("inf"))
+        self.step = 0
+        self._weights: list[Tensor] = []
+        self._old: Tensor | None = None
+
+    @property
+    def looks(self) -> bool:
+        """Whether anything hangs on a comparison."""
+        return self.stop_at is not None or self.max_harm is not None or self.keep == "best"
+
+    def begin(self, method: Iteration) -> None:
+        """Measure retain rows before the first step."""
+        data, needed = method.run.data, self.keep == "best" or (self.stop_at and not method.compares)
+        if needed and data.never_seen is None:
+            raise UserError(
+                f"{data.why_no_never_seen}, and model.stop_at and model.keep compare forget rows with such rows: give "
+                "some, or leave both out."
+            )
+        if self.looks and self.watch is None and not method.compares:
+            with method.scoring():
+                self.watch = Watch(method, self._old)
+
+    def look(self, method: Iteration, number: int) -> dict[str, float]:
+        """Compare if a look is due; keep the weights if they are the best, and end the run where it is to end."""
+        reached, seen = method.reached(number)
+        if not seen or not self.looks:
+            return seen
+        harm = seen["goal/harm"]
+        if self.keep == "best":
+            self._keep(method, number, harm, seen)
+        told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
+        if reached and self.stop_at is not None:
+            rank_zero_info(f"Stopping at the goal after {number} iterations: {told}.")
+            method.run.stop()
+        elif self.max_harm is not None and harm > self.max_harm:
+            rank_zero_info(f"Stopping after {number} iterations: retain rows lose more than model.max_harm: {told}.")
+            method.run.stop()
+        return seen
+
+    def settle(self, method: Iteration) -> None:
+        """Take the best weights, before the model is measured and exported; the second call does nothing."""
+        if not self._weights:
+            return
+        with torch.no_grad():
+            for place, kept in zip(_places(method), self._weights, strict=True):
+                place.copy_(kept)
+        method.weights_changed()
+        rank_zero_info(f"Kept: the weights after {self.step} iterations, the nearest to the goal.")
+        self._weights = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that goes on cannot measure again."""
+        if not self.looks:
+            return {}
+        old = self._old if self.watch is None else self.watch.old
+        return {"old": old, "best": self.best, "step": self.step, "weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
+        if state:
+            self._old, self.best, self.step, self._weights = (state[k] for k in ("old", "best", "step", "weights"))
+            self.best = (bool(self.best[0]), float(self.best[1]))
+
+    def _keep(self, method: Iteration, number: int, harm: float, seen: dict[str, float]) -> None:
+        bound = HARM if self.max_harm is None else self.max_harm
+        far = [abs(seen[name] - 0.5) for name in AREAS if name in seen]
+        away = abs(seen["goal/left"]) if "goal/left" in seen else max(far, default=float("inf"))
+        found = (harm > bound, harm if harm > bound else away)
+        if found < self.best or not self._weights:
+            self.best, self.step = found, number
+            self._weights = [x.detach().to("cpu", copy=True) for x in _places(method)]
+
+
+def _places(method: Iteration) -> list[Tensor]:
+    """Tensors that training moves: trainable parameters, and buffers such as running statistics."""
+    if method.run.ranks.sharded:
+        raise UserError("With shards no rank has all weights to keep: set model.keep last, or trainer.strategy ddp.")
+    return [*trainable(method.trained), *method.trained.buffers()]

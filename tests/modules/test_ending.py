@@ -1,0 +1,142 @@
+"""Where a run of any method ends, and which weights it keeps."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from ofmu_pl.data import TextFiles
+from ofmu_pl.modules import NPO, OFMU, SCRUB, GradDiff
+from ofmu_pl.modules.goal import EVERY
+from ofmu_pl.networks import CausalLM
+from ofmu_pl.support.errors import UserError
+from tests.helpers.images import network, train_on_digits
+from tests.helpers.training import fit, interrupted, weights
+from tests.modules.test_goal import memorised
+
+FAST = partial(torch.optim.Adam, lr=1e-3)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    return memorised(tmp_path_factory.mktemp("ending") / "model")
+
+
+@pytest.fixture
+def unlearn(known):
+    def run(method, steps, callbacks=(), ckpt_path=None, **sides):
+        folder, rows = known
+        streams = {"streams": method.streams, "num_batches": method.num_batches}
+        data = TextFiles(**rows | sides, tokenizer=str(folder), batch_size=8, **streams)
+        return fit(method, data, steps, callbacks, ckpt_path)
+
+    def make(kind, steps=40, sides=None, **options):
+        method = kind(CausalLM(str(known[0])), optimizer=FAST, **options)
+        return method, run(method, steps, **sides or {})
+
+    make.run = run
+    return make
+
+
+def test_a_run_ends_where_forget_rows_are_like_held_out_ones(unlearn):
+    method, trainer = unlearn(NPO, steps=200, stop_at="holdout")
+    assert 0 < trainer.global_step < 200
+    assert trainer.global_step % EVERY == 0
+    reached, seen = method.reached(EVERY)
+    assert reached
+    assert abs(seen["goal/auc"] - 0.5) < 0.25
+    assert method.watches_held_out
+
+
+def test_a_run_ends_where_retain_rows_are_harmed(unlearn):
+    method, trainer = unlearn(GradDiff, steps=200, alpha=0.0, max_harm=0.2)
+    assert trainer.global_step < 200
+    assert method.ending.watch.harm > 0.2
+
+
+def test_the_best_weights_are_those_of_the_nearest_look(unlearn):
+    away = {}
+
+    class Told(GradDiff):
+        def reached(self, number):
+            found = super().reached(number)
+            note(number, found[1])
+            return found
+
+    def note(step, seen):
+        if seen and seen["goal/harm"] <= 0.3:
+            away[step] = max(abs(seen["goal/auc"] - 0.5), abs(seen["goal/facts_auc"] - 0.5))
+
+    best, _ = unlearn(Told, steps=40, keep="best")
+    assert best.ending.step == min(away, key=away.get) < 40
+    there, _ = unlearn(GradDiff, steps=best.ending.step)
+    assert torch.equal(weights(best), weights(there))
+
+
+def test_a_run_that_goes_on_keeps_and_counts_the_same(unlearn, known, tmp_path):
+    def make():
+        return GradDiff(CausalLM(str(known[0])), optimizer=FAST, keep="best", max_harm=9.0)
+
+    whole, resumed = interrupted(make, tmp_path, 40, 24, run=unlearn.run)
+    assert whole.ending.best == resumed.ending.best
+    assert torch.equal(whole.ending.watch.old, resumed.ending.watch.old)
+
+
+def test_looks_are_work_and_without_them_nothing_changes(unlearn):
+    plain, _ = unlearn(NPO, steps=20)
+    watched, _ = unlearn(NPO, steps=20, max_harm=9.0)
+    assert torch.equal(weights(plain), weights(watched))
+    first, look = 24 / 3 / 8, (8 + 24 + 32) / 3 / 8  # forget, retain and held-out rows in batches of eight
+    assert watched.gradient_evaluations - plain.gradient_evaluations == pytest.approx(first + 2 * look)
+
+
+def test_ofmu_goes_by_its_own_goal_and_can_keep_the_best(unlearn):
+    options = {"rates": "auto", "inner_steps": 1, "engine": "finite_difference", "beta": 0.0, "rho_0": 0.0}
+    method, trainer = unlearn(OFMU, steps=200, stop_at="holdout", keep="best", **options)
+    assert trainer.global_step < 200
+    assert method.ending.watch is None
+    assert method.ending.step <= trainer.global_step
+
+
+def test_one_row_is_compared_by_its_loss(unlearn, known):
+    row = [known[1]["forget"][0]]
+    method, trainer = unlearn(NPO, steps=200, stop_at="holdout", sides={"forget": row})
+    assert 0 < trainer.global_step < 200
+    _, seen = method.reached(EVERY)
+    assert seen["goal/left"] < 1
+
+
+def test_images_end_too():
+    method = SCRUB(network(), max_epochs=0, optimizer=FAST, max_harm=0.5, keep="best")
+    train_on_digits(method, steps=20, forget_classes=None, forget_fraction=0.1)
+    assert method.ending.step in (10, 20)
+    harmed = SCRUB(network(), max_epochs=99, optimizer=partial(torch.optim.Adam, lr=0.1), max_harm=0.5)
+    assert train_on_digits(harmed, steps=100).global_step < 100
+
+
+@pytest.mark.parametrize(("options", "told"), [({"stop_at": "retain"}, "stop_at"), ({"keep": "all"}, "keep")])
+def test_words_that_are_none(options, told):
+    with pytest.raises(UserError, match=told):
+        NPO(CausalLM("gpt2"), **options)
+
+
+@pytest.mark.parametrize("harm", [0, -1.0])
+def test_no_harm_at_all_is_no_bound(harm):
+    with pytest.raises(UserError, match="max_harm"):
+        NPO(CausalLM("gpt2"), max_harm=harm)
+
+
+def test_without_held_out_rows_it_is_refused(unlearn):
+    with pytest.raises(UserError, match=r"model\.stop_at"):
+        unlearn(NPO, stop_at="holdout", sides={"holdout": None})
+
+
+def test_checkpoints_hold_the_best_weights(unlearn, tmp_path):
+    keep = ModelCheckpoint(tmp_path, every_n_train_steps=20, filename="x")
+    method = GradDiff(CausalLM(path=unlearn(NPO, steps=1)[0].recipe.path), optimizer=FAST, keep="best")
+    unlearn.run(method, 20, callbacks=[keep])
+    stored = torch.load(tmp_path / "x.ckpt", weights_only=True)["ending"]
+    assert len(stored["weights"]) >= len(list(method.network.parameters()))
