@@ -98,7 +98,7 @@ def _texts(folder: Path) -> None:
     (folder / "numbers.txt").write_text("0\n3\n")
     (folder / "people.txt").write_text("Falbro\n")
     (folder / "names.txt").write_text("Falbro\n")
-    (folder / "all.jsonl").write_text("".join(json.dumps(asked([i])[0]) + "\n" for i in range(4)))
+    written(folder / "all.jsonl", asked(range(4)))
     (task,) = (text for page, text in blocks("yaml") if page == "docs/own-data.md")
     (folder / "my_tasks").mkdir()
     (folder / "my_tasks/trades.yaml").write_text(task)
