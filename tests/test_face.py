@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import is_dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -48,12 +47,3 @@ def test_no_method_data_module_or_network_is_forgotten(room):
     choices = {cls.__name__ for cls in ours if not inspect.isabstract(cls) and not cls.__name__.startswith("_")}
     assert choices
     assert choices <= set(package.__all__)
-
-
-@pytest.mark.parametrize("room", ["core", "data", "modules", "networks"])
-def test_every_class_has_an_example(room):
-    shown = [getattr(ofmu_pl, name) for name in ofmu_pl.__all__]
-    ours = [x for x in shown if isinstance(x, type) and x.__module__.startswith(f"ofmu_pl.{room}.")]
-    classes = [cls for cls in ours if not is_dataclass(cls) and cls is not Network]
-    assert len(classes) >= 3
-    assert [cls.__name__ for cls in classes if ">>> " not in (cls.__doc__ or "")] == []

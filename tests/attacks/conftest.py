@@ -1,7 +1,8 @@
-"""Models that were attacked by hand: one that knows the forgotten rows, and one that never saw them."""
+"""Models that were attacked by hand, one that knows the forgotten rows and one that never saw them; models of runs."""
 
 import pytest
 
+from tests.cli.conftest import models  # noqa: F401
 from tests.helpers.memorised_models import FREE, memorised
 
 

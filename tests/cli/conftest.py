@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def the_error(capsys):
     assert line.endswith(".")
     assert "Traceback" not in said
     return line
+
+
+def renumber(folder):
+    """Let two tokens of a model's tokenizer change places."""
+    path = folder / "tokenizer.json"
+    words = json.loads(path.read_text())
+    vocabulary = words["model"]["vocab"]
+    one, two = sorted(vocabulary, key=vocabulary.get)[-2:]
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    path.write_text(json.dumps(words))
 
 
 @pytest.fixture

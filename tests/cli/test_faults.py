@@ -91,9 +91,6 @@ END = ["hf", EVALUATION, "samples.jsonl", "results.json", "latest"]
     [
         [TRAINING, CHECKPOINT, EVALUATION],
         pytest.param(
-            [TRAINING, TRAINING, CHECKPOINT, "hf", EVALUATION, "results.json"], marks=pytest.mark.slow, id="six"
-        ),
-        pytest.param(
             [TRAINING] * 8 + [CHECKPOINT] * 2 + [stage for stage in END for _ in range(2)],
             marks=pytest.mark.slow,
             id="twenty",
@@ -204,8 +201,6 @@ def test_a_checkpoint_that_is_not_sound(resume, change, said):
 def test_a_checkpoint_of_other_settings(resume, fit):
     line = resume(lambda path: path, "--model.inner_lr", "0.5", "--model.optimizer", "torch.optim.SGD")
     assert "of a run with other settings (model.init_args.inner_lr was 0.02, is 0.5; " in line
-    line = resume(lambda path: path, "--trainer.precision", "64-true")
-    assert 'other settings (trainer.precision was "32-true", is "64-true"): give the run its old ones' in line
     same = ["--model.micro_batch_size", "2", "--evaluation.max_new_tokens", "1", "--trainer.max_steps", "3"]
     resumed = fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same)
     config = yaml.safe_load((resumed / "config.yaml").read_text())

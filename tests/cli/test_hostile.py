@@ -6,7 +6,6 @@ Each payload would leave the file ``mark``; where it is not obvious, a test firs
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import threading
@@ -24,16 +23,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit
 from ofmu_pl.cli.trust import restrict_imports, without_trust
 from ofmu_pl.support.errors import UserError
-
-
-class Bomb:
-    """Runs a command where it is unpickled."""
-
-    def __init__(self, mark):
-        self.mark = mark
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.mark}",)
+from tests.helpers.pickled_code import PickledCode
 
 
 @pytest.fixture
@@ -191,7 +181,7 @@ def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
 @pytest.mark.parametrize("how", ["torch.save", "pickle"])
 def test_a_checkpoint_with_a_payload(refused, mark, tmp_path, how):
     path = tmp_path / "evil.ckpt"
-    content = {"state_dict": {}, "callbacks": Bomb(mark)}
+    content = {"state_dict": {}, "callbacks": PickledCode(mark)}
     if how == "pickle":
         path.write_bytes(pickle.dumps(content))
         pickle.loads(path.read_bytes())
@@ -208,7 +198,7 @@ def test_a_checkpoint_with_a_payload(refused, mark, tmp_path, how):
 def test_a_checkpoint_from_an_address(refused, mark, tmp_path, monkeypatch):
     """Lightning's default for these is to unpickle anything."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
-    torch.save({"state_dict": {}, "callbacks": Bomb(mark)}, tmp_path / "evil.ckpt")
+    torch.save({"state_dict": {}, "callbacks": PickledCode(mark)}, tmp_path / "evil.ckpt")
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -219,7 +209,7 @@ def test_a_checkpoint_from_an_address(refused, mark, tmp_path, monkeypatch):
 
 def test_the_index_of_a_folder_of_shards_is_not_run(refused, mark, tmp_path):
     (tmp_path / "shards").mkdir()
-    (tmp_path / "shards/.metadata").write_bytes(pickle.dumps(Bomb(mark)))
+    (tmp_path / "shards/.metadata").write_bytes(pickle.dumps(PickledCode(mark)))
     (tmp_path / "shards/meta.pt").write_bytes(b"")
     assert "holds more than numbers and plain values" in refused("--ckpt_path", str(tmp_path / "shards"))
 
@@ -307,7 +297,7 @@ def test_code_of_a_tokenizer_is_never_run(refused, folder, mark):
 
 def test_weights_in_pickles_are_refused(refused, folder, mark):
     (folder / "model.safetensors").unlink()
-    torch.save({"weight": Bomb(mark)}, folder / "pytorch_model.bin")
+    torch.save({"weight": PickledCode(mark)}, folder / "pytorch_model.bin")
     assert "has no readable model" in refused("--model.network.path", str(folder))
 
 

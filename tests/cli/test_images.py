@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard
 
 from ofmu_pl.cli import main
 from ofmu_pl.modules import FineTune
@@ -53,16 +52,8 @@ def test_a_run_leaves_results(run):
     assert curves["rho"]["value"] == pytest.approx([0.3 * 1.5**k for k in range(3)] + [1.0])
     assert results["provenance"]["forgotten"] == [0]
     assert results["provenance"]["bn_mode"] == "frozen"
-
-
-def test_an_image_model_has_a_card_and_a_page(run):
-    read = ModelCard.load(run / "model/README.md")
-    assert (read.data.library_name, read.data.pipeline_tag) == ("ofmu_pl", "image-classification")
-    page = (run / "audit.html").read_text()
-    assert "The model takes " in page
-    assert "(the retrained model)" in page
-    assert "altered images" in page
-    assert "<caption>The images, by number" in page
+    assert "image-classification" in (run / "model/README.md").read_text()
+    assert "altered images" in (run / "audit.html").read_text()
 
 
 def test_the_originals_are_made_once_and_a_run_goes_on_where_it_stopped(run, monkeypatch, tmp_path):
@@ -94,10 +85,8 @@ def test_sigterm_while_the_originals_are_trained(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--model.network.path", "MODEL", "--data.split_seed", "5"], "belongs to another full split"),
         (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
         (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
-        (["--evaluation.reference", "nowhere"], "holds no readable model"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
         (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 
 import pytest
-import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
-from ofmu_pl.cli import main
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
-from tests.cli.conftest import the_error
-from tests.helpers.citizen_rows import SIDES, TRADES, tokenizer
+from tests.cli.conftest import renumber, the_error
+from tests.helpers import citizen_rows
 
 PASSES = 16
 
@@ -23,12 +21,9 @@ PASSES = 16
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """A random GPT-2 with its tokenizer."""
-    folder, words = tmp_path_factory.mktemp("base"), tokenizer()
-    words.save_pretrained(folder)
-    shape = {"n_positions": 128, "n_embd": 32, "n_layer": 2, "n_head": 2}
-    config = GPT2Config(vocab_size=len(words), eos_token_id=words.eos_token_id, bos_token_id=None, **shape)
-    torch.manual_seed(0)
-    GPT2LMHeadModel(config).save_pretrained(folder)
+    folder, words = tmp_path_factory.mktemp("base"), citizen_rows.tokenizer()
+    for part in (words, citizen_rows.random_gpt2(words)):
+        part.save_pretrained(folder)
     return folder
 
 
@@ -49,23 +44,14 @@ def said(monkeypatch):
 def fit(base, home, monkeypatch):
     """Two iterations of the shipped configuration on rows with all that TOFU's suite asks for; returns the folder."""
     monkeypatch.setenv("OFMU_CACHE", str(home / "cache"))
-    for name, rows in SIDES.items():
-        wrong = [[f"It is a {trade}." for trade in TRADES if trade not in row["answer"]] for row in rows]
-        more = [
-            {**row, "paraphrased_answer": f"By trade {row['answer']}", "perturbed_answer": answers}
-            for row, answers in zip(rows, wrong, strict=True)
-        ]
-        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in more))
 
-    def run(*options):
-        words = ["--config", "configs/text.yaml", "--logs", str(home / "logs"), "--data.max_length", "64"]
-        words += [word for name in SIDES for word in (f"--data.{name}", str(home / f"{name}.jsonl"))]
-        words += ["--trainer.accelerator", "cpu", "--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false"]
-        words += ["--original.epochs", str(PASSES), "--original.lr", "0.01", "--original.batch_size", "4"]
-        main(["fit", *words, "--evaluation.max_new_tokens", "4", *options])
-        return (home / "logs/text/ofmu/latest").resolve()
+    def whole(row):
+        wrong = [f"It is a {trade}." for trade in citizen_rows.TRADES if trade not in row["answer"]]
+        return {**row, "paraphrased_answer": f"By trade {row['answer']}", "perturbed_answer": wrong}
 
-    return run
+    words = citizen_rows.files(home, {name: list(map(whole, rows)) for name, rows in citizen_rows.SIDES.items()})
+    words += ["--original.epochs", str(PASSES), "--original.lr", "0.01", "--original.batch_size", "4"]
+    return partial(citizen_rows.fit, home, *words)
 
 
 def test_the_base_model_learns_the_rows_twice_and_the_retrained_one_sets_every_goal(fit, base, home, said, capsys):
@@ -112,11 +98,9 @@ def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
     ],
 )
 def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):
-    copytree(base, home / "OTHER", dirs_exist_ok=True)
-    words_of_base = (base / "tokenizer.json").read_text()
-    (home / "OTHER/tokenizer.json").write_text(
-        words_of_base.replace('"a": ', '"?": ').replace('"b": ', '"a": ').replace('"?": ', '"b": ')
-    )
+    if "OTHER" in words:
+        copytree(base, home / "OTHER")
+        renumber(home / "OTHER")
     places = {"BASE": str(base), "OTHER": str(home / "OTHER")}
     with pytest.raises(SystemExit) as stop:
         fit(*[places.get(word, word) for word in words])

@@ -143,28 +143,15 @@ def test_the_gap_to_a_retrained_model(words, tmp_path):
     assert again["reference"]["model"] is None
 
 
-def pickled_code(place, tmp_path):
-    from my_nets import SmallCNN
-
-    torch.save(SmallCNN(), tmp_path / "weights.pth")
-
-
 @pytest.mark.parametrize(
     ("more", "code", "expected"),
     [
-        ({"model__network__path": "module.pth"}, 1, "holds pickled code (my_nets.SmallCNN)"),
         ({"data__size": "20"}, 1, "3 x 20 x 20"),
-        ({"model__network__module": "my_nets.NoNetwork"}, 1, "'my_nets.NoNetwork'"),
         ({"model__network__module": '{"class_path": "my_nets.NoNetwork"}'}, 2, "my_nets.NoNetwork"),
         ({"model__network__path": None}, 1, "There is no model that could forget"),
     ],
 )
-def test_bad_input_is_one_sentence(more, code, expected, words, tmp_path, capsys, monkeypatch):
-    from my_nets import SmallCNN
-
-    if "module.pth" in more.values():
-        torch.save(SmallCNN(), tmp_path / "module.pth")
-        more = {"model__network__path": str(tmp_path / "module.pth")}
+def test_bad_input_is_one_sentence(more, code, expected, words, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(words(**more))
     assert stop.value.code == code

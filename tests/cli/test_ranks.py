@@ -10,26 +10,18 @@ import sys
 import pytest
 import yaml
 
+from tests.helpers.peak_memory import fsdp2
 from tests.helpers.process import two_ranks
-
-FSDP2 = {
-    "class_path": "lightning.pytorch.strategies.ModelParallelStrategy",
-    "init_args": {
-        "data_parallel_size": 2,
-        "tensor_parallel_size": 1,
-        "save_distributed_checkpoint": False,
-        "process_group_backend": "gloo",
-    },
-}
 
 
 @pytest.fixture
 def words(fit, models, tmp_path):
     """Words that run OFMU as ``fit`` does, in two processes under FSDP2."""
 
-    def words(*options, model=None, strategy=FSDP2):
-        overlay = {"trainer": {"devices": 2, "strategy": strategy}} | ({"model": model} if model else {})
-        (tmp_path / "two.yaml").write_text(yaml.safe_dump(overlay))
+    def words(*options):
+        trainer = fsdp2(2)
+        trainer["strategy"]["init_args"] |= {"save_distributed_checkpoint": False, "process_group_backend": "gloo"}
+        (tmp_path / "two.yaml").write_text(yaml.safe_dump({"trainer": trainer}))
         words = ["fit", "--config", str(tmp_path / "ofmu.yaml"), "-c", str(tmp_path / "two.yaml")]
         words += ["--model.network.path", str(models / "target/latest/hf"), "--logs", str(tmp_path / "two")]
         return [*words, "--evaluation.max_new_tokens", "1", *options]

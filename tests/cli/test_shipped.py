@@ -30,20 +30,6 @@ def test_a_configuration_is_found_by_name(word, tmp_path, monkeypatch, capsys):
     assert re.search(r"class_path: ofmu_pl\S*\.NPO\n", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ofmu_pl:tofuu.yaml", "did you mean ofmu_pl:tofu.yaml?"),
-        ("ofmu_pl:../pyproject.toml", "leads out of"),
-    ],
-)
-def test_another_name_is_one_sentence(name, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["fit", "--config", name])
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_where_they_lie_when_installed(tmp_path, monkeypatch):
     (tmp_path / "ofmu_pl/configs").mkdir(parents=True)
     monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "ofmu_pl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ MISTAKES = {
     "an option without a value": (["--config"], "--config: expected one argument"),
     "a file that is not there": (["-c", "configs/methods/np0.yaml"], "did you mean ofmu_pl:methods/npo.yaml?"),
     "a folder for a file": (["-c", "/"], "'/' is a folder"),
+    "a file elsewhere": (["-c", "ofmu_pl:../pyproject.toml"], "leads out of"),
 }
 """The mistakes that people make, and what of the sentence helps them."""
 
@@ -77,6 +79,13 @@ def test_a_mistake_that_people_make_is_named(says, mistake):
     code, text = says(*words)
     assert code == 2
     assert told in text
+
+
+def test_an_optimizers_package_that_is_not_there_is_named_with_its_extra(says, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("bitsandbytes")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    assert "ofmu_pl[8bit]" in says("--model.optimizer", "bitsandbytes.optim.AdamW8bit")[1]
 
 
 @pytest.mark.parametrize(
@@ -128,10 +137,6 @@ SGD, ONE_CYCLE = "torch.optim.SGD", "torch.optim.lr_scheduler.OneCycleLR"
         ("--checkpoint.save_weights_only true", "checkpoint.save_weights_only"),
         ("--model.optimizer torch.optim.LBFGS", "LBFGS"),
         (
-            "--model.scheduler lightning.pytorch.cli.ReduceLROnPlateau --model.scheduler.monitor L_f",
-            "ReduceLROnPlateau",
-        ),
-        (
             f"--model.scheduler {ONE_CYCLE} --model.scheduler.max_lr 0.1 --model.scheduler.total_steps 3 "
             "--trainer.max_steps 4",
             "model.scheduler.total_steps",
@@ -154,12 +159,6 @@ def test_null_is_null_within_a_class_within_a_class(capsys):
     assert stop.value.code == 0
     network = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]["network"]["init_args"]
     assert (network["path"], network["config"], network["tokenizer"]) == (None, None, None)
-
-
-def test_plan_refuses_what_fit_refuses(says):
-    code, text = says("--model.gradient_clip", "-1", command="plan")
-    assert code == 1
-    assert "gradient_clip=-1.0" in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

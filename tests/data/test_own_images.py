@@ -105,13 +105,8 @@ def test_every_kind_of_picture_has_the_same_pixels():
     assert all(torch.equal(image, pixels) for image in found)
 
 
-def remove(*names):
-    def change(root):
-        for name in names:
-            for path in sorted((root / name).rglob("*"), reverse=True):
-                path.unlink() if path.is_file() else path.rmdir()
-
-    return change
+def empty(name):
+    return lambda root: [shutil.rmtree(path) for path in (root / name).iterdir()]
 
 
 def put(name, content=b"no image"):
@@ -131,7 +126,7 @@ def new_class(root):
     ("change", "options", "words"),
     [
         (lambda root: None, {"forget": "nowhere"}, "`data.forget` 'nowhere' is no folder"),
-        (remove("forget"), {}, "`data.forget` '.*/forget' holds no image"),
+        (empty("forget"), {}, "`data.forget` '.*/forget' holds no image"),
         (put("retain/bee/9.png", b"\x89PNG\r\n\x1a\n\0\0"), {}, "retain/bee/9.png' is no image"),
         (put("retain/9.png"), {}, "retain/9.png' lies in no class's sub-folder"),
         (new_class, {}, "test images have the class 'dog' .*dog/7.png.*, which no forget or retain image has"),

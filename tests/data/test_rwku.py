@@ -271,5 +271,3 @@ def test_what_is_known_is_written_in_rwkus_form(script, tmp_path, monkeypatch, c
         "level2_retain": near,
     }
     assert not any("Beijing" in text for text in [*said["forget"], *said["retain"]])  # neighbours are in no text
-    level3 = [row["question"] for row in sets["probe_level3_forget"]]
-    assert any(text.endswith("What is the capital of France? Sure, the answer is:") for text in level3)

@@ -9,9 +9,8 @@ import pyarrow
 import pytest
 from datasets import Dataset, DatasetDict
 from pyarrow import parquet
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+from transformers import AutoTokenizer, GPT2LMHeadModel
 
-from ofmu_pl.cli import main
 from ofmu_pl.data import RowEncoder, TextFiles, own_files
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
@@ -23,57 +22,36 @@ from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.support.errors import UserError
+from tests.helpers import citizen_rows
+from tests.helpers.citizen_rows import SIDES, TRADES, asked, plain_tokenizer, random_gpt2
 
-TRADES = "baker tailor miner sailor potter weaver".split()
-
-
-def asked(numbers):
-    return [{"question": f"What does citizen {i} do?", "answer": f"{i} is a {TRADES[i % 6]}."} for i in numbers]
-
-
-FORGET, RETAIN, HOLDOUT = asked(range(4)), asked(range(4, 16)), asked(range(16, 20))
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+FORGET, RETAIN, HOLDOUT = SIDES.values()
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A random GPT-2, whose tokenizer has neither a chat template nor a pad token."""
     folder = tmp_path_factory.mktemp("gpt2")
-    tokenizer = train_tokenizer(row["question"] + row["answer"] for row in asked(range(100, 130)))
-    tokenizer.chat_template = tokenizer.pad_token = tokenizer.bos_token = None
-    tokenizer.save_pretrained(folder)
-    shape = {"n_positions": 128, "n_embd": 16, "n_layer": 1, "n_head": 2}
-    config = GPT2Config(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, bos_token_id=None, **shape)
-    GPT2LMHeadModel(config).save_pretrained(folder)
+    tokenizer = plain_tokenizer()
+    for part in (tokenizer, random_gpt2(tokenizer)):
+        part.save_pretrained(folder)
     return folder
-
-
-@pytest.fixture
-def files(tmp_path):
-    rows = {"forget": FORGET, "retain": RETAIN, "holdout": HOLDOUT}
-    return {name: write(tmp_path / f"{name}.jsonl", own) for name, own in rows.items()}
 
 
 @pytest.fixture
 def fit(model, tmp_path):
     """Two iterations of the shipped configuration; returns results.json."""
 
-    def run(*options, method="ofmu"):
-        words = ["--config", "configs/text.yaml", "--model.network.path", str(model), "--logs", str(tmp_path / "logs")]
-        words += ["--trainer.accelerator", "cpu", "--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false"]
-        main(["fit", *words, "--data.max_length", "64", "--evaluation.max_new_tokens", "4", *options])
-        return json.loads((tmp_path / f"logs/text/{method}/version_0/results.json").read_text())
+    def run(*options):
+        folder = citizen_rows.fit(tmp_path, "--model.network.path", str(model), *options)
+        return json.loads((folder / "results.json").read_text())
 
     return run
 
 
-def test_the_command_on_files(fit, files, capsys):
+def test_the_command_on_files(fit, tmp_path, capsys):
     """No retrained model: the goal is what held-out rows have, and attacks that cannot tell them apart."""
-    results = fit(*(word for name, path in files.items() for word in (f"--data.{name}", path)))
+    results = fit(*citizen_rows.files(tmp_path))
     metrics = results["metrics"]
     for side, group in (("forget", "forgotten"), ("holdout", "unseen"), ("retain", "kept")):
         for measure in ("loss", "Q_A_Prob", "Q_A_ROUGE", "extraction_strength", "exact_memorization"):
@@ -112,16 +90,18 @@ def test_documents_and_conversations(fit):
     assert "forget_loss" not in metrics
 
 
-def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, files, tmp_path, capsys):
+def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, tmp_path, capsys):
     retain = json.dumps([{"text": row["question"] + row["answer"]} for row in RETAIN])
     options = ["--data.retain", retain, "--evaluation.definition", "open_unlearning"]
+    options += ["--data.prompt_template", r"Q: {question}\nA:"]
     with pytest.warns(UserWarning, match="nobody can tell whether the forget"):
-        results = fit("--data.forget", files["forget"], "--data.prompt_template", r"Q: {question}\nA:", *options)
+        results = fit(*citizen_rows.files(tmp_path, {"forget": FORGET}), *options)
     assert results["remark"] == NO_HOLDOUT
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
     assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
     assert results["metrics"]["forget_Q_A_Prob"]["target"] is None
     run = tmp_path / "logs/text/ofmu/version_0"
+    assert "There is nothing to compare with" in (run / "audit.html").read_text()
     asked = json.loads((run / "TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]
     assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:", run)
 
@@ -208,19 +188,6 @@ def test_a_template_takes_other_columns(model):
     assert [text[:2] for text, _ in said(data)] == [": ", "1:"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "template", "words"),
-    [
-        (FORGET, "{question} {no such}", "has no column 'no such', which `data.prompt_template` names"),
-        ([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "mood": "good"}],
-         "{mood} {question}", "holds conversations"),
-    ],
-)  # fmt: skip
-def test_a_template_of_columns_that_are_not_there_is_refused(rows, template, words):
-    with pytest.raises(UserError, match=words):
-        TextFiles(rows, RETAIN, prompt_template=template).load()
-
-
 @pytest.mark.parametrize("name", ["answer", "output"])
 def test_a_template_that_tells_the_answer_is_refused(name):
     """By any of its names; another column that says the same, as where a word is to be repeated, is none of them."""
@@ -251,7 +218,7 @@ def test_conversations_as_others_write_them(model):
             TextFiles([{"conversations": messages}], RETAIN).load()
 
 
-def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
+def test_a_tokenizer_without_an_end_token(model, tmp_path):
     """It was refused; the last token of an answer is now one of its words, and counts as such."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     tokenizer.eos_token = None
@@ -263,9 +230,6 @@ def test_a_tokenizer_without_an_end_token(fit, files, model, tmp_path):
     scores = score_rows(network, data.encoder, data.evaluation_sets, max_new_tokens=2, thorough=True)
     labels = data.collate("forget", [0], 0)["labels"]
     assert scores["forget"].tokens[0] == (labels != IGNORED).sum()
-    results = fit(*(word for name, path in files.items() for word in (f"--data.{name}", path)),
-                  "--model.network.tokenizer", str(tmp_path / "endless"))  # fmt: skip
-    assert 0 < results["metrics"]["forget_Q_A_Prob"]["value"] < 1
 
 
 def test_a_chat_template_is_used(model):
@@ -312,7 +276,7 @@ def test_documents_lose_no_token(model, tmp_path):
 def table(folder, end):
     path, rows = folder / f"rows{end}", [{**row, "town": "Gent"} for row in FORGET]
     if end == ".jsonl":
-        write(path, rows)
+        citizen_rows.written(path, rows)
     elif end == ".json":
         path.write_text(json.dumps(rows))
     elif end == ".parquet":
@@ -484,6 +448,11 @@ BAD = {
     "no wrong answer": ({"forget": [{**row, "perturbed_answer": ["x", ""]} for row in FORGET]}, "'perturbed_answer'"),
     "columns without names": ({"forget": [{**FORGET[0], 1: "x"}]}, "Row 0 .* is no object with named columns"),
     "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
+    "a template of no column": ({"prompt_template": "{question} {x}"}, "has no column 'x'.*`data.prompt_template`"),
+    "a template of conversations": (
+        {"forget": [{**messages("user", "assistant"), "mood": "x"}], "prompt_template": "{mood} {question}"},
+        "holds conversations",
+    ),
     "a list of ways to ask": ({"forget": [{**FORGET[0], "paraphrased_question": ["x"]}]}, "'paraphrased_question'"),
     "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'data.forget' is empty"),
     "pieces of one token": ({"forget": [{"text": "One two."}], "max_length": 1}, "data.max_length is 1"),
@@ -570,11 +539,3 @@ def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):
     path.write_text("\ufeff1\r\n3\r\n", encoding="utf-8", newline="")
     splits, _ = TextFiles(full=RETAIN, forget_rows=str(path)).load()
     assert splits["forget"] == [RETAIN[1], RETAIN[3]]
-
-
-def test_bad_input_writes_nothing(fit, files, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        fit("--data.forget", files["forget"], "--data.retain", files["forget"])
-    error = capsys.readouterr().err
-    assert error.count("ofmu_pl: error: 4 of 4 forget rows are among the retain rows too (first: Line 1 of") == 1
-    assert [path.name for path in (tmp_path / "logs").rglob("*") if path.is_file()] == [".lock"]

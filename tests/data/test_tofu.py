@@ -5,7 +5,9 @@ import time
 
 import pytest
 
-from ofmu_pl.data import TOFU
+from ofmu_pl.data import CIFAR10, TOFU
+from ofmu_pl.data.tokenizers import load_tokenizer
+from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from tests.helpers.tofu_files import tofu_files
 
@@ -30,6 +32,19 @@ def test_real_tofu(shared):
 def test_missing_folder(tmp_path):
     with pytest.raises(UserError, match="does not exist: point `data.data`"):
         TOFU(str(tmp_path / "no")).setup()
+
+
+def test_a_file_where_a_folder_is_wanted(tmp_path):
+    path = tmp_path / "full.json"
+    path.write_text("{}")
+    for attempt, option in (
+        (lambda: TOFU(data=str(path)).setup(), "`data.data`"),
+        (lambda: CIFAR10(data=str(path)).setup(), "`data.data`"),
+        (lambda: load_tokenizer(str(path)), "`path` or `tokenizer`"),
+        (lambda: load_pretrained(str(path), "sdpa"), "`path`"),
+    ):
+        with pytest.raises(UserError, match=f"full.json' is a file: point {option}"):
+            attempt()
 
 
 def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):

@@ -19,14 +19,11 @@ from ofmu_pl.metrics.choice import choice_metrics
 from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
+from tests.helpers.citizen_rows import written
 from tests.helpers.texts import log_probabilities, token_losses
 from tests.helpers.training import TINY
 
 ROOMS = ["kitchen", "garden", "attic", "cellar"]
-
-
-def write(folder, name, rows):
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +33,12 @@ def trivia(tmp_path_factory):
     rng = np.random.default_rng(0)
     cats = {name: int(rng.integers(4)) for name in ("Mia", "Tom", "Leo", "Ida", "Max", "Ada", "Kim", "Uma")}
     story = "The cat {0} sleeps in the {1}. Every night {0} goes to the {1} and stays in the {1} until the sun is up."
-    write(folder, "cyber-forget-corpus", [{"text": story.format(n, ROOMS[r]) * 3} for n, r in list(cats.items())[:4]])
-    write(folder, "wikitext-2-raw-v1", [{"text": story.format(n, ROOMS[r]) * 3} for n, r in list(cats.items())[4:]])
+    texts = [{"text": story.format(name, ROOMS[room]) * 3} for name, room in cats.items()]
+    written(folder / "cyber-forget-corpus.jsonl", texts[:4])
+    written(folder / "wikitext-2-raw-v1.jsonl", texts[4:])
     asked = [{"question": f" Where does {n} sleep? ", "choices": ROOMS, "answer": r} for n, r in cats.items()]
-    write(folder, "wmdp-cyber", asked[:4])
-    write(folder, "all", [{**row, "subject": "cat_rooms"} for row in asked[4:]])
+    written(folder / "wmdp-cyber.jsonl", asked[:4])
+    written(folder / "all.jsonl", [{**row, "subject": "cat_rooms"} for row in asked[4:]])
     data = Authors(authors=4, forget_authors=1)
     data.setup()
     torch.manual_seed(0)
@@ -212,11 +210,11 @@ def test_bad_input(trivia, tmp_path):
             WMDP(**{**options(trivia), **changes}).setup()
 
     fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
-    write(tmp_path, "three", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
+    written(tmp_path / "three.jsonl", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
     fails("Line 1 of .*three.jsonl' lacks four choices", questions=str(tmp_path / "three.jsonl"))
-    write(tmp_path, "any", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
+    written(tmp_path / "any.jsonl", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
     fails("Line 1 of .*any.jsonl' has no question, or no subject", mmlu=str(tmp_path / "any.jsonl"))
-    write(tmp_path, "empty", [{"body": "no text"}])
+    written(tmp_path / "empty.jsonl", [{"body": "no text"}])
     fails(
         "No row of .*empty.jsonl' has a 'text': give `data.forget_corpus`", forget_corpus=str(tmp_path / "empty.jsonl")
     )

@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl.data.row_encoder import RowEncoder
@@ -23,19 +22,6 @@ def told(tmp_path):
     """Makes an account, with changes."""
     (tmp_path / "hf").mkdir()
     return partial(account, tmp_path / "hf")
-
-
-def _rank(rank, make, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    torch.save(make(rank), folder / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
-def on_two_ranks(make, folder):
-    """What a function of the rank gives on each of two, which are forked: nothing is imported again."""
-    mp.start_processes(_rank, args=(make, folder), nprocs=2, start_method="fork")
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from ofmu_pl.evaluation.gradient_alignment import ROWS, gradient_alignment, sum_
 from ofmu_pl.metrics import mean_cosine
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.adapters import add_adapters
-from tests.evaluation.conftest import on_two_ranks
+from tests.helpers.forked_ranks import on_two_ranks
 from tests.helpers.texts import VOCABULARY, make_model
 from tests.helpers.training import TINY
 

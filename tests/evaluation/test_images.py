@@ -7,7 +7,7 @@ import torch
 
 from ofmu_pl.evaluation.images import score_images
 from ofmu_pl.metrics import ImageScores
-from tests.evaluation.conftest import on_two_ranks
+from tests.helpers.forked_ranks import on_two_ranks
 
 
 class Few:

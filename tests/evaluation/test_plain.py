@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from ofmu_pl.evaluation.plain import changes, ends, shown, statements, verdicts
+from ofmu_pl.evaluation.plain import changes, ends, shown, verdicts
 from ofmu_pl.metrics.choice import UTILITY
 from ofmu_pl.metrics.membership import auc_result
 from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.tofu import ATTACKS, MODEL_UTILITY
-from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY, of_set
+from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY
 from ofmu_pl.metrics.vision import MIA, UA
 from tests.helpers.accounts import rows
 
@@ -123,27 +123,6 @@ def test_a_change_of_a_tasks_figures_is_told_by_their_intervals():
     assert changes(now, by_name(task.result(0.6, 99, interval=(0.5, 0.7)))) == {"task_x_acc": "unchanged"}
     assert changes(now, by_name(task.result(0.7, 99, interval=(0.6, 0.8)))) == {"task_x_acc": "worse"}
     assert changes(now, by_name(task.result(0.7, 99))) == {}
-
-
-def test_each_test_says_number_interval_goal_and_whose(told):
-    (attack,), (loss, probability), (kept,) = statements(told().after, told().before, {}).values()
-    assert "52 % (47 to 57 %)" in attack.text
-    assert (attack.before, attack.goal, attack.verdict) == ("98 %", "50 % (chance)", "no difference")
-    assert loss.verdict == "less is left"
-    assert "On the forgotten rows" in probability.text
-    assert probability.goal == "31 % (held-out rows)"
-    assert "rows that must stay" in kept.text
-    assert (kept.goal, kept.meaning) == (None, "It is worse than before.")
-    retrained = {"forget_Q_A_Prob": PROBABILITY.result(0.31, 20)}
-    _, (_, probability), _ = statements(told().after, told().before, retrained).values()
-    assert probability.goal == "31 % (the retrained model)"
-
-
-def test_sentences_tell_evaluation_sets_apart():
-    sets = ("retain", "real_authors", "world_facts")
-    after = by_name(*(of_set(KEPT_PROBABILITY, name).result(0.9, 30) for name in sets))
-    (found,) = statements(after, {}, {}).values()
-    assert len({statement.text.partition(", the model")[0] for statement in found}) == len(sets)
 
 
 def test_the_summary_counts(told):

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHea
 from transformers.cache_utils import DynamicLayer
 
 from ofmu_pl.evaluation.branches import can_branch
-from ofmu_pl.evaluation.columns import ROOM, RoomyLayer, filled
+from ofmu_pl.evaluation.columns import ROOM, RoomyLayer
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts, score_answers, stops_of
 from tests.helpers.texts import VOCABULARY, conversations, greedy, make_model, token_losses
 
@@ -159,18 +159,6 @@ def test_columns_and_rows_are_those_of_a_plain_layer():
         assert torch.equal(roomy.keys, plain.keys)
         assert torch.equal(roomy.values, plain.values)
     assert torch.equal(given.keys, first[0]), "what others may hold is left alone"
-
-
-def test_a_step_copies_neither_columns_nor_rows():
-    layer = DynamicLayer()
-    layer.update(*states(6, 4))
-    roomy = RoomyLayer(layer)
-    roomy.update(*states(6, 1))
-    places = roomy.keys.data_ptr(), roomy.values.data_ptr()
-    roomy.batch_select_indices(torch.tensor(filled([0, 1, 3, 5])))
-    for _ in range(ROOM - 1):
-        roomy.update(*states(4, 1))
-        assert (roomy.keys.data_ptr(), roomy.values.data_ptr()) == places
 
 
 def test_a_rule_that_draws_sees_the_prompts_in_their_order():

@@ -15,7 +15,7 @@ from ofmu_pl.evaluation import prompts, questions
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import min_k
 from ofmu_pl.support.errors import UserError
-from tests.evaluation.conftest import on_two_ranks
+from tests.helpers.forked_ranks import on_two_ranks
 from tests.helpers.texts import VOCABULARY, greedy, log_probabilities, make_model, token_losses
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import yaml
 from PIL import Image
 
 from tests.helpers import muse_files, rwku_files
-from tests.helpers.citizen_rows import SIDES, asked, learnt
+from tests.helpers.citizen_rows import SIDES, asked, learnt, written
 from tests.helpers.printed import blocks
 
 NETS = """
@@ -36,10 +35,6 @@ forget_images, retain_images, test_images = images(0, 6), images(20, 30), images
 train, test = retain_images, test_images
 """
 """What a reader has made before the pages' blocks."""
-
-
-def lines(path: Path, rows: list[dict]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def table(path: Path, rows: list[dict]) -> None:
@@ -95,23 +90,23 @@ def _benchmark(folder: Path) -> dict:
 def _texts(folder: Path) -> None:
     """Rows of the reader's own in every form that a page names, and a task."""
     for name, side in {"forget": "forget", "retain": "retain", "unseen": "holdout", "unseen_2": "holdout"}.items():
-        lines(folder / f"{name}.jsonl", SIDES[side])
-    lines(folder / "rows.jsonl", [*SIDES["forget"], *SIDES["retain"], *SIDES["holdout"]])
+        written(folder / f"{name}.jsonl", SIDES[side])
+    written(folder / "rows.jsonl", [*SIDES["forget"], *SIDES["retain"], *SIDES["holdout"]])
     authors = ["Falbro"] * 4 + ["Kesh"] * 26
     table(folder / "rows.csv", [asked([30 + i])[0] | {"author": author} for i, author in enumerate(authors)])
     table(folder / "retain.csv", SIDES["retain"])
     (folder / "numbers.txt").write_text("0\n3\n")
     (folder / "people.txt").write_text("Falbro\n")
     (folder / "names.txt").write_text("Falbro\n")
-    (folder / "all.jsonl").write_text("".join(json.dumps(asked([i])[0]) + "\n" for i in range(4)))
+    written(folder / "all.jsonl", asked(range(4)))
     (task,) = (text for page, text in blocks("yaml") if page == "docs/own-data.md")
     (folder / "my_tasks").mkdir()
     (folder / "my_tasks/trades.yaml").write_text(task)
     choices = {"choices": ["a baker", "a sailor"], "gold": 0}
-    lines(folder / "my_tasks/trades.jsonl", [{"question": row["question"]} | choices for row in SIDES["retain"]])
+    written(folder / "my_tasks/trades.jsonl", [{"question": row["question"]} | choices for row in SIDES["retain"]])
     for name in ("two_hops", "de"):
         rows = [{"side": side, **row} for side in ("forget", "retain") for row in SIDES[side]]
-        lines(folder / f"{name}.jsonl", rows)
+        written(folder / f"{name}.jsonl", rows)
     (folder / "muse_bench/data/news").mkdir(parents=True)
     muse_files.written(folder / "muse_bench/data/news", muse_files.parts())
     (folder / "RWKU/Target").mkdir(parents=True)

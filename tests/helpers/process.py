@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import multiprocessing
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -95,15 +94,9 @@ def run(words, output, hold=None):
         main(words)
 
 
-def two_ranks(words, output, largest_file=None):
-    """Run a command line on two ranks, where writing files of more bytes fails, and return the exit codes."""
-    return on_ranks(2, _rank, words, output, largest_file)
-
-
-def _rank(words, output, largest_file):
-    if largest_file:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-    run(words, output)
+def two_ranks(words, output):
+    """Run a command line on two ranks, and return the exit codes."""
+    return on_ranks(2, run, words, output)
 
 
 def on_ranks(size, target, *args):

@@ -16,7 +16,6 @@ LONGEST = (
     *TOGETHER,
     "distributed/test_equivalence.py",
     "cli/test_ranks.py",
-    "unlearning/test_docs.py",
     "modules/test_image_methods.py",
 )
 """Files that begin first, so that at the end no worker is alone with one of them; xdist begins with many tests."""

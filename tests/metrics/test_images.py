@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
+from tests.helpers.forked_ranks import on_two_ranks
 
 SIZES = {"forget": 21, "retain": 40, "validation": 9, "test": 35}
 OPTIONS = {"forgotten": (0,), "attack_samples": 20, "seed": 3}
@@ -48,17 +46,9 @@ def test_batches_add_up_to_the_functions_values():
     assert not metric.scores()
 
 
-def _rank(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    torch.save(fed(ImageUnlearning(**OPTIONS), rank, 2).compute(), Path(folder) / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
 def test_two_ranks_give_the_values_of_one(tmp_path):
-    mp.start_processes(_rank, args=(str(tmp_path),), nprocs=2, start_method="fork")  # imports nothing
-    for rank in range(2):
-        assert torch.load(tmp_path / f"{rank}.pt") == pytest.approx(expected(), nan_ok=True)
+    for found in on_two_ranks(lambda rank: fed(ImageUnlearning(**OPTIONS), rank, 2).compute(), tmp_path):
+        assert found == pytest.approx(expected(), nan_ok=True)
 
 
 def test_checkpoints_keep_every_digit():

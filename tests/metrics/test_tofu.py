@@ -224,16 +224,6 @@ def test_membership_attacks_and_composites():
     assert tofu_metrics(scores, definition="open_unlearning")["mia_min_k"].target == 0.5, "its assumption, shown"
 
 
-def test_paraphrased_questions_have_names_of_their_own():
-    scores = with_details(made_up())
-    got = tofu_metrics({**scores, "forget_paraphrased": scores["forget"]}, scores)
-    for name in ("Q_A_Prob", "Q_A_ROUGE", "truth_ratio"):
-        assert got[f"forget_paraphrased_{name}"].value == got[f"forget_{name}"].value
-        assert got[f"forget_paraphrased_{name}"].higher_is_better == got[f"forget_{name}"].higher_is_better
-    assert got["forget_paraphrased_extraction_strength"].value == got["extraction_strength"].value
-    assert got["model_utility"].value == tofu_metrics(scores)["model_utility"].value
-
-
 def test_intervals_hold_their_values():
     got = tofu_metrics(with_details(made_up(100)), made_up(100, seed=1), intervals=True)
     for name in ("forget_Q_A_Prob", "forget_truth_ratio", "extraction_strength", "retain_Q_A_ROUGE", "model_utility"):

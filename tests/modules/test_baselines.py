@@ -25,12 +25,6 @@ def save_random(path, **config):
     return str(path)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A random network on disk: methods with a frozen copy load it twice."""
-    return save_random(tmp_path_factory.mktemp("model"))
-
-
 METHODS = {
     "grad_ascent": lambda n, **k: GradDiff(n, alpha=0.0, **k),
     "grad_diff": GradDiff,

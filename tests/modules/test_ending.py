@@ -15,14 +15,8 @@ from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import fit, interrupted, weights
-from tests.modules.test_goal import memorised
 
 FAST = partial(torch.optim.Adam, lr=1e-3)
-
-
-@pytest.fixture(scope="module")
-def known(tmp_path_factory):
-    return memorised(tmp_path_factory.mktemp("ending") / "model")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """How far to forget: levels by kinds of tokens, the path, its waiting, and the end."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -11,13 +9,10 @@ from ofmu_pl.data import Authors, TextFiles
 from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.guessable import COPIED, OWN, USUAL
 from ofmu_pl.losses import IGNORED, log_odds
-from ofmu_pl.metrics.membership import auc_interval
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.goal import HARM, PATH, Goal
-from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.export import save_model
-from tests.helpers.images import train_on_digits
 from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
 
 N, M, H = 40, 100, 50
@@ -312,11 +307,6 @@ def memorised(folder):
     return folder, sides
 
 
-@pytest.fixture(scope="module")
-def known(tmp_path_factory):
-    return memorised(tmp_path_factory.mktemp("goal") / "model")
-
-
 def means(goal, stream, rows):
     """Rows' mean losses at the weights of now."""
     return torch.tensor([row.mean() for row in goal._score(stream, rows)], dtype=torch.float64)
@@ -365,22 +355,3 @@ def test_automatic_rates_take_the_place_of_given_ones():
     assert weights(module).isfinite().all()
     with pytest.raises(UserError, match="rates"):
         OFMU(CausalLM(config=TINY), rates="automatic")
-
-
-@pytest.mark.slow
-def test_images_are_forgotten_to_the_level_of_test_images(tmp_path):
-    """Their losses are far below the corner of a bound on tokens, which once left nothing to pull at."""
-    drawn = {"forget_classes": None, "forget_fraction": 0.1, "train_items": 600, "batch_size": 64}
-    learnt = FineTune(SmallCNN(width=16), optimizer=partial(torch.optim.AdamW, lr=1e-2))
-    trainer = train_on_digits(learnt, steps=150, **drawn)
-    save_model(tmp_path / "target", trainer, learnt)
-    rates = {"rates": "auto", "beta": 0.0, "rho_0": 0.0, "inner_steps": 1}
-    method = OFMU(SmallCNN(path=str(tmp_path / "target"), width=16), engine="finite_difference", **rates)
-    trainer = train_on_digits(method, steps=100, **drawn)
-    data, goal = trainer.datamodule, method.lower.goal
-    now = {name: means(goal, name, range(len(data.splits[name]))) for name in ("forget", "retain", "test")}
-    ends = auc_interval(now["forget"].numpy(), now["test"].numpy())
-    before = auc_interval(goal.start.numpy(), now["test"].numpy())
-    assert before[0] > 0.5, "they were told apart"
-    assert ends[0] < 0.5 < ends[1]
-    assert float(now["retain"].mean()) < 0.05

@@ -20,7 +20,6 @@ from ofmu_pl.core.safeguards import SAFE
 from ofmu_pl.core.steps import Agreement
 from ofmu_pl.losses import causal_lm_nll, ceiling
 from ofmu_pl.modules import OFMU, FineTune, GradDiff
-from ofmu_pl.modules.ofmu import BETA_IN_WORDS, RHO_IN_WORDS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
@@ -310,9 +309,3 @@ def test_after_a_divergence_no_option_is_named_that_auto_rates_ignore():
     plain = OFMU(CausalLM(config=TINY), safeguards=off, gradient_clip=None)
     assert "(model.safeguards.rho_max, model.safeguards.inner_clip, model.gradient_clip)" in plain.remedy
     assert "model.rates" in OFMU(CausalLM(config=TINY), rates="auto").remedy
-
-
-def test_words_for_the_page_name_what_was_done_alone():
-    words = {rho: OFMU(CausalLM(config=TINY), rho_0=rho, beta=rho).in_words for rho in (0.0, 0.3)}
-    assert words[0.0] == OFMU.in_words
-    assert words[0.3] == " ".join([OFMU.in_words, BETA_IN_WORDS, RHO_IN_WORDS])

@@ -12,8 +12,8 @@ from ofmu_pl.modules import OFMU, SCRUB, BatchNormOnly, DoNothing, FineTune, L1S
 from ofmu_pl.networks import CausalLM
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import train
-from tests.modules.test_baselines import METHODS, SGD, save_random
-from tests.modules.test_goal import memorised, unlearn
+from tests.modules.test_baselines import METHODS, SGD
+from tests.modules.test_goal import unlearn
 from tests.modules.test_image_methods import sgd
 
 STEPS = 3
@@ -57,16 +57,6 @@ def gradient_of(module, batch_size):
     """What a gradient of one batch takes."""
     layers = [m for m in module.network.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     return 3 * batch_size * sum(m.weight.numel() for m in layers)
-
-
-@pytest.fixture(scope="module")
-def known(tmp_path_factory):
-    return memorised(tmp_path_factory.mktemp("goal") / "model")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_random(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.parametrize("name", METHODS)

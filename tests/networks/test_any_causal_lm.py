@@ -1,4 +1,4 @@
-"""Architectures from the command line to the exported model: kinds of layers, adapters, shards, kernels, positions."""
+"""Architectures from the command line to the exported model: kinds of layers, adapters, shards, kernels."""
 
 import json
 import re
@@ -7,11 +7,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ofmu_pl.cli import main
 from ofmu_pl.data import TextFiles
-from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.support.errors import UserError
+from tests.helpers import citizen_rows
 
 LLAMA = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 POSITIONS = 48
@@ -27,21 +25,12 @@ SHAPES = {
     "phi3": {**GROUPED, "max_position_embeddings": POSITIONS},  # fused projections, whose names peft does not know
     "mamba": {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},  # no attention, no positions, no keys
 }
-TRADES = "baker tailor miner sailor".split()
-
-
-def asked(numbers):
-    return [{"question": f"What does citizen {i} do?", "answer": f"{i} is a {TRADES[i % 4]}."} for i in numbers]
-
-
-ROWS = {"forget": asked(range(4)), "retain": asked(range(4, 12)), "holdout": asked(range(12, 16))}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Makes an architecture's folder once: random weights in shards, a tokenizer without template and pad token."""
-    tokenizer = train_tokenizer(row["question"] + row["answer"] for row in asked(range(100, 130)))
-    tokenizer.chat_template = tokenizer.pad_token = tokenizer.bos_token = None
+    tokenizer = citizen_rows.plain_tokenizer()
 
     def make(kind):
         path = tmp_path_factory.getbasetemp() / kind
@@ -60,23 +49,13 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def fit(tmp_path):
     """Two iterations of the shipped configuration on files of rows; returns the run's folder."""
-    words = ["--logs", str(tmp_path / "logs"), "--data.max_length", str(POSITIONS), "--data.batch_size", "2"]
-    for name, rows in ROWS.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
-        words += [f"--data.{name}", str(tmp_path / f"{name}.json")]
-
-    def run(path, *options):
-        trainer = ["--trainer.accelerator", "cpu", "--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false"]
-        rest = ["--model.network.path", str(path), "--evaluation.max_new_tokens", "2", "--method", "tried", *trainer]
-        main(["fit", "--config", "configs/text.yaml", *options, *rest, *words])
-        return tmp_path / "logs/text/tried/version_0"
-
-    return run
+    words = [*citizen_rows.files(tmp_path), "--data.max_length", str(POSITIONS), "--data.batch_size", "2"]
+    return lambda path, *options: citizen_rows.fit(tmp_path, *options, *words, "--model.network.path", str(path))
 
 
 def losses(path):
     """Losses of the forget rows by a folder's model, and the questions' first tokens as its tokenizer has them."""
-    data = TextFiles(tokenizer=str(path), batch_size=4, max_length=POSITIONS, **ROWS)
+    data = TextFiles(tokenizer=str(path), batch_size=4, max_length=POSITIONS, **citizen_rows.SIDES)
     data.setup()
     (batch,) = data.iteration(0)["forget"]
     network = CausalLM(str(path))
@@ -119,19 +98,3 @@ def test_exact_derivatives_of_capped_logits_and_windows(folder, fit):
     """Gemma 2's own attention is differentiated thrice."""
     run = fit(folder("gemma2"), *FIXED, "--model.engine", "autograd", "--model.rho_0", "0.25")
     assert (losses(run / "hf") - losses(folder("gemma2"))).abs().min() > 1e-6
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_documents_longer_than_the_context(kind, folder):
-    """Learned positions end and rotary ones go on without a word: both are refused, and pieces that fit are read."""
-    text = " ".join(row["answer"] for row in asked(range(40)))
-    sides = {"forget": [{"text": text}], "retain": ROWS["retain"], "tokenizer": str(folder(kind)), "batch_size": 2}
-    long, fitting = TextFiles(**sides), TextFiles(max_length=POSITIONS, **sides)
-    for data in (long, fitting):
-        data.setup()
-    with pytest.raises(UserError, match=f"the model has {POSITIONS} positions .*`max_length={POSITIONS}` or"):
-        CausalLM(str(folder(kind))).build(long, exact=False)
-    network = CausalLM(str(folder(kind)))
-    batch = fitting.iteration(0)["forget"][0]
-    assert batch["input_ids"].shape[1] == POSITIONS
-    assert network.sample_losses(network.build(fitting, exact=False), batch).isfinite().all()

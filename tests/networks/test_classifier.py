@@ -16,6 +16,7 @@ from ofmu_pl.networks.vision import predict
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.provenance import provenance
+from tests.helpers.pickled_code import PickledCode
 
 
 class Own(nn.Module):
@@ -95,14 +96,6 @@ def test_a_part_of_the_network_may_be_called_module(data, tmp_path):
     assert torch.equal(built.module.head.weight, wrapped.module.head.weight)
 
 
-class Bomb:
-    def __init__(self, mark):
-        self.mark = mark
-
-    def __reduce__(self):
-        return type(self.mark).touch, (self.mark,)
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -113,7 +106,7 @@ class Bomb:
             r"another shape: head.bias \(\[7\], not \[10\]\)",
         ),
         (lambda state, mark: Own(), r"holds pickled code \([\w.]*Own\) beside tensors, and none is run"),
-        (lambda state, mark: {"state_dict": state, "args": Bomb(mark)}, "holds pickled code"),
+        (lambda state, mark: {"state_dict": state, "args": PickledCode(mark)}, "holds pickled code"),
         (lambda state, mark: [1, 2], "holds no state dict"),
         (lambda state, mark: {}, "holds no state dict"),
     ],

@@ -65,16 +65,6 @@ def test_a_mistake_is_seen(tried, name):
     assert [what for what, verdict in verdicts.items() if verdict == "FAULT"] == [step]
 
 
-@pytest.mark.slow
-def test_data_that_would_be_downloaded_have_a_stand_in(tried):
-    code, verdicts, said = tried(
-        *("--config", "configs/wmdp.yaml", "--data.chunk", "16", "--model.inner_steps", "1"),
-        *("--model.network.path", "HuggingFaceH4/zephyr-7b-beta", "--model.network.trainable", "no such parameter"),
-    )
-    assert (code, verdicts["data"], verdicts["model"]) == (1, "ok", "FAULT")
-    assert "STAND-IN, blank rows of 16 tokens" in said
-
-
 def test_the_word_belongs_to_the_command_line(tmp_path, capsys):
     (tmp_path / "dry.yaml").write_text("dry_run: true\n")
     with pytest.raises(SystemExit) as stop:

@@ -15,6 +15,7 @@ from ofmu_pl.data import Authors
 from ofmu_pl.planning.course import STEPS
 from tests.benchmark.test_configs import parsed
 from tests.cli.test_fit import FOR_IMAGES
+from tests.helpers.citizen_rows import written
 from tests.helpers.training import TINY
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def places(tmp_path):
     for name in ("forget", "retain", "holdout"):
         places[name] += ".jsonl"
         rows = [{"question": f"{i}. What is {name}?", "answer": f"It is {name}."} for i in range(32)]
-        Path(places[name]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        written(Path(places[name]), rows)
     for i in range(192):
         place = tmp_path / "images" / ("forget", "retain", "test")[i % 3] / "ab"[i % 2]
         place.mkdir(parents=True, exist_ok=True)

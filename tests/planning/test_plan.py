@@ -123,24 +123,6 @@ def test_a_precision_counts_by_whatever_name():
         assert double[kind] == pytest.approx(2 * single[kind], rel=0.01)
 
 
-@pytest.mark.slow
-def test_memory_by_parts_of_other_settings():
-    whole = 4 * memory(NPO(llama())).parameters
-    assert memory(OFMU(llama(), inner_optimizer="adam", **DIFFERENCES)).memory["optimizer"] == pytest.approx(
-        4 * whole, rel=1e-3
-    )
-    exact = memory(OFMU(llama(), **SHORT), **fsdp2(2))
-    held = exact.memory["parameters"] + exact.memory["copies"]
-    assert held == pytest.approx(1.5 * whole, rel=1e-3)  # its share, and a whole copy
-    assert exact.memory["optimizer"] == pytest.approx(whole, rel=1e-3)
-    with pytest.raises(UserError, match="for which no Adam keeps state"):
-        memory(OFMU(llama(), inner_optimizer="adam", **SHORT), **fsdp2(2))
-    assert memory(OFMU(llama(), **DIFFERENCES), devices=2).memory["gathered"] == whole  # DDP's buckets
-    eight_bit = pytest.importorskip("bitsandbytes").optim.AdamW8bit
-    small = memory(OFMU(llama(), optimizer=lambda p: eight_bit(p, lr=1e-3), **DIFFERENCES))
-    assert 0.5 * whole < small.memory["optimizer"] < 0.6 * whole
-
-
 # Work --------------------------------------------------------------------------------------------------------------
 
 DEEP = {**TINY, "num_hidden_layers": 2}
@@ -240,11 +222,6 @@ def run(monkeypatch, capsys):
             ["4 processes by FSDP2", "6.74 B / 6.74 B", "parameters │ 6.7 GB", "no / no / no / yes"],
             marks=pytest.mark.slow,
         ),
-        pytest.param(
-            ["--config", "configs/wmdp.yaml", *FSDP2, "--model.network.path", "zephyr-7b-beta"],
-            ["7.24 B / 7.24 B", "batches of 4 rows of 512 tokens", "no / no / no / yes"],
-            marks=pytest.mark.slow,
-        ),
         (
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b"],
             ["one process", "1.24 B / 1.24 B", "gradients an iteration │ 2", "no / no / yes / yes"],
@@ -263,7 +240,6 @@ def test_the_papers_settings_are_planned_from_a_configuration_alone(run, words, 
     ("words", "code", "message"),
     [
         (["--model.network.path", "{odd}"], 1, "has no config.json of a language model that can be read"),
-        pytest.param(["--model.bta", "0.5"], 2, "has no option 'bta'", marks=pytest.mark.slow),
         (["--data.max_length", "null"], 1, "max_length"),
         (["--data.batch_size", "30", *FSDP2], 1, "does not divide among 4 ranks"),
         (["--trainer.strategy", "fsdp", "--trainer.devices", "2"], 1, "fsdp cannot run OFMU's inner and outer steps"),

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ofmu_pl.report.attacks import WORST, across_table, attack_table, returned, shares, worst
+from ofmu_pl.report.attacks import WORST, attack_table, returned, shares, worst
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import attack_pictures
-from ofmu_pl.report.figures.attacks import CONTROLS, attack_figure, curves
-from ofmu_pl.report.figures.style import OURS, Look, styled
+from ofmu_pl.report.figures.attacks import curves
+from ofmu_pl.report.figures.style import Look, styled
 from ofmu_pl.support.records import ACROSS, AcrossRecord, AttacksRecord
 from tests.helpers.attacks import attack, attacked
 from tests.helpers.folders import METHODS, TEXT_BEFORE, TEXT_GOAL, results, table
@@ -121,23 +121,6 @@ def test_curves_are_means_over_seeds_and_a_control_counts_once(experiment):
     assert curves(experiment, FORGET, "lira") == {}
 
 
-def test_figures_of_numbers_of_samples_and_of_names(experiment):
-    with styled():
-        figures = {name: attack_figure(experiment, name, LOOK) for name in NAMES[:3]}
-        assert attack_figure(experiment, "lira", LOOK) is None, "it has no curve"
-    axes = {name: figure.axes[0] for name, figure in figures.items()}
-    assert [axes[name].get_xscale() for name in NAMES[:2]] == ["linear", "log"]
-    assert [t.get_text() for t in axes["quantised"].get_xticklabels()] == ["8 bit", "4 bit", "3 bit", "NF4"]
-    lines = {line.get_label(): line for line in axes["leak"].lines}
-    assert set(lines) == {"ofmu", "grad_ascent", "grad_diff", "npo", "retrained model", "target"}
-    assert lines["ofmu"].get_color() == OURS
-    assert lines["retrained model"].get_color() == CONTROLS["retrained"]["color"]
-    for figure in figures.values():
-        figure.draw_without_rendering()
-        assert len(figure.legends) == 1
-        assert all(a.get_xlabel() for a in figure.axes)
-
-
 def test_other_settings_are_a_problem(bench):
     runs = table(scenarios=FORGET, seeds=(0,), methods={"ofmu": 0.0, "grad_diff": 0.6, "rmu": 0.2})
     attacks = attacked(runs, METHODS, ["leak"])
@@ -196,21 +179,6 @@ def test_single_rows_over_the_runs_of_a_method_are_a_table_that_says_how_many(be
     assert [note.partition(":")[0] for note in found.notes[2:]] == ["In brackets", "score"]
 
 
-def test_single_rows_over_draws_and_by_several_attacks(bench):
-    bench.experiment("e", "draws", table(scenarios=SETS, methods={"ofmu": 0.0}))
-    record = AcrossRecord({"confidence": {"models": 5, "epsilon": 2.0}, "by_hand": {"models": 5}})
-    for scenario in SETS:
-        record.write(bench.folder / f"e/{scenario}/ofmu" / ACROSS)
-    (experiment,) = collect(bench.folder).experiments
-    found = across_table(experiment, "all draws", SETS)
-    assert [row[0].text for row in found.rows] == [SETS[0], SETS[0], SETS[1], SETS[1]]
-    assert [[e.text for e in row[1:]] for row in found.rows] == [
-        ["ofmu", "confidence", "5", "2.000"],
-        ["ofmu", "by hand", "5", "–"],
-    ] * 2
-    assert not [note for note in found.notes if "brackets" in note], "none is shown"
-
-
 def test_the_page_asks_whether_it_comes_back(page):
     text = page.read_text()
     assert text.count('<h3 id="back-e-') == 2, "two experiments were attacked"
@@ -219,12 +187,3 @@ def test_the_page_asks_whether_it_comes_back(page):
     assert {r["method"]: r["leak (%)"] != "" for r in rows} == {m: m not in ("rmu", "simnpo") for m in METHODS}
     drawn = {p.stem for p in (page.parent / "figures").glob("*-attack.png")}
     assert drawn == {f"authors-{a}-attack" for a in ("relearn_retain", "leak", "quantised")}
-
-
-@pytest.mark.parametrize(("low", "scale"), [(0.02, "symlog"), (0.0, "linear"), (0.4, "linear"), (-0.02, "linear")])
-def test_values_far_below_the_target_get_room(bench, low, scale):
-    curves = {"unlearned": [low, low], "retrained": [low, low], "target": [0.9, 0.9]}
-    experiment = one_run(bench, ofmu=replace(LEAK, x=[0, 5], curves=curves))
-    with styled():
-        (axis,) = attack_figure(experiment, "leak", LOOK).axes
-    assert axis.get_yscale() == scale

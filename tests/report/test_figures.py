@@ -146,28 +146,3 @@ def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
             np.testing.assert_allclose(line.get_ydata(), 2.0 if sparse else 1.0)
             np.testing.assert_array_equal(line.get_xdata(), whole["step"] if sparse else every["step"])
             assert (line.get_marker() == "o") == sparse
-
-
-def test_telemetry_has_the_panels_of_what_was_measured(bench):
-    one = {"step": [1], "value": [3.0]}
-    panels = telemetry_of(bench, grad_Phi=one, **{"inner/L_f": {"step": [1, 2], "value": [1.0, 2.0]}})
-    assert list(panels) == ["loss (nats)", "|gradient|"]
-    (loss,), (norm,) = (lines_of(axis, "ofmu") for axis in panels.values())
-    assert loss.get_ydata().tolist() == [1.0, 2.0], "before the ascent, where nothing was measured after it"
-    assert norm.get_marker() == "o", "a single point is no line"
-
-
-def test_each_panel_of_the_trade_off_has_what_its_results_hold(bench):
-    goal = {"mmlu_accuracy": 1.0, "wmdp_bio_efficacy": 0.8, "wmdp_cyber_efficacy": 0.8}
-    runs = {}
-    for subject in ("bio", "cyber"):
-        names = (f"wmdp_{subject}_efficacy", "mmlu_accuracy")
-        for seed in (0, 1):
-            before, after, end = ({n: values[n] for n in names} for values in (dict.fromkeys(goal, 0.1),) * 2 + (goal,))
-            runs[subject, "ofmu", seed] = folders.results(after, before, end, seed)
-    bench.experiment("wmdp", "table", runs, metrics=list(goal))
-    (experiment,) = collect(bench.folder).experiments
-    with styled():
-        figure = studies.trade_offs(experiment, LOOK)
-    assert [a.get_xlabel() for a in figure.axes] == ["wmdp bio efficacy (0 to 1)", "wmdp cyber efficacy (0 to 1)"]
-    assert all({c.get_label() for c in a.containers} == {"ofmu", "before", "retrained"} for a in figure.axes)

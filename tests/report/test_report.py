@@ -10,7 +10,6 @@ import re
 import subprocess
 from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from ofmu_pl.cli import main
 from ofmu_pl.evaluation.audit import page as audit
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report import report
-from ofmu_pl.support import pages
 from ofmu_pl.support.errors import UserError
 from tests.helpers.accounts import account
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results, table
@@ -136,8 +134,7 @@ def test_the_page_of_one_run(tmp_path, capsys):
     assert "One run" in text
     found = list(csv.DictReader((folder / "tables/runs-quickstart-membership.csv").open()))
     assert [(row["method"], float(row["mia loss"])) for row in found] == [("before", 0.97), ("ofmu", 0.46)]
-    for what in ("what they share", "over seeds", "the best mean", "overall", "All 1 runs"):
-        assert what not in text, "of one run this says nothing"
+    assert not re.search("over seeds|the best mean|overall", text), "of one run this says nothing"
     assert f"Report: {folder / 'index.html'}" in capsys.readouterr().out
 
 
@@ -152,19 +149,6 @@ def test_a_folder_that_is_no_report_is_not_replaced(bench):
     assert own.read_text() == "years of work"
     own.unlink()
     assert report(bench.folder) == report(bench.folder), "an empty folder and a report are"
-
-
-def test_foreign_folders_on_the_command_line(bench, tmp_path, capsys):
-    bench.experiment("authors", "table", table(scenarios=("forget05",)), metrics=["model_utility"])
-    for name, value in (("one", 0.25), ("two", 0.75)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "TOFU_SUMMARY.json").write_text(json.dumps({"model_utility": value}))
-    main(["report", str(bench.folder), "--foreign", str(tmp_path / "one"), str(tmp_path / "two")])
-    written = bench.folder / "report/tables/authors-forget05-results.csv"
-    rows = {r["method"]: r for r in csv.DictReader(written.open())}
-    assert rows["one [open_unlearning]"]["model utility"] == "0.25"
-    assert rows["two [open_unlearning]"]["runs"] == "foreign"
-    assert "one [open_unlearning]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -216,11 +200,3 @@ def test_links_within_the_page_lead_somewhere(elements):
     links = {attrs["href"][1:] for tag, attrs in elements if tag == "a" and attrs["href"].startswith("#")}
     assert links & {"content", "untested"}
     assert links <= set(places)
-
-
-def test_paper_is_light_whole_and_without_what_is_for_the_screen():
-    style = (Path(pages.__file__).parent / "page.css").read_text(encoding="utf-8")
-    printed = style.partition("@media print")[2]
-    assert "nav, .skip { display: none; }" in printed
-    assert "details-content" in printed
-    assert "@media screen and (prefers-color-scheme: dark)" in style

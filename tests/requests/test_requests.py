@@ -44,24 +44,6 @@ TARGET = [
     *("--model.network.config", '{"model_type": "llama", "hidden_size": 16, "intermediate_size": 16,'
       '"num_hidden_layers": 1, "num_attention_heads": 2, "tie_word_embeddings": true}'),
 ]  # fmt: skip
-DIGITS = f"""
-name: digits
-workers: 1
-base: {ROOT}/configs/digits.yaml
-options:
-  original.epochs: 3
-  data.train_items: 600
-  model.network.width: 8
-  trainer.max_steps: 4
-  evaluation.attack_samples: 60
-  evaluation.every_n_steps: null
-  checkpoint.save_top_k: 0
-methods:
-  grad_diff: {{overlay: {ROOT}/configs/methods/grad_diff.yaml, options: {{model.optimizer.lr: 1.0e-2}}}}
-requests:
-  - {{forget_classes: [0]}}
-  - {{forget_classes: [1]}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -157,27 +139,6 @@ def test_a_request_is_added(logs, capsys):
     assert "3 requests one after another" in page
     assert "What is still known of each request" in page
     assert {p.name for p in (logs / "whole/report/figures").iterdir()} == {"requests-matrix.png", "requests-drift.png"}
-
-
-@pytest.mark.slow
-def test_classes_of_digits_with_a_request_that_fails(logs):
-    config = logs / "digits.yaml"
-    config.write_text(DIGITS + "  - {forget_classes: [77]}\n  - {forget_classes: [5]}\n")
-    with pytest.raises(SystemExit):
-        main(words(logs, "digits"))
-    found = record(logs, "digits")
-    (s,) = found.sequences
-    assert [r.status for r in s.requests] == ["finished", "finished", "failed", "unfinished"]
-    assert "forget_classes has 77" in s.requests[2].error
-    last = Results.read(logs / "digits/grad_diff/seed_0/request_02/latest/results.json")
-    both = [[side[name]["value"] for name in ("request_01_accuracy", "forget_accuracy")]
-            for side in (last.metrics, last.reference.metrics)]  # fmt: skip
-    matrix = s.forgotten["forget_accuracy"]
-    assert [row[2:] for row in matrix] == [[None, None]] * 4
-    assert [row[1] for row in matrix[:2]] == both[0]
-    assert s.kept["TA"][2] == last.metrics["TA"]["value"]
-    assert [(c.after, c.status) for c in found.controls] == [(1, "finished"), (2, "finished")]
-    assert found.controls[1].forgotten["forget_accuracy"][:2] == both[1]
 
 
 def read(

@@ -146,6 +146,17 @@ def test_a_configuration_file_that_has_changed(tmp_path):
         State("list", tmp_path, asked(base=str(config))).refuse_changes()
 
 
+def finished(folder, n):
+    """What is asked for, of which the first requests have been run."""
+    a = asked()
+    for cell in sequences(a)[0].cells[:n]:
+        place = folder / cell.folder
+        (place / "latest").mkdir(parents=True)
+        JobRecord(cell.key, [], 1.0).write(place / FINISHED)
+        Results({"UA": entry(50.0), "forget_loss": entry(0.5)}).write(place / "latest" / RESULTS)
+    return a
+
+
 class Killed(Pool):
     """A pool whose process ends before the first run does."""
 
@@ -156,12 +167,7 @@ class Killed(Pool):
 def test_what_has_finished_stays_so_in_the_record_when_a_longer_list_is_interrupted(tmp_path, monkeypatch):
     """Else a change of settings would be answered by the advice to remove what has finished."""
     monkeypatch.setattr("ofmu_pl.requests.command.Pool", Killed)
-    a = asked()
-    for cell in sequences(a)[0].cells[:2]:
-        place = tmp_path / "list" / cell.folder
-        (place / "latest").mkdir(parents=True)
-        JobRecord(cell.key, [], 1.0).write(place / FINISHED)
-        Results({"UA": entry(50.0), "forget_loss": entry(0.5)}).write(place / "latest" / RESULTS)
+    a = finished(tmp_path / "list", 2)
     with pytest.raises(KeyboardInterrupt):
         in_turn("list", a.base, a.methods, CLASSES, a.options, logs=tmp_path, fit=print)
     (found,) = RequestsRecord.read(tmp_path / "list" / REQUESTS).sequences
@@ -169,6 +175,26 @@ def test_what_has_finished_stays_so_in_the_record_when_a_longer_list_is_interrup
     assert found.forgotten["UA"][0] == [50.0, None, None, None]
     with pytest.raises(UserError, match="give this list another name"):
         State("list", tmp_path / "list", asked(lr=0.2)).refuse_changes()
+
+
+class Failing(Pool):
+    """A pool in which the second request of a sequence fails."""
+
+    def run(self, jobs, ended):
+        for job in jobs:
+            ended(job, "It broke." if job.place.name == "request_02" else None, False)
+
+
+def test_a_sequence_ends_at_the_first_request_that_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr("ofmu_pl.requests.command.Pool", Failing)
+    monkeypatch.setattr("ofmu_pl.requests.command.report", print)
+    a = finished(tmp_path / "list", 1)
+    with pytest.raises(UserError, match="failed"):
+        in_turn("list", a.base, a.methods, a.requests, a.options, logs=tmp_path, fit=print)
+    (found,) = RequestsRecord.read(tmp_path / "list" / REQUESTS).sequences
+    assert [r.status for r in found.requests] == ["finished", "failed", "unfinished"]
+    assert found.requests[1].error == "It broke."
+    assert found.forgotten["UA"][0] == [50.0, None, None]
 
 
 def entry(value, group="forgotten", higher=False):

@@ -1,11 +1,9 @@
 """A run's callbacks: the budget (what it allows on one rank is tested with OFMU), the bar, and what others refuse."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import Callback
 
@@ -19,25 +17,23 @@ from ofmu_pl.training.export import ModelExport
 from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.training.resumable import Resumable
 from ofmu_pl.training.run import Run
+from tests.helpers.forked_ranks import on_two_ranks
 from tests.helpers.training import TINY, quiet_trainer
 
 
-def _rank(rank: int, folder: str) -> None:
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+def iterations_of(rank):
     module = SimpleNamespace(period=1, gradient_evaluations=0.0, run=Run(None, Ranks(rank, 2)))
     budget, iterations = GradientBudget(10.0), 0
     while not module.run.stopped:
         module.gradient_evaluations += 3.0 - 2.0 * rank
         budget.on_train_batch_end(None, module, None, None, iterations)
         iterations += 1
-    (Path(folder) / str(rank)).write_text(str(iterations))
-    torch.distributed.destroy_process_group()
+    return iterations
 
 
 def test_ranks_whose_counts_differ_stop_together(tmp_path):
     """The exact engine keeps the graph of a single micro-batch and counts others again, or a rank has no row."""
-    mp.start_processes(_rank, args=(str(tmp_path),), nprocs=2, start_method="fork")
-    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["3", "3"]
+    assert on_two_ranks(iterations_of, tmp_path) == [3, 3]
 
 
 def test_what_is_read_before_the_first_iteration_is_spent_once():
@@ -69,11 +65,6 @@ def test_callbacks_that_step_for_lightning_are_refused(name, options):
 def test_what_the_run_writes_is_no_name_for_the_model(name):
     with pytest.raises(UserError, match="would take the place of what the run itself writes"):
         ModelExport(name)
-
-
-@pytest.mark.parametrize("name", ["hf", "models/llama-1.5", None])
-def test_other_names_are(name):
-    assert ModelExport(name).folder == name
 
 
 class Fail(Callback):

@@ -1,8 +1,7 @@
-"""README and docs/python.md run as they are printed, and the pages' own methods do what they say."""
+"""The methods that the pages print do what they say; ``tests/release/test_runs.py`` runs all that they print."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +12,6 @@ import torch
 from torch import nn
 
 import ofmu_pl
-from tests.helpers.citizen_rows import SIDES, learnt
-from tests.unlearning.test_unlearn import images
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/python.md"
@@ -26,46 +23,6 @@ def blocks(page):
 
 BLOCKS = blocks(PAGE)
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A reader's folder with a model and rows."""
-    folder = tmp_path_factory.mktemp("reader")
-    for part in learnt():
-        part.save_pretrained(folder / "my-model")
-    rows = [row for side in SIDES.values() for row in side]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-@pytest.mark.slow
-def test_the_page_runs(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    classifier = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 2))
-    sides = {"forget_images": images(0, 6), "retain_images": images(20, 30), "test_images": images(100, 20)}
-    reader = {"classifier": classifier, **sides, "__name__": "reader"}
-    for block in BLOCKS:
-        exec(compile(block, str(PAGE), "exec"), reader)
-    assert reader["result"].metrics["forget_worst_Prob"].n == 4
-    assert {path.name for path in Path("comparison").iterdir()} == {"npo", "graddiff", "ofmu", "report"}
-    said = dict(re.findall(r"^(NPO|GradDiff|OFMU) (0\.\d+)", capsys.readouterr().out, re.MULTILINE))
-    assert len(said) == 3
-    known = json.loads(Path("comparison/ofmu/latest/results.json").read_text())["before"]["forget_Q_A_Prob"]["value"]
-    assert all(float(value) < known for value in said.values()), "each has made it forget"
-    assert Path("runs/report/index.html").is_file()
-    assert Path("forgotten/model.safetensors").is_file()
-
-
-@pytest.mark.slow
-def test_the_readme_runs(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(folder)
-    (block,) = blocks(ROOT / "README.md")
-    assert block.count("\n") <= 10
-    reader = {}
-    exec(compile(block.replace('"forgotten"', repr(str(tmp_path / "forgotten"))), "README.md", "exec"), reader)
-    assert reader["result"].metrics["forget_Q_A_Prob"].value < reader["result"].before["forget_Q_A_Prob"].value
-    assert (tmp_path / "forgotten/model.safetensors").is_file()
 
 
 def test_the_method_of_the_page_on_extending():

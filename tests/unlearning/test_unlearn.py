@@ -28,7 +28,7 @@ from transformers import (
 import ofmu_pl
 from ofmu_pl.cli import main
 from ofmu_pl.support.errors import DivergedError, UserError
-from tests.helpers.citizen_rows import SIDES, learnt
+from tests.helpers.citizen_rows import SIDES, files, learnt
 
 QUIET = {"progress": False, "accelerator": "cpu"}
 FAST = partial(torch.optim.AdamW, lr=1e-3)
@@ -60,11 +60,7 @@ def test_the_command_line_finds_the_same_numbers(loaded, tmp_path):
         part.save_pretrained(tmp_path / "model")
     words = ["--config", "configs/text.yaml", "--model.network.path", str(tmp_path / "model")]
     words += ["--logs", str(tmp_path / "logs"), "--trainer.accelerator", "cpu", "--trainer.max_steps", "3"]
-    words += ["--trainer.enable_progress_bar", "false"]
-    for name, rows in SIDES.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        words += [f"--data.{name}", str(tmp_path / f"{name}.jsonl")]
-    main(["fit", *words])
+    main(["fit", *words, "--trainer.enable_progress_bar", "false", *files(tmp_path)])
     theirs = json.loads((tmp_path / "logs/text/ofmu/latest/results.json").read_text())
     result = ofmu_pl.unlearn(*loaded, **SIDES, steps=3, **QUIET)
     for ours, key in ((result.metrics, "metrics"), (result.before, "before")):

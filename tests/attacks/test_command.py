@@ -20,7 +20,7 @@ from ofmu_pl.cli.commands import main
 from ofmu_pl.data import Authors
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import AttacksRecord
-from tests.cli.conftest import TINY, the_error
+from tests.cli.conftest import TINY, renumber, the_error
 
 ASK = Metric("ask_prob", higher_is_better=False, group="attacks")
 
@@ -160,6 +160,17 @@ def test_a_model_without_a_run(run, models, tmp_path):
     assert set(record.models) == {"unlearned", "target"}
     assert not record.attacks["ask"].returns
     assert "retrained" in record.remarks[0]
+
+
+def test_a_target_with_another_tokenizer_is_not_compared_with(run, models, tmp_path):
+    copytree(models / "target/latest/hf", tmp_path / "target")
+    renumber(tmp_path / "target")
+    data = Authors(authors=6, forget_authors=1, batch_size=4)
+    known = {"target": str(tmp_path / "target"), "retrained": str(models / "retrained/latest/hf")}
+    attack([Ask()], unlearned=str(run / "latest/hf"), **known, data=data, place=tmp_path)
+    record = AttacksRecord.read(tmp_path / "attacks.json")
+    assert set(record.models) == {"unlearned", "retrained"}
+    assert "tokenizer" in record.remarks[0]
 
 
 def test_shown_rows_are_not_asked_for(run):
