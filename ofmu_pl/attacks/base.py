@@ -109,6 +109,7 @@ class Attack(ABC):
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
+        tests: Which sentence of what a run did not test it tests, a word of ``evaluation.attacked.UNTRIED``; empty: none.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:
@@ -132,6 +133,7 @@ class Attack(ABC):
     y_label: str
     compares: bool = False
     gradients: int = 0
+    tests: str = ""
     reads: Sequence[str] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -18,6 +18,7 @@ from ofmu_pl.attacks.base import MODELS, Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
+from ofmu_pl.attacks.told import tell
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
@@ -72,7 +73,10 @@ def attack(
     if unlearned is not None:
         _attack(of_models(place, unlearned, retrained, target, data), attacks, seeds, device)
         return
-    found = {on.place: _attack(on, attacks, seeds, device) for on in map(of_run, runs_below(runs or []))}
+    found = {}
+    for on in map(of_run, runs_below(runs or [])):
+        found[on.place] = _attack(on, attacks, seeds, device)
+        tell(on)
     across(attacks, found)
 
 

@@ -47,6 +47,7 @@ class Quantise(Attack):
 
     modalities = ("text", "images")
     x_label, y_label = "bits", "probability of forgotten rows"
+    tests = "bits"
 
     def __init__(self, widths: Sequence[int | Literal["nf4", "fp4"]] = (8, 4, 3), rows: int | None = 100) -> None:
         check_range(1, rows=rows)

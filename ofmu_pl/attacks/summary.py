@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import chain
 
 import numpy as np
@@ -46,6 +47,8 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         gradients=gradients,
         seconds=seconds,
         broken=broken,
+        tests=attack.tests,
+        date=datetime.now(UTC).date().isoformat(),
     )
 
 

@@ -186,6 +186,11 @@ def shown(x: float, r: MetricResult | Metric) -> str:
     return f"{_number(x, r)} {_sign(r)}".strip() if math.isfinite(x) else "no number"
 
 
+def joined(text: str) -> str:
+    """Text of whose numbers no line parts the sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" nats", "\N{NO-BREAK SPACE}nats")
+
+
 def ends(r: MetricResult) -> str | None:
     """The 95 % interval with its unit; ``None``: there is none."""
     return r.interval and f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()

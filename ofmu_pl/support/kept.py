@@ -84,6 +84,16 @@ def write_sums(folder: Path) -> None:
     (folder / SUMS).write_text("".join(f"{file_hash(p)}  {p.relative_to(folder)}\n" for p in files))
 
 
+def renew_sum(path: Path) -> None:
+    """Write a file's sum anew where its folder's sums have one; the others stay, so that no damage is hidden."""
+    sums = path.with_name(SUMS)
+    lines = sums.read_text().splitlines() if sums.is_file() else []
+    others = [line for line in lines if line.partition("  ")[2] != path.name]
+    if len(others) < len(lines):
+        with replacing(sums) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in [*others, f"{file_hash(path)}  {path.name}"]))
+
+
 def damage(folder: Path) -> str | None:
     """What is wrong with a folder whose sums ``write_sums`` wrote, as the end of a sentence; ``None``: nothing.
 
