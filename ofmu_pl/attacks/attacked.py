@@ -41,12 +41,14 @@ class Attacked:
         recipes: Recipes by model: ``unlearned``, and ``retrained`` and ``target`` where they are at hand.
         data: Their data, set up.
         missing: Why a model is not at hand, as a sentence.
+        held_out: Without a retrained model the data with its held-out rows to forget; ``None``: there are none.
     """
 
     place: Path
     recipes: dict[str, Network]
     data: PairedDataModule
     missing: list[str]
+    held_out: PairedDataModule | None = None
 
     def build(self, name: str) -> nn.Module:
         """Make one of the models.
@@ -164,14 +166,17 @@ def _attacked(
     place: Path, paths: Mapping[str, str | None], recipe: Callable[[str], Network], data: PairedDataModule
 ) -> Attacked:
     """The models that are there, and what is missing for want of the others."""
-    missing, there = [], {}
+    missing, there, lacks, held_out = [], {}, dict(LACKS), None
     for name, path in paths.items():
         lack = _lack(f"{name} model", path, data) if name in LACKS else None
+        if lack is not None and name == RETRAINED and isinstance(data, TextDataModule):
+            held_out = data.with_held_out()
+            lacks |= {name: "held-out rows of the unlearned model stand in for it"} if held_out else {}
         if lack is not None:
-            missing.append(f"{lack}, so {LACKS[name]}.")
+            missing.append(f"{lack}, so {lacks[name]}.")
         elif path:
             there[name] = recipe(path)
-    return Attacked(place, there, data, missing)
+    return Attacked(place, there, data, missing, held_out)
 
 
 def _lack(model: str, path: str | None, data: PairedDataModule) -> str | None:

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
-from ofmu_pl.attacks.base import MODELS, Attack, Finding
+from ofmu_pl.attacks.base import HELD_OUT, MODELS, UNLEARNED, Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
@@ -119,17 +119,21 @@ def _attempts(
     networks = ((name, on.build(name)) for name in models)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
+    known = dict(both)
+    if on.held_out is not None:
+        subjects[HELD_OUT] = Subject(on.recipes[UNLEARNED], on.held_out, device, on.recipes)
+        known[HELD_OUT] = both[UNLEARNED]
     folders = [folder for folder in (on.place / FOLDER, cache_folder()) if folder is not None]
     attempts = []
     for a in fitting:
         read = {"read": _sums(a.reads)} if a.reads else {}
-        for name, seed in product(models, seeds):
+        for name, seed in product(subjects, seeds):
             facts = {
                 "attack": [type(a).__name__, a.settings, code_of(a)],
                 "versions": versions(*PACKAGES, "peft", "nltk"),
                 "seed": seed,
                 "model": name,
-                "weights": both if a.compares else both[name],
+                "weights": both if a.compares else known[name],
                 "rows": on.data.hashes,
                 "facts": on.data.facts,
                 "device": device,
@@ -161,6 +165,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
     found: dict[str, dict[str, list[Finding]]] = {}
     left_out: dict[str, str] = {}
+    remarks = list(on.missing)
     for attempt in bar:
         name = attempt.attack.name
         if name in left_out:
@@ -169,6 +174,9 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         try:
             finding = attempt.finding()
         except UserError as error:  # the data lack what this attack needs, and others may not need it
+            if attempt.model == HELD_OUT:  # their like may be lacking, and the attack stands without its control
+                remarks.append(f"{name} was not made on held-out rows: {error}")
+                continue
             if len(attacks) == 1:
                 raise
             left_out[name] = str(error)
@@ -180,7 +188,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     record = AttacksRecord(
         attacks={a.name: summary(a, found[a.name], list(seeds)) for a in attacks if a.name in found},
         models={name: str(getattr(on.recipes[name], "path", "")) for name in hashes},
-        remarks=[*on.missing, *(f"{name} was left out: {why}" for name, why in left_out.items())],
+        remarks=[*dict.fromkeys(remarks), *(f"{name} was left out: {why}" for name, why in left_out.items())],
         provenance=provenance(on.data, weights=hashes, device=device),
     )
     path = on.place / ATTACKS
@@ -200,7 +208,8 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
         return replace(record, remarks=[*record.remarks, remark])
     for name, known in before.attacks.items():
         new = record.attacks.get(name)
-        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys()):
+        better = new is not None and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}
+        if new is None or (known.settings == new.settings and better):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
     return replace(record, models=before.models | record.models)

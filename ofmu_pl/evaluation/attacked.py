@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import date
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from markupsafe import Markup
 
-from ofmu_pl.evaluation.plain import joined, shown
-from ofmu_pl.metrics.result import Metric
+from ofmu_pl.evaluation.plain import ends, joined, shown
+from ofmu_pl.metrics.result import Metric, Unit
 from ofmu_pl.support.pages import AUDIT, marks, plain, templates
 from ofmu_pl.support.records import AttackRecord, AttacksRecord
 
@@ -39,6 +39,9 @@ NAMES = {
 }
 THAN = {"retrained": "the retrained model", "held_out": "held-out rows"}
 """Controls of a record, the better one first."""
+
+BY_CONSTRUCTION = ("depth_left",)
+"""Figures that are 0 on the control by construction, as on no second retrained model."""
 
 
 class Told(NamedTuple):
@@ -86,9 +89,9 @@ def _told(name: str, a: AttackRecord) -> Told:
         found[model] = _shown(entries.get(a.found, {}), interval=model == UNLEARNED)
     control = next((m for m in THAN if m in found), None)
     verdict, meaning = _verdict(a, control)
-    share, ends = a.returns.get("value"), _ends(a.returns)
-    shares = " to ".join(f"{100 * x:.0f}" for x in ends)
-    returns = "" if share is None else f"{100 * share:.0f} %" + (f" ({shares} %)" if shares else "")
+    share, around = a.returns.get("value"), _ends(a.returns)
+    shares = " to ".join(f"{round(100 * x)}" for x in around)
+    returns = "" if share is None else f"{round(100 * share)} %" + (f" ({shares} %)" if shares else "")
     asks = UNTRIED.get(a.tests, "").partition(":")[0].rstrip(".")
     than = THAN[control] if control else None
     return Told(name, asks, a.y_label, found, than, share or 0.0, returns, verdict, meaning)
@@ -96,11 +99,11 @@ def _told(name: str, a: AttackRecord) -> Told:
 
 def _shown(entry: dict[str, object], interval: bool) -> str:
     """A figure with its unit, and with its interval."""
-    value, metric = entry.get("value"), Metric("", False, entry.get("unit", "0 to 1"))  # type: ignore[arg-type]
+    value, unit, around = entry.get("value"), str(entry.get("unit")), _ends(entry)
     if not isinstance(value, int | float):
         return "no number"
-    ends = " to ".join(shown(x, metric) for x in _ends(entry)) if interval else ""
-    return shown(value, metric) + (f" ({ends})" if ends else "")
+    r = Metric("", False, cast(Unit, unit)).result(value, 0, interval=(around[0], around[1]) if around else None)
+    return shown(value, r) + (f" ({ends(r)})" if interval and around else "")
 
 
 def _ends(entry: dict[str, object]) -> list[float]:
@@ -117,7 +120,7 @@ def _verdict(a: AttackRecord, control: str | None) -> tuple[str, str]:
     finds no more on the model before than on the control, or that broke one of them.
     """
     entries = {model: metrics.get(a.found, {}) for model, metrics in a.metrics.items()}
-    before, ends, than = entries.get(TARGET, {}).get("value"), _ends(a.returns), THAN.get(control or "")
+    before, around, than = entries.get(TARGET, {}).get("value"), _ends(a.returns), THAN.get(control or "")
     theirs = entries.get(control or "", {}).get("value")
     way = -1 if entries.get(UNLEARNED, {}).get("higher_is_better") else 1
     why = None
@@ -127,15 +130,17 @@ def _verdict(a: AttackRecord, control: str | None) -> tuple[str, str]:
         why = f"the model before or {than} gave no number, or the attack broke the model"
     elif way * (before - theirs) <= 0:
         why = f"it finds no more on the model before than on {than}"
-    elif not ends:
+    elif a.found in BY_CONSTRUCTION:
+        why = f"{than} is at 0 by construction, and no second one would be"
+    elif not around:
         why = "how much is chance is not known"
-    elif ends[0] <= 0 and (ends[1] >= 1 or UNLEARNED in a.broken):
-        why = "its interval holds both nothing and all" if ends[1] >= 1 else "the attack broke the model"
+    elif around[0] <= 0 and (around[1] >= 1 or UNLEARNED in a.broken):
+        why = "its interval holds both nothing and all" if around[1] >= 1 else "the attack broke the model"
     if why:
         return "", f"It could not tell: {why}."
-    if ends[0] > 0:
+    if around[0] > 0:
         return "more", f"More than on {than}: something is left."
-    if ends[1] < 0:
+    if around[1] < 0:
         return "less", f"Less than on {than}, which gives the forgetting away."
     return "no", f"No difference from {than} was found."
 
@@ -157,8 +162,9 @@ def _in_short(told: list[Told], days: list[str]) -> list[str]:
     most = max((t for t in told if t.verdict == "more"), key=lambda t: t.share, default=None)
     sentences = [f"{began}: of {len(told)}, {', '.join(said)}."]
     if most:
+        asks = f", which asks {most.asks[0].lower()}{most.asks[1:]}" if most.asks else ""
         way = f"of the way from {most.control} to the model before"
-        sentences.append(f"Most came back by {most.name}: {most.returns} {way}.")
+        sentences.append(f"Most came back by {most.name}{asks}: {most.returns} {way}.")
     return sentences
 
 

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 from markdown_it import MarkdownIt
 
+import ofmu_pl
 from ofmu_pl import Relearn
 from ofmu_pl.attacks.told import tell
 from ofmu_pl.evaluation.attacked import PARTS, UNTRIED, parts
-from ofmu_pl.evaluation.audit import page, without_rows, write_audit
+from ofmu_pl.evaluation.audit import without_rows, write_audit
 from ofmu_pl.evaluation.card import CARD, write_card
 from ofmu_pl.support.kept import damage, write_sums
 from ofmu_pl.support.pages import AUDIT, marks
@@ -25,24 +26,25 @@ MODELS = ("unlearned", "retrained", "target")
 def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
     """What an attack found whose share returns between two ends; none: the share is not known."""
     entries = dict(zip(models, values, strict=True))
-    found = {m: {"p": {"value": x, "unit": "0 to 1", "higher_is_better": False}} for m, x in entries.items()}
-    found["unlearned"]["p"]["interval"] = [0.25, 0.35]
+    name, day = more.pop("found", "p"), more.pop("date", "2026-11-25")
+    found = {m: {name: {"value": x, "unit": "0 to 1", "higher_is_better": False}} for m, x in entries.items()}
+    found["unlearned"][name]["interval"] = [0.25, 0.35]
     returns = {"value": sum(ends) / 2, "interval": list(ends)} if ends else {}
-    day = more.pop("date", "2026-11-25")
-    return AttackRecord({}, [0], "x", "probability", "p", found, returns=returns, tests=tests, date=day, **more)
+    return AttackRecord({}, [0], "x", "probability", name, found, returns=returns, tests=tests, date=day, **more)
 
 
 @pytest.mark.parametrize(
     ("made", "verdict"),
     [
         (attack((0.1, 0.4)), "more"),
+        (attack((0.1, 0.4), found="depth_left"), ""),  # 0 on the control by construction
         (attack((-0.1, 0.4)), "no"),
         (attack((0.0, 0.4)), "no"),
         (attack((-0.4, -0.1)), "less"),
         (attack((-0.1, 1.0)), ""),
         (attack((0.1, 1.2)), "more"),
         (attack(None), ""),
-        (attack((None, None)) if False else replace(attack(None), returns={"value": 0.2, "interval": [None, None]}), ""),
+        (replace(attack(None), returns={"value": 0.2, "interval": [None, None]}), ""),
         (attack((0.1, 0.4), values=(0.05, 0.1, 0.09)), ""),  # it finds nothing on the target either
         (attack((0.1, 0.4), values=(0.3, 0.1), models=("unlearned", "retrained")), ""),
         (attack((0.1, 0.4), values=(0.3, 0.9), models=("unlearned", "target")), ""),
@@ -60,12 +62,14 @@ def test_only_the_interval_says_more_and_what_could_not_tell_stays_untested(made
     assert untried.count("<li>") == len(UNTRIED) - bool(verdict)
 
 
-def test_the_first_sentence_counts(told):
-    made = {"a": attack((0.1, 0.3)), "b": attack((0.2, 0.6)), "c": attack((-0.1, 0.1)), "d": attack(None, date="2026-11-24")}
+def test_the_first_sentence_counts():
+    ends = {"a": (0.1, 0.3), "b": (0.2, 0.6), "c": (-0.1, 0.1), "d": None}
+    made = {name: attack(between) for name, between in ends.items()}
+    made["d"].date = "2026-11-24"
     said = parts(CARD, "text", AttacksRecord(made))[PARTS[0]]
-    for words in ("24 November 2026 to 25 November 2026", "of 4, 2 found more than on the retrained model", "1 could not"):
-        assert words in said
-    assert "by b: 40 % (20 to 60 %)" in said
+    assert "24 November 2026 to 25 November 2026" in said
+    assert "of 4, 2 found more than on the retrained model, 1 showed no difference, 1 could not tell" in said
+    assert re.search(r"by b, .*: 40 % \(20 to 60 %\)", said)
     alone = attack(None, models=("unlearned", "target"), values=(0.3, 0.9))
     assert "neither" in parts(CARD, "text", AttacksRecord({"a": alone}))[PARTS[0]]
 
@@ -76,8 +80,6 @@ def test_images_lack_what_texts_alone_have():
 
 
 def test_attacks_say_which_sentence_they_test():
-    import ofmu_pl
-
     kinds = [getattr(ofmu_pl, name) for name in ofmu_pl.__all__]
     attacks = [x for x in kinds if isinstance(x, type) and issubclass(x, ofmu_pl.Attack)]
     assert {x.tests for x in attacks} - {""} <= UNTRIED.keys()
@@ -115,16 +117,16 @@ def test_page_and_card_are_renewed_twice_and_purged_after(signed, capsys):
     twice = write({"first": attack((0.1, 0.4), tests="bits"), "second": attack((-0.1, 0.1), tests="inside")})
     assert once != twice == write({"first": attack((0.1, 0.4)), "second": attack((-0.1, 0.1), tests="inside")})
     for text, was in zip(twice, (before[0], card), strict=True):
-        assert text.count("first") >= 1
         assert text.count("second") == 1
-        assert "quantisation" in was
-        assert "computes inside" in was
-        assert text.count("quantisation") == text.count("computes inside") == 1, "in the table, no longer in the list"
+        for untried, left in ((was, 1), (text, 0)):
+            listed = untried.rpartition("What was not tested")[2]
+            assert [listed.count(word) for word in ("quantisation", "computes inside", "pruning")] == [left, left, 1]
         assert text.count("Attacks of 25 November 2026") == 1
     assert "license: mit" in twice[1], "what a user wrote stays"
     assert twice[1].endswith("Mine.")
     assert damage(folder / "hf") is None
-    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder / "hf", check=False).returncode == 0
+    check = ["sha256sum", "--check", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(check, cwd=folder / "hf", check=False).returncode == 0
     assert Outline(twice[0]).open == []
     html = MarkdownIt("gfm-like", {"linkify": False}).render(twice[1])
     assert html.count("<table>") == 3
@@ -170,19 +172,18 @@ def test_no_link_is_followed_and_what_is_gone_is_passed_over(signed):
 
 
 def test_texts_of_others_stay_texts(signed):
-    folder, write = signed
+    _, write = signed
     hostile = HOSTILE + "".join(marks(PARTS[1])[::-1]) + "\n# x | y"
     made = {hostile: replace(attack((0.1, 0.4), date=hostile, tests=hostile), y_label=hostile)}
     made |= {"b": attack((0.1, 0.2), tests="bits")}
     record = AttacksRecord(made, provenance={"weights": {"unlearned": hostile}})
-    twice = [write(made), write(made)]
-    assert twice[0] == twice[1]
-    text = str(page) and twice[0][0] + parts(AUDIT, "text", record)[PARTS[1]]
-    outline = Outline(twice[0][0])
-    assert not {"script", "img"} & set(Outline(text).seen)
+    once = write(made)
+    assert once == write(made)
+    outline = Outline(once[0] + parts(AUDIT, "text", record)[PARTS[1]])
+    assert not {"script", "img"} & set(outline.seen)
     assert not [name for name, _ in outline.attributes if name.startswith("on")]
     assert outline.open == []
-    html = MarkdownIt("gfm-like", {"linkify": False}).render(twice[0][1])
+    html = MarkdownIt("gfm-like", {"linkify": False}).render(once[1])
     assert "<script" not in html
     assert "<img" not in html
     assert html.count("<table>") == 3
