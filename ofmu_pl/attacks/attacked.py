@@ -26,7 +26,7 @@ from ofmu_pl.support.records import RESULTS, Results
 
 CONFIG = "config.yaml"
 LACKS = {
-    RETRAINED: "what returns cannot be told from what the attack teaches",
+    RETRAINED: "only held-out rows, where there are any, tell what returns from what the attack teaches",
     TARGET: "what returns has no upper end",
 }
 """What follows where one of these models is not at hand."""
@@ -166,16 +166,14 @@ def _attacked(
     place: Path, paths: Mapping[str, str | None], recipe: Callable[[str], Network], data: PairedDataModule
 ) -> Attacked:
     """The models that are there, and what is missing for want of the others."""
-    missing, there, lacks, held_out = [], {}, dict(LACKS), None
+    missing, there = [], {}
     for name, path in paths.items():
         lack = _lack(f"{name} model", path, data) if name in LACKS else None
-        if lack is not None and name == RETRAINED and isinstance(data, TextDataModule):
-            held_out = data.with_held_out()
-            lacks |= {name: "held-out rows of the unlearned model stand in for it"} if held_out else {}
         if lack is not None:
-            missing.append(f"{lack}, so {lacks[name]}.")
+            missing.append(f"{lack}, so {LACKS[name]}.")
         elif path:
             there[name] = recipe(path)
+    held_out = data.with_held_out() if RETRAINED not in there and isinstance(data, TextDataModule) else None
     return Attacked(place, there, data, missing, held_out)
 
 

@@ -112,8 +112,7 @@ class Attack(ABC):
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
-        tests: What it tests of the audit page's list of what was not tested, a word of ``evaluation.attacked.UNTRIED``;
-            empty: nothing of it.
+        tests: A word of ``evaluation.attacked.UNTRIED``, for what it tests of what a run does not; empty: nothing.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:

@@ -18,11 +18,12 @@ from ofmu_pl.attacks.base import HELD_OUT, MODELS, UNLEARNED, Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
-from ofmu_pl.attacks.told import tell
 from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.evaluation.attacked import parts
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import file_hash
-from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.files import file_hash, replacing
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, renew_sum
+from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
 from ofmu_pl.support.records import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
@@ -80,6 +81,24 @@ def attack(
     across(attacks, found)
 
 
+def tell(on: Attacked) -> None:
+    """Write what ``attacks.json`` of a run has into its audit page and its model's card; what users added stays."""
+    record, unmarked = AttacksRecord.read(on.place / ATTACKS), []
+    paths = (on.place / AUDIT, Path(str(on.recipes[UNLEARNED].path)) / CARD)
+    for path in (p for p in paths if p.is_file() and not p.is_symlink()):
+        text: str | None = path.read_text(encoding="utf-8", errors="surrogateescape")
+        for part, new in parts(path.name, on.data.modality, record).items():
+            text = text and renewed(text, part, new)
+        if text:
+            with replacing(path) as temporary:
+                temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+            renew_sum(path)
+        else:
+            unmarked.append(str(path))
+    if unmarked:
+        print(f"Written by an earlier version and left as they are, without the attacks: {', '.join(unmarked)}.")
+
+
 @dataclass
 class Attempt:
     """One attack on one model with one seed; ``paths``, of run and cache, keep what it found."""
@@ -119,10 +138,8 @@ def _attempts(
     networks = ((name, on.build(name)) for name in models)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
-    known = dict(both)
     if on.held_out is not None:
         subjects[HELD_OUT] = Subject(on.recipes[UNLEARNED], on.held_out, device, on.recipes)
-        known[HELD_OUT] = both[UNLEARNED]
     folders = [folder for folder in (on.place / FOLDER, cache_folder()) if folder is not None]
     attempts = []
     for a in fitting:
@@ -133,7 +150,7 @@ def _attempts(
                 "versions": versions(*PACKAGES, "peft", "nltk"),
                 "seed": seed,
                 "model": name,
-                "weights": both if a.compares else known[name],
+                "weights": both if a.compares else both[UNLEARNED if name == HELD_OUT else name],
                 "rows": on.data.hashes,
                 "facts": on.data.facts,
                 "device": device,
@@ -208,8 +225,7 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
         return replace(record, remarks=[*record.remarks, remark])
     for name, known in before.attacks.items():
         new = record.attacks.get(name)
-        better = new is not None and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}
-        if new is None or (known.settings == new.settings and better):
+        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
     return replace(record, models=before.models | record.models)

@@ -48,7 +48,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         seconds=seconds,
         broken=broken,
         tests=attack.tests,
-        date=datetime.now(UTC).date().isoformat(),
+        date=datetime.now(UTC).strftime("%d %B %Y").lstrip("0"),
     )
 
 
@@ -77,10 +77,7 @@ def _rows(name: str, findings: Sequence[Finding]) -> np.ndarray | None:
 
 
 def _returns(name: str, found: Findings) -> dict[str, object]:
-    """``returns`` of the module ``base``, with an interval over rows, of all three models together.
-
-    Held-out rows stand in for a retrained model that is missing; they vary by themselves.
-    """
+    """``returns`` of the module ``base``, with an interval over rows, of all three models together."""
     control = RETRAINED if RETRAINED in found else HELD_OUT
     models = (UNLEARNED, control, TARGET)
     if not found.keys() >= {*models} or (control == HELD_OUT and found[control][0].x != found[UNLEARNED][0].x):
@@ -97,7 +94,7 @@ def _returns(name: str, found: Findings) -> dict[str, object]:
     if len(known) < len(models) or len(known[0]) != len(known[2]):
         return result
     u, c, w = known
-    if control == HELD_OUT:
+    if control == HELD_OUT:  # other rows, which vary by themselves
         way = w.mean() - c.mean()
         share = (u.mean() - c.mean()) / way
         result["interval"] = interval([share + (u - share * w) / way, (share - 1) * c / way])

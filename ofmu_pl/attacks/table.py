@@ -41,8 +41,7 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     table.add_column("better", justify="center")
     held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
     for model in (models := [*MODELS, *held_out]):
-        style = "bold" if model == MODELS[0] else None
-        table.add_column(model.replace("_", "-"), justify="right", style=style, no_wrap=True)
+        table.add_column(model, justify="right", style="bold" if model == MODELS[0] else None, no_wrap=True)
     table.add_column("95 % interval", justify="right", style="dim", min_width=9)
     table.add_column("returns", justify="right", style="bold")
     table.add_column("seconds", justify="right", style="dim", no_wrap=True)

@@ -156,9 +156,9 @@ class TextDataModule(PairedDataModule):
             return None
         other = copy.copy(self)
         sets = {name: rows for name, rows in self.evaluation_sets.items() if not forgets(name)}
-        other.splits = self.splits | {"forget": self.splits[HOLDOUT]}
-        other.evaluation_sets = sets | {"forget": self.evaluation_sets.get(HOLDOUT, [])}
-        other._encoded = {name: rows for name, rows in self._encoded.items() if name != "forget"}
+        encoded = {name: rows for name, rows in self._encoded.items() if name != "forget"}
+        own = {"splits": self.splits | {"forget": self.splits[HOLDOUT]}, "_encoded": encoded}
+        vars(other).update(own, evaluation_sets=sets | {"forget": self.evaluation_sets.get(HOLDOUT, [])})
         return other
 
     def blank(self) -> None:

@@ -22,10 +22,6 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import exported
 
-ALWAYS = (
-    "Whether another run with another seed ends alike: this is one run.",
-    "Whether anything else was harmed than the tests look at.",
-)
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
@@ -59,7 +55,7 @@ class Account:
         gradients: Number of gradients of one batch's loss.
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
-        untested: What the run did not test, beside what attacks do (``attacked.UNTRIED``) and ``ALWAYS``.
+        untested: What the run did not test, beside what ``attacked`` says.
         date: When the account was written, in UTC.
     """
 

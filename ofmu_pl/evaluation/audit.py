@@ -24,13 +24,11 @@ def write_audit(path: Path, account: Account) -> None:
 def page(account: Account) -> str:
     """Return the page's text."""
     # Imported here, so that purge, which needs the marks alone, stays light.
-    from ofmu_pl.evaluation.account import ALWAYS
     from ofmu_pl.evaluation.attacked import parts
     from ofmu_pl.evaluation.plain import ends, joined, shown
 
-    made = templates("ofmu_pl.evaluation", shown=shown, ends=ends, joined=joined)
-    marked = parts(AUDIT, account.modality)
-    return made.get_template("audit.html.jinja").render(a=account, marks=MARKS, attacks=marked, always=ALWAYS)
+    made = templates("ofmu_pl.evaluation", shown=shown, ends=ends, joined=joined).get_template("audit.html.jinja")
+    return made.render(a=account, marks=MARKS, attacks=parts(AUDIT, account.modality))
 
 
 def without_rows(text: str) -> str:

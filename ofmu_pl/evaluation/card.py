@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from ofmu_pl.evaluation.account import ALWAYS, Account
+from ofmu_pl.evaluation.account import Account
 from ofmu_pl.evaluation.attacked import parts
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.files import replacing
@@ -32,7 +32,7 @@ def card(account: Account) -> ModelCard:
         tags=["machine-unlearning", "ofmu", account.method.lower()],
     )
     made = templates("ofmu_pl.evaluation", escapes=False, text=plain, code=code, number=figure)
-    body = made.get_template("card.jinja").render(a=account, attacks=parts(CARD, account.modality), always=ALWAYS)
+    body = made.get_template("card.jinja").render(a=account, attacks=parts(CARD, account.modality))
     return ModelCard(f"---\n{head.to_yaml()}\n---\n\n{body}")
 
 

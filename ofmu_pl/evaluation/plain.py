@@ -210,7 +210,7 @@ def _number(x: float, r: MetricResult | Metric) -> str:
         if 99.95 <= percent < 100:
             return "more than 99.9"
         few = 0 < percent < 0.95 or 99.05 < percent < 100
-        return f"{percent:.1f}" if few else f"{percent:.0f}"
+        return f"{percent:.1f}" if few else f"{round(percent)}"
     if x == 0 or abs(x) >= 0.1:
         return f"{x:.2f}"
     return f"{x:.2g}" if abs(x) >= 1e-3 else f"{x:.0e}"

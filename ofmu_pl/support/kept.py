@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,10 @@ def write_sums(folder: Path) -> None:
 def renew_sum(path: Path) -> None:
     """Write a file's sum anew where its folder's sums have one; the others stay, so that no damage is hidden."""
     sums = path.with_name(SUMS)
-    lines = sums.read_text().splitlines() if sums.is_file() else []
-    others = [line for line in lines if line.partition("  ")[2] != path.name]
-    if len(others) < len(lines):
+    if sums.is_file():
+        line = f"{file_hash(path)}  {path.name}"
         with replacing(sums) as temporary:
-            temporary.write_text("".join(f"{line}\n" for line in [*others, f"{file_hash(path)}  {path.name}"]))
+            temporary.write_text(re.sub(rf"(?m)^\w+  {re.escape(path.name)}$", line, sums.read_text()))
 
 
 def damage(folder: Path) -> str | None:

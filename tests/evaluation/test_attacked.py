@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 
 import ofmu_pl
 from ofmu_pl import Relearn
-from ofmu_pl.attacks.told import tell
-from ofmu_pl.evaluation.attacked import PARTS, UNTRIED, parts
+from ofmu_pl.attacks.command import tell
+from ofmu_pl.evaluation.attacked import ALWAYS, PARTS, UNTRIED, parts
 from ofmu_pl.evaluation.audit import without_rows, write_audit
 from ofmu_pl.evaluation.card import CARD, write_card
 from ofmu_pl.support.kept import damage, write_sums
@@ -26,7 +26,7 @@ MODELS = ("unlearned", "retrained", "target")
 def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
     """What an attack found whose share returns between two ends; none: the share is not known."""
     entries = dict(zip(models, values, strict=True))
-    name, day = more.pop("found", "p"), more.pop("date", "2026-11-25")
+    name, day = more.pop("found", "p"), more.pop("date", "25 November 2026")
     found = {m: {name: {"value": x, "unit": "0 to 1", "higher_is_better": False}} for m, x in entries.items()}
     found["unlearned"][name]["interval"] = [0.25, 0.35]
     returns = {"value": sum(ends) / 2, "interval": list(ends)} if ends else {}
@@ -59,15 +59,15 @@ def test_only_the_interval_says_more_and_what_could_not_tell_stays_untested(made
     found, untried = told[PARTS[1]], told[PARTS[2]]
     assert re.findall(r'class="verdict (\w*)"', found) == [verdict]
     assert (UNTRIED["bits"].replace("'", "&#39;") in untried) == (not verdict)
-    assert untried.count("<li>") == len(UNTRIED) - bool(verdict)
+    assert untried.count("<li>") == len([*UNTRIED, *ALWAYS]) - bool(verdict)
 
 
 def test_the_first_sentence_counts():
     ends = {"a": (0.1, 0.3), "b": (0.2, 0.6), "c": (-0.1, 0.1), "d": None}
     made = {name: attack(between) for name, between in ends.items()}
-    made["d"].date = "2026-11-24"
+    made["d"].date = "24 November 2026"
     said = parts(CARD, "text", AttacksRecord(made))[PARTS[0]]
-    assert "24 November 2026 to 25 November 2026" in said
+    assert "25 November 2026 and 24 November 2026" in said
     assert "of 4, 2 found more than on the retrained model, 1 showed no difference, 1 could not tell" in said
     assert re.search(r"by b, .*: 40 % \(20 to 60 %\)", said)
     alone = attack(None, models=("unlearned", "target"), values=(0.3, 0.9))
@@ -129,7 +129,7 @@ def test_page_and_card_are_renewed_twice_and_purged_after(signed, capsys):
     assert subprocess.run(check, cwd=folder / "hf", check=False).returncode == 0
     assert Outline(twice[0]).open == []
     html = MarkdownIt("gfm-like", {"linkify": False}).render(twice[1])
-    assert html.count("<table>") == 3
+    assert html.count("<table>") == 2
     assert "<h2>What attacks found</h2>" in html
     left = without_rows(twice[0])
     assert EXAMPLES[0].question not in left
@@ -186,5 +186,5 @@ def test_texts_of_others_stay_texts(signed):
     html = MarkdownIt("gfm-like", {"linkify": False}).render(once[1])
     assert "<script" not in html
     assert "<img" not in html
-    assert html.count("<table>") == 3
+    assert html.count("<table>") == 2
     assert html.count("<h1>") == 1

@@ -140,7 +140,7 @@ class AttackRecord:
         seconds: Time by model, all seeds together.
         broken: Models that the attack broke, each with a sentence.
         tests: What of the audit page's list of what was not tested it tests; empty: nothing, or not known.
-        date: Day on which it was made, or found to be known, in UTC, as ``2026-11-25``; empty: not known.
+        date: Day on which it was made, or found to be known, in UTC, as ``25 November 2026``.
     """
 
     settings: dict[str, Any]
