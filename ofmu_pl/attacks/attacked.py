@@ -26,7 +26,7 @@ from ofmu_pl.support.records import RESULTS, Results
 
 CONFIG = "config.yaml"
 LACKS = {
-    RETRAINED: "what returns cannot be told from what the attack teaches",
+    RETRAINED: "only held-out rows, where there are any, tell what returns from what the attack teaches",
     TARGET: "what returns has no upper end",
 }
 """What follows where one of these models is not at hand."""
@@ -41,12 +41,14 @@ class Attacked:
         recipes: Recipes by model: ``unlearned``, and ``retrained`` and ``target`` where they are at hand.
         data: Their data, set up.
         missing: Why a model is not at hand, as a sentence.
+        held_out: Without a retrained model the data with its held-out rows to forget; ``None``: there are none.
     """
 
     place: Path
     recipes: dict[str, Network]
     data: PairedDataModule
     missing: list[str]
+    held_out: PairedDataModule | None = None
 
     def build(self, name: str) -> nn.Module:
         """Make one of the models.
@@ -171,7 +173,8 @@ def _attacked(
             missing.append(f"{lack}, so {LACKS[name]}.")
         elif path:
             there[name] = recipe(path)
-    return Attacked(place, there, data, missing)
+    held_out = data.with_held_out() if RETRAINED not in there and isinstance(data, TextDataModule) else None
+    return Attacked(place, there, data, missing, held_out)
 
 
 def _lack(model: str, path: str | None, data: PairedDataModule) -> str | None:

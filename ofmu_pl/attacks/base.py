@@ -25,6 +25,9 @@ from ofmu_pl.metrics.result import Metric
 UNLEARNED, RETRAINED, TARGET = MODELS = ("unlearned", "retrained", "target")
 """The model that was attacked, the one that never saw the forgotten rows, and the one that forgot nothing."""
 
+HELD_OUT = "held_out"
+"""Stands in for a retrained model that is not at hand: the unlearned model, asked for held-out rows."""
+
 
 @dataclass
 class Finding:
@@ -109,6 +112,7 @@ class Attack(ABC):
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
+        tests: A word of ``evaluation.attacked.UNTRIED``, for what it tests of what a run does not; empty: nothing.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:
@@ -132,6 +136,7 @@ class Attack(ABC):
     y_label: str
     compares: bool = False
     gradients: int = 0
+    tests: str = ""
     reads: Sequence[str] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -159,6 +164,6 @@ class Attack(ABC):
     def compare(self, found: Findings) -> dict[str, float]:
         """Figures that need several models, by metric, from findings by model, one a seed; by default there are none.
 
-        ``retrained`` and ``target`` may be missing.
+        ``retrained`` and ``target`` may be missing; without the first there may be ``held_out``.
         """
         return {}

@@ -14,14 +14,16 @@ from tqdm.auto import tqdm
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
-from ofmu_pl.attacks.base import MODELS, Attack, Finding
+from ofmu_pl.attacks.base import HELD_OUT, MODELS, UNLEARNED, Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.evaluation.attacked import parts
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import file_hash
-from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.files import file_hash, replacing
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, renew_sum
+from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
 from ofmu_pl.support.records import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
@@ -72,8 +74,29 @@ def attack(
     if unlearned is not None:
         _attack(of_models(place, unlearned, retrained, target, data), attacks, seeds, device)
         return
-    found = {on.place: _attack(on, attacks, seeds, device) for on in map(of_run, runs_below(runs or []))}
+    found = {}
+    for on in map(of_run, runs_below(runs or [])):
+        found[on.place] = _attack(on, attacks, seeds, device)
+        tell(on)
     across(attacks, found)
+
+
+def tell(on: Attacked) -> None:
+    """Write what ``attacks.json`` of a run has into its audit page and its model's card; what users added stays."""
+    record, unmarked = AttacksRecord.read(on.place / ATTACKS), []
+    paths = (on.place / AUDIT, Path(str(on.recipes[UNLEARNED].path)) / CARD)
+    for path in (p for p in paths if p.is_file() and not p.is_symlink()):
+        text: str | None = path.read_text(encoding="utf-8", errors="surrogateescape")
+        for part, new in parts(path.name, on.data.modality, record).items():
+            text = text and renewed(text, part, new)
+        if text:
+            with replacing(path) as temporary:
+                temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+            renew_sum(path)
+        else:
+            unmarked.append(str(path))
+    if unmarked:
+        print(f"Written by an earlier version and left as they are, without the attacks: {', '.join(unmarked)}.")
 
 
 @dataclass
@@ -115,17 +138,19 @@ def _attempts(
     networks = ((name, on.build(name)) for name in models)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
+    if on.held_out is not None:
+        subjects[HELD_OUT] = Subject(on.recipes[UNLEARNED], on.held_out, device, on.recipes)
     folders = [folder for folder in (on.place / FOLDER, cache_folder()) if folder is not None]
     attempts = []
     for a in fitting:
         read = {"read": _sums(a.reads)} if a.reads else {}
-        for name, seed in product(models, seeds):
+        for name, seed in product(subjects, seeds):
             facts = {
                 "attack": [type(a).__name__, a.settings, code_of(a)],
                 "versions": versions(*PACKAGES, "peft", "nltk"),
                 "seed": seed,
                 "model": name,
-                "weights": both if a.compares else both[name],
+                "weights": both if a.compares else both[UNLEARNED if name == HELD_OUT else name],
                 "rows": on.data.hashes,
                 "facts": on.data.facts,
                 "device": device,
@@ -157,6 +182,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
     found: dict[str, dict[str, list[Finding]]] = {}
     left_out: dict[str, str] = {}
+    remarks = list(on.missing)
     for attempt in bar:
         name = attempt.attack.name
         if name in left_out:
@@ -165,6 +191,9 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         try:
             finding = attempt.finding()
         except UserError as error:  # the data lack what this attack needs, and others may not need it
+            if attempt.model == HELD_OUT:  # their like may be lacking, and the attack stands without its control
+                remarks.append(f"{name} was not made on held-out rows: {error}")
+                continue
             if len(attacks) == 1:
                 raise
             left_out[name] = str(error)
@@ -176,7 +205,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     record = AttacksRecord(
         attacks={a.name: summary(a, found[a.name], list(seeds)) for a in attacks if a.name in found},
         models={name: str(getattr(on.recipes[name], "path", "")) for name in hashes},
-        remarks=[*on.missing, *(f"{name} was left out: {why}" for name, why in left_out.items())],
+        remarks=[*dict.fromkeys(remarks), *(f"{name} was left out: {why}" for name, why in left_out.items())],
         provenance=provenance(on.data, weights=hashes, device=device),
     )
     path = on.place / ATTACKS
@@ -196,7 +225,7 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
         return replace(record, remarks=[*record.remarks, remark])
     for name, known in before.attacks.items():
         new = record.attacks.get(name)
-        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys()):
+        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
     return replace(record, models=before.models | record.models)

@@ -48,6 +48,7 @@ class DepthScore(Attack):
 
     metrics = (LEFT, SCORE)
     x_label, y_label = "layer", "share of facts that the layer still holds"
+    tests = "inside"
     compares = True
 
     def __init__(self, entities: str | None = None, rows: int | None = 100) -> None:

@@ -54,6 +54,7 @@ class LinearProbe(Attack):
 
     metrics = (AUC,)
     x_label, y_label = "layer", "AUC of right against wrong answers"
+    tests = "inside"
 
     def __init__(self, rows: int | None = 100, fit_rows: int = 120) -> None:
         check_range(1, rows=rows, fit_rows=fit_rows)

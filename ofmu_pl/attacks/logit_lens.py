@@ -37,6 +37,7 @@ class LogitLens(Attack):
 
     metrics = (PROB,)
     x_label, y_label = "layer", "probability of forgotten rows"
+    tests = "inside"
 
     def __init__(self, rows: int | None = 100) -> None:
         check_range(1, rows=rows)

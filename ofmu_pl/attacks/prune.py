@@ -31,6 +31,7 @@ class Prune(WeightAttack):
     """
 
     x_label = "share of weights set to 0"
+    tests = "pruned"
 
     def __init__(self, shares: Sequence[float] = (0.1, 0.3, 0.5), rows: int | None = 100) -> None:
         if not shares or not all(0 < share < 1 for share in shares):

@@ -35,6 +35,7 @@ class Quantise(WeightAttack):
     """
 
     x_label = "bits"
+    tests = "bits"
 
     def __init__(self, widths: Sequence[int | Literal["nf4", "fp4"]] = (8, 4, 3), rows: int | None = 100) -> None:
         if not widths:

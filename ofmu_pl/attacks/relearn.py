@@ -72,6 +72,7 @@ class Relearn(TrainingAttack):
         if not 0 < share < 1:
             raise UserError(f"attacks.share is {share}: give the part of the forgotten rows that is shown, in (0, 1).")
         self.source, self.share = source, share
+        self.tests = "relearn_part" if source == FORGET else "relearn_other"
         self.reads = [] if source in SOURCES else [source]
         self.name = name or f"relearn_{Path(source).stem}"
         self.metrics = (

@@ -39,6 +39,7 @@ class RTT(TrainingAttack):
 
     metrics = (ACCURACY,)
     y_label = "accuracy on facts that were not shown"
+    tests = "relearn_part"
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""

@@ -43,6 +43,7 @@ class Sample(Attack):
     """
 
     x_label, y_label = "samples of a question", "leak@k of forgotten rows"
+    tests = "samples"
 
     def __init__(
         self,

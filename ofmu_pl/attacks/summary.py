@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import chain
 
 import numpy as np
 
-from ofmu_pl.attacks.base import MODELS, RETRAINED, UNLEARNED, Attack, Finding, Findings, mean_curve
+from ofmu_pl.attacks.base import HELD_OUT, RETRAINED, TARGET, UNLEARNED, Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.support.records import AttackRecord, Entries
 
@@ -46,6 +47,8 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         gradients=gradients,
         seconds=seconds,
         broken=broken,
+        tests=attack.tests,
+        date=datetime.now(UTC).strftime("%d %B %Y").lstrip("0"),
     )
 
 
@@ -75,19 +78,27 @@ def _rows(name: str, findings: Sequence[Finding]) -> np.ndarray | None:
 
 def _returns(name: str, found: Findings) -> dict[str, object]:
     """``returns`` of the module ``base``, with an interval over rows, of all three models together."""
-    if not found.keys() >= {*MODELS}:
-        return {}
+    control = RETRAINED if RETRAINED in found else HELD_OUT
+    models = (UNLEARNED, control, TARGET)
+    if not found.keys() >= {*models} or (control == HELD_OUT and found[control][0].x != found[UNLEARNED][0].x):
+        return {}  # the best of more ways to ask would be more by itself
     means, known = [], []
-    for model in MODELS:
+    for model in models:
         means.append(float(np.mean([f.figures[name] for f in found[model]])))
         rows = _rows(name, found[model])
         known += [] if rows is None else [rows]
-    ours, control, whole = means
-    if not math.isfinite(ours + control + whole) or abs(whole - control) < 1e-6:
+    ours, theirs, whole = means
+    if not math.isfinite(ours + theirs + whole) or abs(whole - theirs) < 1e-6:
         return {}
-    result: dict[str, object] = {"value": (ours - control) / (whole - control)}
-    if len(known) == len(MODELS) and len(set(map(len, known))) == 1:
-        u, c, w = known
+    result: dict[str, object] = {"value": (ours - theirs) / (whole - theirs)}
+    if len(known) < len(models) or len(known[0]) != len(known[2]):
+        return result
+    u, c, w = known
+    if control == HELD_OUT:  # other rows, which vary by themselves
+        way = w.mean() - c.mean()
+        share = (u.mean() - c.mean()) / way
+        result["interval"] = interval([share + (u - share * w) / way, (share - 1) * c / way])
+    elif len(c) == len(u):
         share = (u - c).mean() / (w - c).mean()
         result["interval"] = interval([share + ((u - c) - share * (w - c)) / (w - c).mean()])  # to first order
     return result

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from ofmu_pl.attacks.base import MODELS
+from ofmu_pl.attacks.base import HELD_OUT, MODELS
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.records import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
@@ -35,18 +35,19 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     if shares:
         worst = max(shares, key=shares.__getitem__)
         notes.append(f"Most comes back by {worst}: {shares[worst]:.0%} of the way to the target.")
-    notes.append("returns: 0, as the retrained model; 1, as if nothing had been forgotten.")
+    notes.append("returns: 0, as the retrained model (or held-out rows); 1, as if nothing had been forgotten.")
     table = left_table(f"Attacks on {title}", "\n".join(notes))
     table.add_column("found by", overflow="fold")
     table.add_column("better", justify="center")
-    for model in MODELS:
+    held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
+    for model in (models := [*MODELS, *held_out]):
         table.add_column(model, justify="right", style="bold" if model == MODELS[0] else None, no_wrap=True)
     table.add_column("95 % interval", justify="right", style="dim", min_width=9)
     table.add_column("returns", justify="right", style="bold")
     table.add_column("seconds", justify="right", style="dim", no_wrap=True)
     for a in record.attacks.values():
         for name, entry in a.metrics[MODELS[0]].items():
-            values = [a.metrics.get(model, {}).get(name, {}).get("value") for model in MODELS]
+            values = [a.metrics.get(model, {}).get(name, {}).get("value") for model in models]
             first = name == a.found
             arrow = "↑" if entry["higher_is_better"] else "↓"
             table.add_row(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from abc import abstractmethod
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
@@ -22,7 +23,7 @@ from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import Tokenizer, load_tokenizer
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.sets import HOLDOUT
+from ofmu_pl.support.sets import HOLDOUT, forgets
 
 
 class TextDataModule(PairedDataModule):
@@ -148,6 +149,17 @@ class TextDataModule(PairedDataModule):
     def never_seen(self) -> str | None:
         """The holdout rows, if there are any."""
         return HOLDOUT if HOLDOUT in self.splits else None
+
+    def with_held_out(self) -> Self | None:
+        """This data, after ``setup``, with its held-out rows in the place of those to forget; ``None``: it has none."""
+        if self.never_seen is None:
+            return None
+        other = copy.copy(self)
+        sets = {name: rows for name, rows in self.evaluation_sets.items() if not forgets(name)}
+        encoded = {name: rows for name, rows in self._encoded.items() if name != "forget"}
+        own = {"splits": self.splits | {"forget": self.splits[HOLDOUT]}, "_encoded": encoded}
+        vars(other).update(own, evaluation_sets=sets | {"forget": self.evaluation_sets.get(HOLDOUT, [])})
+        return other
 
     def blank(self) -> None:
         """Stand in for ``setup`` with rows of ``max_length`` tokens, all but the first of which have a loss."""

@@ -22,19 +22,6 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import exported
 
-ALWAYS = (
-    "Whether a little further training, on other data or on a part of what is forgotten, brings the rest back "
-    "(relearning).",
-    "Whether it comes back when the weights are stored in fewer bits (quantisation), pruned or merged with another "
-    "model's.",
-    "Whether it can be read from what the model computes inside, rather than from what it puts out.",
-    "Whether another run with another seed ends alike: this is one run.",
-    "Whether anything else was harmed than the tests look at.",
-)
-TEXT = (
-    "Whether a skilful or automated prompt makes the model tell: each question was put in one way, and one answer "
-    "was taken, the likeliest word each time.",
-)
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
@@ -68,6 +55,7 @@ class Account:
         gradients: Number of gradients of one batch's loss.
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
+        untested: What the run did not test, beside what ``attacked`` says.
         date: When the account was written, in UTC.
     """
 
@@ -227,7 +215,7 @@ def remark_of(data: PairedDataModule, compared: bool) -> str | None:
 
 
 def _untested(data: PairedDataModule, after: Metrics, compared: bool, limit: int | None, watched: bool) -> list[str]:
-    """Say what was not tested, the most important first, as a person who signs must know it.
+    """Say what was not tested and no attack tests, the most important first, as a person who signs must know it.
 
     ``compared``: there was a retrained model; ``limit``: most rows of a set that were scored; ``watched``: the method
     looked at held-out rows to say how far to forget.
@@ -247,4 +235,4 @@ def _untested(data: PairedDataModule, after: Metrics, compared: bool, limit: int
         f"All forgotten rows: {limit} of each set were scored.": cut,
         "Whether the model tells when asked in other words, in another language, or in steps.": text and not asked,
     }
-    return [*(sentence for sentence, missing in told.items() if missing), *(TEXT if text else IMAGES), *ALWAYS]
+    return [*(sentence for sentence, missing in told.items() if missing), *(() if text else IMAGES)]

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ofmu_pl.support.files import replacing
-from ofmu_pl.support.pages import templates
+from ofmu_pl.support.pages import AUDIT, marks, templates
 
 if TYPE_CHECKING:
     from ofmu_pl.evaluation.account import Account
 
-MARKS = ("<!-- rows from here -->", "<!-- rows to here -->")
-"""Stand around the rows on the page; no text of others can hold them, for it is escaped."""
+MARKS = marks("rows")
 REMOVED = "<p>The rows and answers that stood here were removed.</p>"
 
 
@@ -25,15 +24,11 @@ def write_audit(path: Path, account: Account) -> None:
 def page(account: Account) -> str:
     """Return the page's text."""
     # Imported here, so that purge, which needs the marks alone, stays light.
-    from ofmu_pl.evaluation.plain import ends, shown
+    from ofmu_pl.evaluation.attacked import parts
+    from ofmu_pl.evaluation.plain import ends, joined, shown
 
-    made = templates("ofmu_pl.evaluation", shown=shown, ends=ends, joined=_joined)
-    return made.get_template("audit.html.jinja").render(a=account, marks=MARKS)
-
-
-def _joined(text: str) -> str:
-    """Text of whose numbers no line parts the sign."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" nats", "\N{NO-BREAK SPACE}nats")
+    made = templates("ofmu_pl.evaluation", shown=shown, ends=ends, joined=joined).get_template("audit.html.jinja")
+    return made.render(a=account, marks=MARKS, attacks=parts(AUDIT, account.modality))
 
 
 def without_rows(text: str) -> str:

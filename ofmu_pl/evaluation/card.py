@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from huggingface_hub import ModelCard, ModelCardData
 
 from ofmu_pl.evaluation.account import Account
+from ofmu_pl.evaluation.attacked import parts
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.files import replacing
-from ofmu_pl.support.pages import templates
+from ofmu_pl.support.pages import CARD, plain, templates
 
-CARD = "README.md"
 KINDS = {"text": ("transformers", "text-generation"), "images": ("ofmu_pl", "image-classification")}
 """The library that loads the model and its task on the hub, by modality."""
 
@@ -34,25 +32,15 @@ def card(account: Account) -> ModelCard:
         tags=["machine-unlearning", "ofmu", account.method.lower()],
     )
     made = templates("ofmu_pl.evaluation", escapes=False, text=plain, code=code, number=figure)
-    body = made.get_template("card.jinja").render(a=account)
+    body = made.get_template("card.jinja").render(a=account, attacks=parts(CARD, account.modality))
     return ModelCard(f"---\n{head.to_yaml()}\n---\n\n{body}")
 
 
-def plain(text: object) -> str:
-    r"""Text in one line, in which nothing is Markdown or HTML.
-
-    >>> plain("a | <b>\n# c")
-    'a &#124; &#60;b&#62; &#35; c'
-    """
-    line = " ".join(str(text).split())
-    return re.sub(r"[&<>|`*\[\]\\#~$]|_(?!\w)|(?<!\w)_", lambda found: f"&#{ord(found[0])};", line)
-
-
 def code(text: object) -> str:
-    """Text in one line as code; what would end it, or a cell of a table, is replaced.
+    """Text in one line as code; what would end it, or a cell of a table, or begin a mark, is replaced.
 
     >>> code("a`|b")
     "`a'/b`"
     """
-    line = " ".join(str(text).split()).replace("`", "'").replace("|", "/")
+    line = " ".join(str(text).split()).replace("`", "'").replace("|", "/").replace("<!--", "<! --")
     return f"`{line}`" if line else ""

@@ -186,6 +186,11 @@ def shown(x: float, r: MetricResult | Metric) -> str:
     return f"{_number(x, r)} {_sign(r)}".strip() if math.isfinite(x) else "no number"
 
 
+def joined(text: str) -> str:
+    """Text of whose numbers no line parts the sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" nats", "\N{NO-BREAK SPACE}nats")
+
+
 def ends(r: MetricResult) -> str | None:
     """The 95 % interval with its unit; ``None``: there is none."""
     return r.interval and f"{' to '.join(_number(x, r) for x in r.interval)} {_sign(r)}".strip()
@@ -205,7 +210,7 @@ def _number(x: float, r: MetricResult | Metric) -> str:
         if 99.95 <= percent < 100:
             return "more than 99.9"
         few = 0 < percent < 0.95 or 99.05 < percent < 100
-        return f"{percent:.1f}" if few else f"{percent:.0f}"
+        return f"{percent:.1f}" if few else f"{round(percent)}"
     if x == 0 or abs(x) >= 0.1:
         return f"{x:.2f}"
     return f"{x:.2g}" if abs(x) >= 1e-3 else f"{x:.0e}"

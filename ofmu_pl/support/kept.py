@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,15 @@ def write_sums(folder: Path) -> None:
     """Write the sums of all files in a folder beside them."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != SUMS)
     (folder / SUMS).write_text("".join(f"{file_hash(p)}  {p.relative_to(folder)}\n" for p in files))
+
+
+def renew_sum(path: Path) -> None:
+    """Write a file's sum anew where its folder's sums have one; the others stay, so that no damage is hidden."""
+    sums = path.with_name(SUMS)
+    if sums.is_file():
+        line = f"{file_hash(path)}  {path.name}"
+        with replacing(sums) as temporary:
+            temporary.write_text(re.sub(rf"(?m)^\w+  {re.escape(path.name)}$", line, sums.read_text()))
 
 
 def damage(folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -10,6 +11,36 @@ REPORT = "report"
 """The folder of a report, below that of the runs that it is of."""
 AUDIT = "audit.html"
 """The page of a run for the person who must sign, beside its results."""
+CARD = "README.md"
+"""The model card, in the folder of the exported model."""
+
+
+def marks(part: str) -> tuple[str, str]:
+    """What stands around a part of a page that changes later; no text of others can hold it, for it is escaped."""
+    return f"<!-- {part} from here -->", f"<!-- {part} to here -->"
+
+
+def renewed(text: str, part: str, new: str) -> str | None:
+    """A page with a part, whose marks are around it, in the place of the old one; ``None``: it has no such part.
+
+    >>> begin, end = marks("news")
+    >>> renewed(f"a{begin}b{end}c", "news", "x"), renewed("abc", "news", "x")
+    ('axc', None)
+    """
+    begin, end = marks(part)
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    return f"{before}{new}{after}" if found else None
+
+
+def plain(text: object) -> str:
+    r"""Text in one line, in which nothing is Markdown or HTML.
+
+    >>> plain("a | <b>\n# c")
+    'a &#124; &#60;b&#62; &#35; c'
+    """
+    line = " ".join(str(text).split())
+    return re.sub(r"[&<>|`*\[\]\\#~$]|_(?!\w)|(?<!\w)_", lambda found: f"&#{ord(found[0])};", line)
 
 
 def templates(package: str, escapes: bool = True, **filters: Callable[..., object]) -> Environment:

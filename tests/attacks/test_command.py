@@ -11,7 +11,7 @@ import yaml
 from scipy import stats
 
 from ofmu_pl import Attack, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
-from ofmu_pl.attacks.attacked import of_run, runs_below
+from ofmu_pl.attacks.attacked import of_models, of_run, runs_below
 from ofmu_pl.attacks.base import MODELS
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.subject import Subject
@@ -171,6 +171,83 @@ def test_a_target_with_another_tokenizer_is_not_compared_with(run, models, tmp_p
     record = AttacksRecord.read(tmp_path / "attacks.json")
     assert set(record.models) == {"unlearned", "retrained"}
     assert "tokenizer" in record.remarks[0]
+
+
+class Choosy(Ask):
+    """Has nothing to ask held-out rows."""
+
+    name = "choosy"
+
+    def run(self, subject, seed):
+        if subject.data.splits["forget"] is subject.data.splits["holdout"]:
+            raise UserError("These rows lack something.")
+        return super().run(subject, seed)
+
+
+def test_held_out_rows_stand_in_for_a_retrained_model(run, models, tmp_path, capsys):
+    model, target = str(run / "latest/hf"), str(models / "target/latest/hf")
+    given = {"unlearned": model, "target": target, "place": tmp_path}
+    of_two = {"authors": 6, "forget_authors": 1, "holdout_authors": 2, "batch_size": 4}
+    data = Authors(**of_two)
+    attack([Ask(), Choosy(), Relearn("forget", steps=2, every=1, rates=[1e-3])], data=data, **given)
+    record = AttacksRecord.read(tmp_path / "attacks.json")
+    assert set(record.models) == {"unlearned", "target"}
+    found = record.attacks["ask"].metrics
+    subject = Subject(of_models(tmp_path, model, None, target, data).recipes["unlearned"], data)
+    expected = subject.probabilities(subject.build(), "holdout")
+    assert found["held_out"]["ask_prob"]["value"] == pytest.approx(expected.mean())
+    assert found["held_out"]["ask_prob"]["n"] == 2 * found["unlearned"]["ask_prob"]["n"]
+    assert len(record.attacks["ask"].returns["interval"]) == 2
+    assert set(record.attacks["relearn_forget"].metrics) == {"unlearned", "target", "held_out"}
+    assert set(record.attacks["choosy"].metrics) == {"unlearned", "target"}
+    assert not record.attacks["choosy"].returns
+    assert any("lack something" in remark for remark in record.remarks)
+    assert "held-out" in capsys.readouterr().out
+    attack([Ask()], retrained=str(models / "retrained/latest/hf"), data=Authors(**of_two), **given)
+    known = AttacksRecord.read(tmp_path / "attacks.json").attacks["ask"]
+    assert set(known.metrics) == set(MODELS)
+    attack([Ask()], data=Authors(**of_two), **given)
+    assert AttacksRecord.read(tmp_path / "attacks.json").attacks["ask"] == known, "the better control is kept"
+
+
+def test_data_with_held_out_rows_to_forget():
+    data = Authors(authors=6, forget_authors=1, holdout_authors=2, batch_size=4, probes=True)
+    data.setup()
+    before = dict(data.evaluation_sets)
+    other = data.with_held_out()
+    assert other.splits["forget"] == data.splits["holdout"] == other.evaluation_sets["forget"]
+    ids = {side: on.collate(side, [0, 1], 0)["input_ids"] for on, side in ((other, "forget"), (data, "holdout"))}
+    assert ids["forget"].equal(ids["holdout"])
+    assert not ids["forget"].equal(data.collate("forget", [0, 1], 0)["input_ids"])
+    assert not [name for name in other.evaluation_sets if name.startswith("probe_") and name.endswith("_forget")]
+    assert data.evaluation_sets == before
+    bare = Authors(authors=6, forget_authors=1)
+    bare.setup()
+    assert bare.with_held_out() is None
+
+
+def of_rows(**rows):
+    return {m: [Finding.of_rows(ASK, values, x=[0], y=[0.0])] for m, values in rows.items()}
+
+
+def test_returns_beside_held_out_rows_by_hand():
+    u, c, w = [0.2, 0.4, 0.6], [0.1, 0.3, 0.1, 0.3], [0.9, 0.9, 0.9]
+    returns = summary(Ask(), of_rows(unlearned=u, held_out=c, target=w), [0]).returns
+    assert returns["value"] == pytest.approx((0.4 - 0.2) / (0.9 - 0.2))
+    error = np.hypot(np.std(u, ddof=1) / np.sqrt(3), (1 - 2 / 7) * np.std(c, ddof=1) / 2) / 0.7
+    half = stats.t.ppf(0.975, 2) * error
+    assert returns["interval"] == pytest.approx((2 / 7 - half, 2 / 7 + half))
+    other = of_rows(unlearned=u, held_out=c, target=w)
+    other["held_out"][0].x = [1]
+    assert not summary(Ask(), other, [0]).returns, "the best of more ways is more by itself"
+
+
+def test_rows_alike_return_nothing_beside_held_out_rows():
+    noise, more = np.random.default_rng(0), 0
+    for _ in range(200):
+        u, c, w = noise.beta(2, 8, 40), noise.beta(2, 8, 40), noise.beta(30, 2, 40)
+        more += summary(Ask(), of_rows(unlearned=u, held_out=c, target=w), [0]).returns["interval"][0] > 0
+    assert more <= 12, "2.5 % of 200 are 5"
 
 
 def test_shown_rows_are_not_asked_for(run):

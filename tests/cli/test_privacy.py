@@ -157,6 +157,8 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     assert holders(folder, wanted) == set()
     assert f"Removed from {folder.resolve()}/audit.html: questions and answers." in said
     page = (folder / "audit.html").read_text()
+    assert "Attacks of" in page
+    assert "Attacks of" in (folder / "hf/README.md").read_text()
     assert "The rows and answers that stood here were removed." in page
     assert page.endswith("</html>"), "the record itself stays"
     assert all(p.read_bytes() == content for p, content in kept.items())

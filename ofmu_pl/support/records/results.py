@@ -139,6 +139,8 @@ class AttackRecord:
         gradients: Number of gradients of a batch's loss, by model, all seeds together.
         seconds: Time by model, all seeds together.
         broken: Models that the attack broke, each with a sentence.
+        tests: What of the audit page's list of what was not tested it tests; empty: nothing, or not known.
+        date: Day on which it was made, or found to be known, in UTC, as ``25 November 2026``.
     """
 
     settings: dict[str, Any]
@@ -153,6 +155,8 @@ class AttackRecord:
     gradients: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    tests: str = ""
+    date: str = ""
 
 
 @dataclass

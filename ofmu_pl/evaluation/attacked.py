@@ -1,0 +1,126 @@
+"""What attacks on a finished run found, as parts of its card and its page that the command ``attack`` writes anew."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from ofmu_pl.evaluation.plain import ends, joined, shown
+from ofmu_pl.metrics.result import Metric, MetricResult
+from ofmu_pl.support.pages import AUDIT, marks, plain, templates
+from ofmu_pl.support.records import AttackRecord, AttacksRecord
+
+UNTRIED = {
+    "wording": "Whether the model tells when asked otherwise, as with half of the answer: it was asked in one way.",
+    "search": "Whether a prompt that a program has searched for makes the model tell.",
+    "samples": "Whether it tells when asked many times: one answer was taken, the likeliest word each time.",
+    "relearn_part": "Whether further training on a part of what is forgotten brings the rest back (relearning).",
+    "relearn_other": "Whether further training on other data brings it back (relearning).",
+    "bits": "Whether it comes back when the weights are stored in fewer bits (quantisation).",
+    "pruned": "Whether it comes back when a part of the weights is taken out (pruning).",
+    "merged": "Whether it comes back when the weights are merged with another model's.",
+    "inside": "Whether it can be read from what the model computes inside, rather than from what it puts out.",
+}
+"""What a run does not test, by the word in which an attack says that it does (``Attack.tests``)."""
+ALWAYS = (
+    "Whether another run with another seed ends alike: this is one run.",
+    "Whether anything else was harmed than the tests look at.",
+)
+"""What one run cannot tell, and no attack either."""
+TEXT = ("wording", "search", "samples")
+"""Those of texts alone."""
+PARTS = ("attacks in short", "what attacks found", "what attacks test")
+UNLEARNED, TARGET = "unlearned", "target"
+THAN = {"retrained": "the retrained model", "held_out": "held-out rows"}
+"""Controls of a record, the better one first."""
+NAMES = {UNLEARNED: "unlearned model", **THAN, TARGET: "the model before"}
+BY_CONSTRUCTION = ("depth_left",)
+"""Figures that are 0 on the control by construction, as on no second retrained model."""
+
+
+class Told(NamedTuple):
+    """What one attack found; ``verdict``: ``more`` or ``less`` than its control, ``no`` difference, or none."""
+
+    asks: str
+    found: dict[str, MetricResult]
+    control: str
+    share: MetricResult
+    verdict: str
+    meaning: str
+
+
+def parts(page: str, modality: str, record: AttacksRecord | None = None) -> dict[str, Markup]:
+    """Contents of ``PARTS``, with the marks around them, for the audit page or the card; no record: no attack yet."""
+    attacks = record.attacks if record else {}
+    told = {name: _told(a) for name, a in attacks.items()}
+    tested = {attacks[name].tests for name, t in told.items() if t.verdict}
+    untried = [x for key, x in UNTRIED.items() if key not in tested and (modality == "text" or key not in TEXT)]
+    weights = (record.provenance.get("weights") or {}).get(UNLEARNED) if record else None
+    given = {"attacks": attacks, "told": told, "untried": [*untried, *ALWAYS], "weights": weights, "names": NAMES}
+    short = _in_short(told, dict.fromkeys(a.date for a in attacks.values())) if told else []
+    made = templates("ofmu_pl.evaluation", page == AUDIT, text=plain, joined=joined, figure=_figure, shown=shown)
+    template = made.get_template("attacks.html.jinja" if page == AUDIT else "attacks.md.jinja")
+    return {part: Markup(template.render(part=part, marks=marks(part), short=short, **given)) for part in PARTS}
+
+
+def _told(a: AttackRecord) -> Told:
+    """What an attack found, and whether it is more than on its control."""
+    found = {model: _result(entries.get(a.found, {})) for model, entries in a.metrics.items()}
+    control = next((m for m in THAN if m in found), "")
+    than, share = THAN.get(control, ""), _result(a.returns)
+    low, high = share.interval or (math.nan, math.nan)
+    before, theirs = (found.get(model, _result({})).value for model in (TARGET, control))
+    more = theirs - before if found[UNLEARNED].higher_is_better else before - theirs
+    reasons: dict[str, object] = {
+        "there was nothing to compare with": not control,
+        f"the model before gave no more than {than}, or one of them broke": not more > 0 or {*a.broken} - {UNLEARNED},
+        f"{than} is at 0 by construction, and no second one would be": a.found in BY_CONSTRUCTION,
+        "how much is chance is not known": share.interval is None,
+        "its interval holds both nothing and all": low <= 0 and high >= 1,
+        "it broke the model": low <= 0 and UNLEARNED in a.broken,
+    }
+    why = next((why for why, holds in reasons.items() if holds), "")
+    verdict = "" if why else "more" if low > 0 else "less" if high < 0 else "no"
+    meaning = {
+        "": f"It could not tell: {why}.",
+        "more": f"More than on {than}: something is left.",
+        "less": f"Less than on {than}, which gives the forgetting away.",
+        "no": f"No difference from {than} was found.",
+    }
+    asks = UNTRIED.get(a.tests, "").partition(":")[0].rstrip(".")
+    return Told(asks, found, than, share, verdict, meaning[verdict])
+
+
+def _result(entry: dict[str, Any]) -> MetricResult:
+    """A result as a file has it, with null where a number is not finite."""
+    numbers = (entry.get("value"), *(entry.get("interval") or (None, None)))
+    value, low, high = (math.nan if x is None else x for x in numbers)
+    metric = Metric("", entry.get("higher_is_better", False), entry.get("unit", "0 to 1"))
+    return metric.result(value, 0, interval=None if math.isnan(low + high) else (low, high))
+
+
+def _figure(r: MetricResult) -> str:
+    return shown(r.value, r) + (f" ({ends(r)})" if r.interval else "")
+
+
+def _in_short(told: dict[str, Told], days: Iterable[str]) -> list[str]:
+    """What attacks found, in sentences for a person who signs."""
+    began = f"Attacks of {' and '.join(filter(None, days)) or 'an unknown day'} tried to bring back what was forgotten"
+    controls = dict.fromkeys(t.control for t in told.values() if t.control)
+    if not controls:
+        why = "There was neither a retrained model nor held-out rows to compare with"
+        return [f"{began}. {why}, so none of the {len(told)} can tell whether it came back."]
+    counts = Counter(t.verdict for t in told.values())
+    said = [f"{counts['more'] or 'none'} found more than on {' or '.join(controls)}"]
+    others = {"less": "found less", "no": "showed no difference", "": "could not tell"}
+    said += [f"{counts[verdict]} {words}" for verdict, words in others.items() if counts[verdict]]
+    sentences = [f"{began}: of {len(told)}, {', '.join(said)}."]
+    name, t = max(told.items(), key=lambda x: (x[1].verdict == "more", x[1].share.value))
+    if t.verdict == "more":
+        by = f"{name}, which asks {t.asks[0].lower()}{t.asks[1:]}" if t.asks else name
+        sentences.append(f"Most came back by {by}: {_figure(t.share)} of the way from {t.control} to the model before.")
+    return sentences
