@@ -70,10 +70,13 @@ from .metrics import mean_cosine as mean_cosine
 from .metrics import membership_closeness as membership_closeness
 from .metrics import mia_efficacy as mia_efficacy
 from .metrics import min_k as min_k
+from .metrics import nearness as nearness
+from .metrics import ngram_entropy as ngram_entropy
 from .metrics import normalised_probability as normalised_probability
 from .metrics import overall_score as overall_score
 from .metrics import privacy_leakage as privacy_leakage
 from .metrics import probability as probability
+from .metrics import repetition as repetition
 from .metrics import rouge_l_f1 as rouge_l_f1
 from .metrics import rouge_l_recall as rouge_l_recall
 from .metrics import rouge_l_recall_of_words as rouge_l_recall_of_words

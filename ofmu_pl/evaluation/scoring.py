@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from ofmu_pl.evaluation.questions import answer_questions
 from ofmu_pl.evaluation.saying import Answer, Question, Questions
 from ofmu_pl.evaluation.shares import gathered, own_share, read_shared, refuse_broken, writes
 from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.metrics.fluency import ngram_entropy, repetition
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.modules.reference_scores import facts_of
@@ -135,12 +136,13 @@ def cached_scores(
         facts = facts_of(model, data) | {
             "rows": {name: data.hashes[f"{name}_eval"] for name in data.evaluation_sets},
             "kinds": data.hashes["retain"],  # which tell the tokens that are a row's own
+            "scores": [score.name for score in fields(SetScores)],
             "settings": [items, max_new_tokens, hidden, data.thorough, counted, stops_of(model, data.encoder)],
         }
         path = content_path(folder, "scores", facts)
     stored = None if texts else read_shared(path)
     if stored is not None:
-        return {name: SetScores.from_dict(fields) for name, fields in stored.items()}
+        return {name: SetScores.from_dict(columns) for name, columns in stored.items()}
     scores = score_rows(
         model,
         data.encoder,
@@ -212,6 +214,8 @@ def _said(rows: Sequence[Row], said: Sequence[list[int]], decode: Callable[[list
     return found | {
         "generations": np.array(texts, dtype=object),
         "rouge": rouge_l_recall(answers, counted),
+        "repetition": np.array([repetition(text) for text in texts], dtype=np.float64),
+        "entropy": np.array([ngram_entropy(text) for text in texts], dtype=np.float64),
         "exact": np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64),
     }
 

@@ -42,10 +42,13 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     aligned = results["metrics"]["gradient_alignment"]
     assert aligned["target"] == results["reference"]["metrics"]["gradient_alignment"]["value"] != aligned["value"]
     older = {name: x for name, x in reference.items() if name != "values"}
+    for scores in older["scores"].values():
+        del scores["repetition"], scores["entropy"]
     (folder / "older.json").write_text(json.dumps(older))
     results = read(fit("--evaluation.reference", str(folder / "older.json"), command="test"))
     assert results["metrics"]["gradient_alignment"] == aligned | {"target": None}
     assert "gradient_alignment" not in results["reference"]["metrics"]
+    assert results["metrics"]["forget_entropy"] == by_model["metrics"]["forget_entropy"] | {"target": None}
 
 
 def test_a_checkpoint_that_is_not_there_is_not_measured(refused):
@@ -130,6 +133,29 @@ def other_template(folder):
 )
 def test_a_reference_that_reads_other_tokens_is_refused(refused, renumbered, change, words):
     assert words in refused("--evaluation.reference", renumbered(change), command="validate")
+
+
+def test_a_second_retrained_model_sets_the_noise(fit, validate, refused, models, renumbered):
+    def otherwise(folder):
+        weights = load_file(folder / "model.safetensors")
+        weights["model.norm.weight"] *= 1.1
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    retrained, second = str(models / "retrained/latest/hf"), renumbered(otherwise)
+    references = ["--evaluation.reference", retrained, "--evaluation.second_reference"]
+    folder = fit(*references, second)
+    found = read(folder)
+    near = {name for name, entry in found["metrics"].items() if entry["group"] == "nearness"}
+    assert near == {"forget_distance", "forget_nearer", "forget_beyond", "retain_distance"}
+    noise = read(validate("--model.network.path", second, "--evaluation.reference", retrained))["metrics"]
+    assert found["metrics"]["forget_distance"]["target"] == noise["forget_distance"]["value"] > 0
+    assert found["provenance"]["second_reference"] == second
+    assert "second retrained model" in (folder / "audit.html").read_text()
+    alone = read(fit(*references[:2]))["metrics"]
+    assert alone["forget_nearer"] == found["metrics"]["forget_nearer"]
+    assert not {"forget_beyond", "retain_distance"} & alone.keys()
+    assert "another seed" in refused(*references, retrained, command="validate")
+    assert "evaluation.reference" in refused("--evaluation.second_reference", second)
 
 
 def test_a_reference_that_knows_less_than_nothing_is_remarked(validate, renumbered):
