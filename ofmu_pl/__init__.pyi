@@ -11,6 +11,7 @@ from .attacks.relearn import Relearn as Relearn
 from .attacks.rtt import RTT as RTT
 from .attacks.sample import Sample as Sample
 from .attacks.subject import Subject as Subject
+from .attacks.traces import Traces as Traces
 from .core.algorithm import OuterIteration as OuterIteration
 from .core.algorithm import outer_iteration as outer_iteration
 from .core.autograd import Autograd as Autograd

@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub import snapshot_download
 from torch import nn
 
-from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED
+from ofmu_pl.attacks.base import RETRAINED, SECOND, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
 from ofmu_pl.data.text_base import TextDataModule
@@ -28,6 +28,7 @@ CONFIG = "config.yaml"
 LACKS = {
     RETRAINED: "only held-out rows, where there are any, tell what returns from what the attack teaches",
     TARGET: "what returns has no upper end",
+    SECOND: "two retrained models are not compared",
 }
 """What follows where one of these models is not at hand."""
 
@@ -38,7 +39,7 @@ class Attacked:
 
     Attributes:
         place: Folder that takes the findings.
-        recipes: Recipes by model: ``unlearned``, and ``retrained`` and ``target`` where they are at hand.
+        recipes: Recipes by model: ``unlearned``, and those of ``Subject.others`` that are at hand.
         data: Their data, set up.
         missing: Why a model is not at hand, as a sentence.
         held_out: Without a retrained model the data with its held-out rows to forget; ``None``: there are none.
@@ -121,6 +122,8 @@ def of_run(folder: Path) -> Attacked:
         retrained = None
     home = folder / str(results.provenance.get(STARTED_IN, "."))  # relative paths lead from where the run was started
     paths = {UNLEARNED: str(exported), RETRAINED: _from(home, retrained), TARGET: _from(home, target)}
+    second = results.provenance.get("second_reference")
+    paths |= {SECOND: _from(home, second)} if second and Path(second).suffix != ".json" else {}
     data: Any = data_of_run(folder / CONFIG, None if images else str(exported))
     if images:
         data.augment = False  # what is asked for are the forgotten images, not crops and mirror images of them

@@ -24,6 +24,8 @@ from ofmu_pl.metrics.result import Metric
 
 UNLEARNED, RETRAINED, TARGET = MODELS = ("unlearned", "retrained", "target")
 """The model that was attacked, the one that never saw the forgotten rows, and the one that forgot nothing."""
+SECOND = "second retrained"
+"""One more retrained model, which is not attacked: attacks that compare have it as a control, where it is at hand."""
 
 HELD_OUT = "held_out"
 """Stands in for a retrained model that is not at hand: the unlearned model, asked for held-out rows."""
@@ -111,6 +113,7 @@ class Attack(ABC):
         y_label: What its curve shows.
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
+        brings_back: Whether it finds what was forgotten, so that there is a ``returns``.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
         tests: A word of ``evaluation.attacked.UNTRIED``, for what it tests of what a run does not; empty: nothing.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
@@ -135,6 +138,7 @@ class Attack(ABC):
     x_label: str
     y_label: str
     compares: bool = False
+    brings_back: bool = True
     gradients: int = 0
     tests: str = ""
     reads: Sequence[str] = ()

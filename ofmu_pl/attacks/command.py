@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
-from ofmu_pl.attacks.base import HELD_OUT, MODELS, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.base import HELD_OUT, MODELS, SECOND, UNLEARNED, Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
@@ -135,7 +135,7 @@ def _attempts(
             f"None of the attacks is for {on.data.modality}, which '{on.place}' holds: give another configuration."
         )
     models = [name for name in MODELS if name in on.recipes]
-    networks = ((name, on.build(name)) for name in models)
+    networks = ((name, on.build(name)) for name in (*models, SECOND) if name in on.recipes)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
     if on.held_out is not None:

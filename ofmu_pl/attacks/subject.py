@@ -35,8 +35,8 @@ class Subject:
         recipe: Recipe of the model, which has its weights.
         data: A ``PairedDataModule`` after ``setup``.
         device: Torch's name of the device.
-        others: Recipes of the models of the same rows by name (``unlearned``, ``retrained``, ``target``), for attacks
-            that compare; the one under attack may be among them.
+        others: Recipes of the models of the same rows by name (``unlearned``, ``retrained``, ``target``, ``second
+            retrained``), for attacks that compare; the one under attack may be among them.
     """
 
     recipe: Network

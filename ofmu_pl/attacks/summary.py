@@ -43,7 +43,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         metrics=metrics,
         x=places,
         curves={model: list(map(curve.get, places)) for model, curve in curves.items()},
-        returns=_returns(attack.metrics[0].name, found),
+        returns=_returns(attack.metrics[0].name, found) if attack.brings_back else {},
         gradients=gradients,
         seconds=seconds,
         broken=broken,

@@ -18,6 +18,7 @@ from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
 from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
+from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import exported
@@ -96,7 +97,8 @@ class Account:
     def summary(self) -> list[str]:
         """What the tests say taken together, counted and not weighed."""
         than = "by a model that was trained without them" if self.retrained else "in held-out rows"
-        found = [one_sided(self.after, than), *self._counted(), self._strongest(), self._kept()]
+        near = in_words(self.after, self.before)
+        found = [one_sided(self.after, than), *self._counted(), *near, self._strongest(), self._kept()]
         return [sentence for sentence in found if sentence]
 
     def _counted(self) -> list[str]:

@@ -60,6 +60,7 @@ class Evaluation(pl.Callback, ABC):
         self.prints = True  # a table at the end
         self.ending: Ending | None = None
         self.reference: Reference | None = None
+        self.second: Reference | None = None  # one more retrained model
         self.before: Scored = {}
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None

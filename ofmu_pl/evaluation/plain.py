@@ -51,6 +51,7 @@ HEADINGS = {
     "probes": "What does the model know of it when asked otherwise?",
     "choices": "What does the model know of the subject?",
     "kept": "What did it cost?",
+    "language": "Are its answers still language?",
 }
 """Questions that the groups of metrics answer, in the order of reading."""
 

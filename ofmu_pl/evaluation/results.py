@@ -30,6 +30,7 @@ def write_results(evaluation: Evaluation, run: Measured, remark: str | None) -> 
     evaluation.write_files(run)
     facts = provenance(data, method=type(module).__name__, steps=trainer.global_step, seed=data.seed)
     facts |= {"weights": weights_hash(run.network), **evaluation.scoring_facts(trainer, run.network)}
+    facts |= {"second_reference": evaluation.second.source} if evaluation.second else {}
     if evaluation.before:
         target, here = getattr(module.recipe, "path", None), os.path.relpath(".", run.folder)
         facts |= {"target": str(target), STARTED_IN: here}  # for attacks

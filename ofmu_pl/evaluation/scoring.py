@@ -23,6 +23,7 @@ from ofmu_pl.evaluation.questions import answer_questions
 from ofmu_pl.evaluation.saying import Answer, Question, Questions
 from ofmu_pl.evaluation.shares import gathered, own_share, read_shared, refuse_broken, writes
 from ofmu_pl.metrics import Scores, SetScores
+from ofmu_pl.metrics.fluency import ngram_entropy, repetition
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.modules.reference_scores import facts_of
@@ -213,6 +214,8 @@ def _said(rows: Sequence[Row], said: Sequence[list[int]], decode: Callable[[list
     return found | {
         "generations": np.array(texts, dtype=object),
         "rouge": rouge_l_recall(answers, counted),
+        "repetition": np.array([repetition(text) for text in texts], dtype=np.float64),
+        "entropy": np.array([ngram_entropy(text) for text in texts], dtype=np.float64),
         "exact": np.array([_plain(answer) == _plain(text) for answer, text in pairs], dtype=np.float64),
     }
 

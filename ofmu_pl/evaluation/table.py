@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich import box
 from rich.table import Table
 
+from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
 from ofmu_pl.support.terminal import console, padding
 
@@ -46,7 +47,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
         table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in judged.items():
-            if result.group != group:
+            if result.group != group or (group == "nearness" and result.unit == "p-value"):  # said in words below
                 continue
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
@@ -69,6 +70,7 @@ def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
             r = after[name]
             goal = "" if r.target is None else f" (goal {figure(r.target)})"
             yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"
+    yield from in_words(after, before)
 
 
 def figure(value: float) -> str:

@@ -33,11 +33,12 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
 from ofmu_pl.metrics import DEFINITIONS, DefinitionName, Scores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
+from ofmu_pl.metrics.nearness import ROWS, nearness
 from ofmu_pl.metrics.own import OwnMetric
-from ofmu_pl.support.errors import check_range
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import REFERENCE
-from ofmu_pl.support.sets import is_probe, is_request
+from ofmu_pl.support.sets import forgets, is_probe, is_request
 
 Suite = Callable[..., Metrics]
 """A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
@@ -52,6 +53,8 @@ class TextEvaluation(Evaluation):
         reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
             that an earlier run wrote, open-unlearning's ``TOFU_EVAL.json``, or ``retrain`` for one trained as the
             configuration's ``original`` says (once; kept by content); ``null``: no forget quality and no goals.
+        second_reference: One more retrained model, of another seed, as ``reference`` but for ``retrain``: how far two
+            retrained models are from each other is what the distance of this one is compared with; ``null``: none.
         definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
             and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's
             paper).
@@ -84,17 +87,20 @@ class TextEvaluation(Evaluation):
         own_metrics: list[OwnMetric] | None = None,
         tasks: list[str] | None = None,
         tasks_folder: str | None = None,
+        second_reference: str | None = None,
     ) -> None:
         super().__init__(reference, every_n_steps, own_metrics)
         self.task_names, self.tasks_folder = tasks or [], tasks_folder
         self.tasks: Tasks | None = None
         check_range(1, rows=rows, max_new_tokens=max_new_tokens)
-        self.definition, self.rows = definition, rows
+        self.definition, self.rows, self.second_source = definition, rows, second_reference
         self.max_new_tokens, self.samples = max_new_tokens, samples
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse data of the other modality, and tasks that cannot be run."""
+        """Refuse data of the other modality, a second reference without a first, and tasks that cannot be run."""
         super().setup(trainer, pl_module, stage)
+        if self.second_source is not None and self.source is None:
+            raise UserError("evaluation.second_reference needs a first: give evaluation.reference, too.")
         if self.task_names:
             self.tasks = Tasks(self.task_names, self.tasks_folder, self.rows)
 
@@ -120,7 +126,20 @@ class TextEvaluation(Evaluation):
         r = self.reference
         theirs, values = (None, None) if r is None else (r.scores, r.values)
         options = {"definition": self.definition, "reference_values": values, "intervals": True}
-        return self._suite(trainer)(scores, theirs, **options)
+        found = self._suite(trainer)(scores, theirs, **options)
+        return found if column == "retrained" else found | self._nearness(scores, theirs or {}, column)
+
+    def _nearness(self, scores: Scores, retrained: Scores, column: str) -> Metrics:
+        """How near the model's losses are to the retrained model's; retain rows only beside a second one's."""
+        found: Metrics = {}
+        target, second = self.before if column == "after" else {}, self.second.scores if self.second else {}
+        for name in ROWS:
+            sides = scores, retrained, target, second
+            ours, theirs, was, noise = losses = [side[name].answer_loss if name in side else None for side in sides]
+            alike = len({len(x) for x in losses if x is not None}) == 1  # another program's log has all rows
+            if ours is not None and theirs is not None and alike and (forgets(name) or noise is not None):
+                found |= nearness(ours, theirs, was, noise, name, self.definition)
+        return found
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite without the reference, which has other items."""
@@ -136,7 +155,20 @@ class TextEvaluation(Evaluation):
         return scoring_facts(model, **self._settings(trainer))
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
-        """Read or score the reference."""
+        """Read or score the reference, and the second one."""
+        found = self._load(trainer, pl_module, source, partial(self.measured, trainer, column="retrained"))
+        if self.second_source is not None:
+            self.second = self._load(trainer, pl_module, self.second_source, partial(self.score, trainer))
+            self._book("evaluation")
+            weights = {(r.evaluation or {}).get("weights", r.source) for r in (found, self.second)}
+            if len(weights) == 1:
+                raise UserError(
+                    f"evaluation.second_reference '{self.second_source}' is the first reference's model: give one that "
+                    "was trained with another seed."
+                )
+        return found
+
+    def _load(self, trainer: pl.Trainer, pl_module: Any, source: str, score: Callable[..., Scores]) -> Reference:
         data = data_of(trainer)
         path = None if isinstance(source, nn.Module) else Path(source).expanduser()
         if path is not None and path.suffix == ".json":
@@ -145,7 +177,7 @@ class TextEvaluation(Evaluation):
             place = {"device": pl_module.device, "dtype": pl_module.network.dtype}
             name, model, trained_on = load_retrained(source, data, place)
             facts = evaluation_facts(model, data, self._settings(trainer))
-            found = Reference(name, self.measured(trainer, model, "retrained"), trained_on, facts)
+            found = Reference(name, score(model), trained_on, facts)
         check_comparable(found, self.scoring_facts(trainer, pl_module.network))
         if found.model is None:
             rank_zero_warn(f"The reference '{found.source}' does not say what its model was trained on: unchecked.")

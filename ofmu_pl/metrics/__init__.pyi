@@ -6,6 +6,8 @@ from .bootstrap import interval as interval
 from .definitions import DEFINITIONS as DEFINITIONS
 from .definitions import Definition as Definition
 from .definitions import DefinitionName as DefinitionName
+from .fluency import ngram_entropy as ngram_entropy
+from .fluency import repetition as repetition
 from .functional import closer_to_one as closer_to_one
 from .functional import extraction_strength as extraction_strength
 from .functional import forget_quality as forget_quality
@@ -22,6 +24,7 @@ from .membership import auc as auc
 from .membership import membership_closeness as membership_closeness
 from .membership import min_k as min_k
 from .membership import privacy_leakage as privacy_leakage
+from .nearness import nearness as nearness
 from .own import OwnMetric as OwnMetric
 from .result import Metric as Metric
 from .result import MetricResult as MetricResult

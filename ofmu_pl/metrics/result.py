@@ -21,10 +21,10 @@ from ofmu_pl.metrics.bootstrap import interval
 
 Items = tuple[np.ndarray, ...]
 """Values of items, one array for each group of them that was drawn by itself; the sum of the groups' means counts."""
-Unit = Literal["0 to 1", "%", "nats", "p-value", "log10 p", "KS distance", "steps", "score", "cosine"]
+Unit = Literal["0 to 1", "%", "nats", "bits", "p-value", "log10 p", "KS distance", "steps", "score", "cosine"]
 STORED = ("value", "n", "target", "definition", "interval")
 """What a file keeps of a result, beside its declaration."""
-GROUPS = ("forgotten", "requests", "unseen", "kept", "attacks", "probes", "choices")
+GROUPS = ("forgotten", "nearness", "requests", "unseen", "kept", "language", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
 

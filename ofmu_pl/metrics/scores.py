@@ -24,6 +24,8 @@ class SetScores:
         rouge_f1: ROUGE-L F1, without stemming, of what counts, (N,), where rows say what does.
         rouge_words: ROUGE-L recall as the package ``rouge`` counts words, of what counts, (N,), where rows say what
             does.
+        repetition: Share of the generation's runs of three words that stood in it before, (N,).
+        entropy: Entropy of its runs of two and of three words (``metrics.fluency``), (N,), bits.
         exact: 1 where it is the answer but for case and surrounding spaces, else 0, (N,).
         generations: Greedy generations, (N,) str.
         tokens: Number of the answer's tokens without the end token, (N,), which the next four leave out as well.
@@ -43,6 +45,8 @@ class SetScores:
     rouge: np.ndarray | None = None
     rouge_f1: np.ndarray | None = None
     rouge_words: np.ndarray | None = None
+    repetition: np.ndarray | None = None
+    entropy: np.ndarray | None = None
     exact: np.ndarray | None = None
     generations: np.ndarray | None = None
     tokens: np.ndarray | None = None

@@ -8,6 +8,7 @@ import numpy as np
 
 from ofmu_pl.metrics import functional as F
 from ofmu_pl.metrics.definitions import Definition
+from ofmu_pl.metrics.fluency import FLUENCY
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.support.sets import SETS, forgets, is_document, is_probe, is_request, prefix_of
@@ -88,6 +89,8 @@ def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndar
     for name in judged:
         values = of_forget(scores[name], d) if forgets(name) else _of_kept(name, scores[name], d)
         found[name] = {of_set(metric, name): x for metric, x in values.items()}
+        for metric, x in zip(FLUENCY.get(name, ()), (scores[name].repetition, scores[name].entropy), strict=False):
+            found[name] |= {} if x is None else {metric: x}
     return found
 
 

@@ -42,10 +42,13 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
     aligned = results["metrics"]["gradient_alignment"]
     assert aligned["target"] == results["reference"]["metrics"]["gradient_alignment"]["value"] != aligned["value"]
     older = {name: x for name, x in reference.items() if name != "values"}
+    for scores in older["scores"].values():
+        del scores["repetition"], scores["entropy"]
     (folder / "older.json").write_text(json.dumps(older))
     results = read(fit("--evaluation.reference", str(folder / "older.json"), command="test"))
     assert results["metrics"]["gradient_alignment"] == aligned | {"target": None}
     assert "gradient_alignment" not in results["reference"]["metrics"]
+    assert results["metrics"]["forget_entropy"] == by_model["metrics"]["forget_entropy"] | {"target": None}
 
 
 def test_a_checkpoint_that_is_not_there_is_not_measured(refused):
@@ -98,8 +101,52 @@ def other_template(folder):
     tokenizer.save_pretrained(folder)
 
 
+@pytest.fixture
+def changed(models, tmp_path):
+    """Makes the retrained model with something else about it."""
+
+    def make(change):
+        alone = shutil.ignore_patterns("provenance.json", "SHA256SUMS")  # else these tell of the change
+        change(shutil.copytree(models / "retrained/latest/hf", tmp_path / "other", ignore=alone))
+        return str(tmp_path / "other")
+
+    return make
+
+
 @pytest.mark.parametrize(("change", "words"), [(renumber, "tokenizer"), (other_template, "chat template")])
-def test_a_reference_that_reads_other_tokens_is_refused(refused, models, tmp_path, change, words):
-    alone = shutil.ignore_patterns("provenance.json", "SHA256SUMS")  # else these tell of the change
-    change(shutil.copytree(models / "retrained/latest/hf", tmp_path / "other", ignore=alone))
-    assert f"another {words}" in refused("--evaluation.reference", str(tmp_path / "other"), command="validate")
+def test_a_reference_that_reads_other_tokens_is_refused(refused, changed, change, words):
+    assert f"another {words}" in refused("--evaluation.reference", changed(change), command="validate")
+
+
+def test_a_second_retrained_model_sets_the_noise(fit, validate, refused, models, changed):
+    def otherwise(folder):
+        weights = load_file(folder / "model.safetensors")
+        weights["model.norm.weight"] *= 1.1
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    retrained, second = str(models / "retrained/latest/hf"), changed(otherwise)
+    references = ["--evaluation.reference", retrained, "--evaluation.second_reference"]
+    folder = fit(*references, second)
+    found = read(folder)
+    near = {name for name, entry in found["metrics"].items() if entry["group"] == "nearness"}
+    assert near == {"forget_distance", "forget_nearer", "forget_beyond", "retain_distance"}
+    noise = read(validate("--model.network.path", second, "--evaluation.reference", retrained))["metrics"]
+    assert found["metrics"]["forget_distance"]["target"] == noise["forget_distance"]["value"] > 0
+    assert found["provenance"]["second_reference"] == second
+    assert "second retrained model" in (folder / "audit.html").read_text()
+    alone = read(fit(*references[:2]))["metrics"]
+    assert alone["forget_nearer"] == found["metrics"]["forget_nearer"]
+    assert not {"forget_beyond", "retain_distance"} & alone.keys()
+    assert "another seed" in refused(*references, retrained, command="validate")
+    assert "evaluation.reference" in refused("--evaluation.second_reference", second)
+
+
+def test_a_reference_that_knows_less_than_nothing_is_remarked(validate, changed):
+    def broken(folder):
+        weights = load_file(folder / "model.safetensors")
+        weights["model.norm.weight"] *= -5
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    found = read(validate("--evaluation.reference", changed(broken)))
+    assert "worse than chance on retained rows" in found["remark"]
+    assert "worse than chance" not in (read(validate()).get("remark") or "")
