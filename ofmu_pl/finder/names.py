@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
@@ -74,29 +75,36 @@ def find(texts: Sequence[str], names: Iterable[str]) -> list[Hit]:
         [(0, 'Eva Maria Novák', 100.0), (1, 'NOVAK, E. M', 86.7), (3, 'Eva Maria Novac', 93.3), (4, 'Novak', 50.0)]
     """
     texts = [unicodedata.normalize("NFC", text) for text in texts]
-    words = [[folded(word) for word in WORD.findall(text)] for text in texts]
+    words = [_words(text) for text in texts]
     rows_of: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(words):
         for word in set(row):
             rows_of[word].append(i)
-    hits = []
+    vocabulary, hits = list(rows_of), []
     for name in names:
-        parts = [folded(word) for word in WORD.findall(unicodedata.normalize("NFC", name))]
-        alike = [_alike(part, rows_of) for part in parts]
-        for i in sorted({row for word in (alike[-1] if alike else ()) for row in rows_of[word]}):
-            found = [x for x in (_at(words[i], k, parts, alike) for k in range(len(words[i]))) if x]
+        parts = _words(unicodedata.normalize("NFC", name))
+        alike = [_alike(part, vocabulary) for part in parts]
+        rows: set[int] = set()
+        for word in alike[-1] if alike else ():
+            rows.update(rows_of[word])
+        for i in sorted(rows):
+            places = (_at(words[i], k, parts, alike) for k in range(len(words[i])))
+            found = list(filter(None, places))
             if found:
-                score, first, last = max(found, key=lambda x: x[0])
-                places = list(WORD.finditer(texts[i]))
-                said = texts[i][places[first].start() : places[last].end()]
+                score, first, last = max(found, key=itemgetter(0))
+                spans = list(WORD.finditer(texts[i]))
+                said = texts[i][spans[first].start() : spans[last].end()]
                 hits.append(Hit(i, name, said, round(score, 1), len(found) * OFTEN < len(words[i])))
     return hits
 
 
-def _alike(part: str, vocabulary: Iterable[str]) -> dict[str, float]:
+def _words(text: str) -> list[str]:
+    return [folded(word) for word in WORD.findall(text)]
+
+
+def _alike(part: str, vocabulary: Sequence[str]) -> dict[str, float]:
     """The words that may stand for a part of a name, and how alike each is, up to 1."""
-    known = list(vocabulary)
-    found = process.extract(part, known, scorer=OSA.distance, score_cutoff=slips(part), limit=None)
+    found = process.extract(part, vocabulary, scorer=OSA.distance, score_cutoff=slips(part), limit=None)
     return {word: 1 - distance / len(part) for word, distance, _ in found}
 
 
