@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -158,3 +159,15 @@ def _words(texts: Sequence[str]) -> list[str]:
 def answer_places(row: Encoded) -> list[int]:
     """Positions of the tokens that the row's loss is on; position 0 is predicted by nothing."""
     return [i for i, label in enumerate(row.labels) if label != IGNORED and i > 0]
+
+
+def kinds_in(data: Any) -> Callable[[str, Sequence[int]], list[np.ndarray]] | None:
+    """Tells the kinds of the tokens of some rows of a data module's split; ``None``: images have none."""
+    if data.modality != "text":
+        return None
+
+    def told(stream: str, rows: Sequence[int]) -> list[np.ndarray]:
+        encoded = data.encoded(stream)
+        return [data.kinds(encoded[i]) for i in rows]
+
+    return told

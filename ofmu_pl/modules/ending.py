@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import log_odds, token_nll
-from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows, kinds_in
+from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
@@ -37,16 +37,18 @@ class Watch(Goal):
         uniform = method.recipe.uniform_loss(method.trained)
         super().__init__(data, self._read, -1, uniform, kinds=kinds_in(data))
         self.retained = evenly(range(len(data.splits["retain"])), LOOKED_AT)
-        self.old = self._means("retain", self.retained) if kept is None else kept
+        self.old = _means(self._score("retain", self.retained)) if kept is None else kept
 
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
         """Compare at every tenth iteration."""
         if step % EVERY:
             return False, {}
-        self.harm = float((self._means("retain", self.retained) - self.old).mean())
+        self.harm = float((_means(self._score("retain", self.retained)) - self.old).mean())
         if self.data.never_seen is None:
             return False, {"goal/harm": self.harm}
-        alike, seen = self.compare(self._score(self.data.never_seen, self._shown))
+        held = self._score(self.data.never_seen, self._shown)
+        self._level = log_odds(_means(held).mean())
+        alike, seen = self.compare(held)
         # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
         past = [seen[name] < 0.5 for name in AREAS if name in seen]
         beyond = seen["goal/left"] < 0 if "goal/left" in seen else all(past)
@@ -54,16 +56,16 @@ class Watch(Goal):
 
     def _left(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
-        held = self._means(str(self.data.never_seen), self._shown).mean()
-        ours = np.mean([row.mean() for row in losses])
-        return float(log_odds(held) - log_odds(torch.tensor(ours)))
-
-    def _means(self, stream: str, rows: Sequence[int]) -> Tensor:
-        return torch.tensor([row.mean() for row in self._score(stream, rows)], dtype=torch.float64)
+        return float(self._level - log_odds(_means(losses).mean()))
 
     def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, targets = self.method.read(batch)
         return token_nll(logits, targets), targets
+
+
+def _means(rows: Rows) -> Tensor:
+    """Mean losses of rows, (R,)."""
+    return torch.tensor([row.mean() for row in rows], dtype=torch.float64)
 
 
 class Ending:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -66,18 +65,6 @@ Rows = list[np.ndarray]
 """One array a row, with a number for each of its tokens."""
 Told = Callable[[str, Sequence[int]], Rows]
 """Maps a split's name and numbers of its rows to a number for each of their tokens."""
-
-
-def kinds_in(data: Any) -> Told | None:
-    """Tells the kinds of the tokens of a data module's rows (``data.guessable``); ``None``: images have none."""
-    if data.modality != "text":
-        return None
-
-    def told(stream: str, rows: Sequence[int]) -> Rows:
-        encoded = data.encoded(stream)
-        return [data.kinds(encoded[i]) for i in rows]
-
-    return told
 
 
 class Goal:

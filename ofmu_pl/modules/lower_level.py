@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
-from ofmu_pl.modules.goal import Goal, kinds_in
+from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.guess import Guess
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range

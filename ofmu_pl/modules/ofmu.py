@@ -131,10 +131,10 @@ class OFMU(UnlearningModule):
         safeguards: Safeguards = SAFE,
         **kwargs: Any,
     ) -> None:
-        if rates not in (None, "auto") or stop_at not in (None, "holdout") or outer_at not in ("end", "start"):
+        if rates not in (None, "auto") or outer_at not in ("end", "start"):
             raise UserError(
-                f"There is no model.rates {rates}, model.stop_at {stop_at} or model.outer_at {outer_at}: rates can be "
-                "auto or null, stop_at holdout or null, outer_at end or start."
+                f"There is no model.rates {rates} or model.outer_at {outer_at}: rates can be auto or null, outer_at "
+                "end or start."
             )
         if rates and ngram_weight:
             raise UserError(
