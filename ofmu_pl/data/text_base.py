@@ -151,7 +151,7 @@ class TextDataModule(PairedDataModule):
         return HOLDOUT if HOLDOUT in self.splits else None
 
     def with_held_out(self) -> Self | None:
-        """This data, after ``setup``, with its held-out rows in the place of those to forget; ``None``: it has none."""
+        """This data, after ``setup``, with its held-out rows instead of those to forget; ``None``: it has none."""
         if self.never_seen is None:
             return None
         other = copy.copy(self)

@@ -21,7 +21,7 @@ def marks(part: str) -> tuple[str, str]:
 
 
 def renewed(text: str, part: str, new: str) -> str | None:
-    """A page with a part, whose marks are around it, in the place of the old one; ``None``: it has no such part.
+    """A page with a part, whose marks are around it, instead of the old one; ``None``: it has no such part.
 
     >>> begin, end = marks("news")
     >>> renewed(f"a{begin}b{end}c", "news", "x"), renewed("abc", "news", "x")

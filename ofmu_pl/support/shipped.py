@@ -27,7 +27,7 @@ def names() -> list[str]:
 
 
 def located(text: str) -> str:
-    """A path with the file in the place of ``ofmu_pl:NAME``; any other text stays.
+    """A path with the file instead of ``ofmu_pl:NAME``; any other text stays.
 
     Raises:
         UserError: No configuration has this name.
