@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real TOFU on a tiny Llama, at the field's length and at a short one. OFMU_SHARED is the folder with data/tofu and models/.
+# Real TOFU on a tiny Llama, at the field's length. OFMU_SHARED is the folder with data/tofu and models/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh
