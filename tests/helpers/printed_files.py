@@ -99,7 +99,7 @@ def _texts(folder: Path) -> None:
     (folder / "people.txt").write_text("Falbro\n")
     (folder / "names.txt").write_text("Falbro\n")
     written(folder / "all.jsonl", asked(range(4)))
-    (task,) = (text for page, text in blocks("yaml") if page == "docs/own-data.md")
+    (task,) = (text for page, text in blocks("yaml") if page == "docs/own-data-measured.md")
     (folder / "my_tasks").mkdir()
     (folder / "my_tasks/trades.yaml").write_text(task)
     choices = {"choices": ["a baker", "a sailor"], "gold": 0}
