@@ -22,7 +22,7 @@ from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import offline
 from ofmu_pl.support.provenance import STARTED_IN
-from ofmu_pl.support.records import RESULTS, Results
+from ofmu_pl.support.records import MANIFEST, RESULTS, SEARCH, Results
 
 CONFIG = "config.yaml"
 LACKS = {
@@ -97,7 +97,8 @@ def _finished(folder: Path) -> Iterator[Path]:
     if (folder / "latest").exists():
         yield from _finished(folder / "latest")
         return
-    for below in sorted(p for p in folder.iterdir() if p.is_dir()):
+    searched = [folder / SEARCH] if (folder / MANIFEST).is_file() else []  # what a benchmark does not report
+    for below in sorted(p for p in folder.iterdir() if p.is_dir() and p not in searched):
         yield from _finished(below)
 
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-from ofmu_pl.benchmark.specs import PREPARED, SEARCH, Options, Planned, SearchedMethod, files
+from ofmu_pl.benchmark.specs import PREPARED, Options, Planned, SearchedMethod, files
 from ofmu_pl.support.files import file_hash
-from ofmu_pl.support.records import Value
+from ofmu_pl.support.records import SEARCH, Value
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
@@ -113,14 +113,15 @@ class Grid:
             options[e.prepare[prepared].gives] = HANDLE + made.key
         options |= {**e.scenarios[scenario], **m.options, **(choice or {})}
         options |= dict.fromkeys(e.seeded, seed)
-        folder, gradients = f"{name}/{scenario}/{method}/seed_{seed}", e.gradients
+        folder, gradients = f"{name}/{scenario}/{method}", e.gradients
         if number is not None:
             options |= e.search_options
-            folder = f"{SEARCH}/{name}/{scenario}/{method}-{number}/seed_{seed}"
+            folder += f"-{number}"
             gradients = e.gradients if e.search_gradients is None else e.search_gradients
         options |= _budget(m, gradients, validate=number is not None)
         configs = (*files(e.base), *([m.overlay] if m.overlay else []))
-        return self._shared(Cell(folder, configs, options, needs))
+        folder = f"{SEARCH}/{folder}" if seed == e.search_seed else folder  # the control's run, too, is not reported
+        return self._shared(Cell(f"{folder}/seed_{seed}", configs, options, needs))
 
     @staticmethod
     def _used(e: Planned, seed: int) -> list[str]:

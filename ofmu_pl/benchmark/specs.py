@@ -11,13 +11,13 @@ from typing import Literal
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
-from ofmu_pl.support.records import MANIFEST, Experiment, Kind, Value
+from ofmu_pl.support.records import MANIFEST, SEARCH, Experiment, Kind, Value
 from ofmu_pl.support.variables import expanded
 
 Options = dict[str, Value]
 """Command-line options by key."""
 Each = Literal["scenario", "seed"]
-PREPARED, SEARCH, ANALYSIS, ATTACKS = "prepared", "search", "analysis", "attacks"
+PREPARED, ANALYSIS, ATTACKS = "prepared", "analysis", "attacks"
 """Folders beside the experiments'."""
 
 

@@ -21,6 +21,7 @@ from ofmu_pl.data import Authors
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records import AttacksRecord
 from tests.cli.conftest import TINY, renumber, the_error
+from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
 
 ASK = Metric("ask_prob", higher_is_better=False, group="attacks")
 
@@ -65,6 +66,17 @@ def test_a_run_is_found_and_its_three_models_are_attacked(run, models, capsys):
     assert "ask_prob" in capsys.readouterr().out
     attack([Ask()], runs=[run], seeds=[0, 1, 2])
     assert Ask.made == 9  # what was found before is read
+
+
+def test_what_a_benchmark_searched_with_is_not_attacked(tmp_path):
+    for place in ("search/images/m-0/seed_1000", "images/m/seed_0"):
+        folder = tmp_path / place / "latest"
+        (folder / "model").mkdir(parents=True)
+        write(folder / "results.json", results(IMAGE_GOAL, IMAGE_BEFORE, IMAGE_GOAL))
+        (folder / "config.yaml").write_text("export: {folder: model}")
+    assert len(runs_below([tmp_path])) == 2  # a folder of runs that somebody calls so is no benchmark's
+    (tmp_path / "benchmark.json").touch()
+    assert runs_below([tmp_path]) == [tmp_path / "images/m/seed_0/latest"]
 
 
 def test_an_attack_from_another_folder_finds_the_models_and_keeps_what_was_found(run, models, tmp_path, monkeypatch):

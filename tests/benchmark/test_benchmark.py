@@ -87,7 +87,7 @@ def logs(tmp_path_factory):
     config.write_text(BENCHMARK)
     words = ["benchmark", "--config", str(config), "--logs", str(logs)]
     killed_benchmark(
-        words, logs / "output.txt", lambda: list((logs / "small").glob("search/*/*/*/seed_1000/cell.json"))
+        words, logs / "output.txt", lambda: list((logs / "small").glob("search/*/*/*-*/seed_1000/cell.json"))
     )
     time.sleep(1)  # its runs see that it is gone
     before = marks(logs / "small")

@@ -65,6 +65,13 @@ def test_prepared_models_are_made_once_for_what_they_depend_on():
     assert sorted(retrained) == wanted, "the search needs none: its options replace the reference"
 
 
+def test_no_run_of_a_search_lies_among_reported_ones():
+    grid = Grid({"text": experiment(methods={"do_nothing": SearchedMethod(), **TEXT.methods})})
+    run = [grid.run("text", "do_nothing", "small", seed).folder for seed in (0, 1000)]
+    assert run == ["text/small/do_nothing/seed_0", "search/text/small/do_nothing/seed_1000"]
+    assert {cell.folder for _, _, cell in grid.first()} >= {*run}
+
+
 def test_words_of_runs(tmp_path):
     grid = Grid({"text": experiment()})
     words = options(grid.run("text", "ofmu", "large", 1, {"model.inner_lr": 0.5}).words(tmp_path / "b"))

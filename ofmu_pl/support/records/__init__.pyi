@@ -1,5 +1,6 @@
 from .manifest import KINDS as KINDS
 from .manifest import MANIFEST as MANIFEST
+from .manifest import SEARCH as SEARCH
 from .manifest import BenchmarkRecord as BenchmarkRecord
 from .manifest import CellRecord as CellRecord
 from .manifest import Experiment as Experiment
