@@ -40,6 +40,8 @@ class Finding:
         rows: Values of rows, whose mean the figure of that name is; the same rows in the same order for every model.
         x: Places along the attack's curve: steps, bits, samples, layers, or names.
         y: Mean at each place of what the attack finds, (len(x),).
+        zero_control: Whether it finds 0 on the retrained model by construction, as on no second one, so that nothing
+            says how much is chance.
         gradients: Number of gradients of a batch's loss that it took.
         seconds: Time that it took; the command takes it.
         broken: Why the model says nothing, as a sentence; ``None``: it does.
@@ -139,6 +141,7 @@ class Attack(ABC):
     y_label: str
     compares: bool = False
     brings_back: bool = True
+    zero_control: bool = False
     gradients: int = 0
     tests: str = ""
     reads: Sequence[str] = ()

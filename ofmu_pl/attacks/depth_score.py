@@ -49,7 +49,7 @@ class DepthScore(Attack):
     metrics = (LEFT, SCORE)
     x_label, y_label = "layer", "share of facts that the layer still holds"
     tests = "inside"
-    compares = True
+    compares, zero_control = True, True
 
     def __init__(self, entities: str | None = None, rows: int | None = 100) -> None:
         check_range(1, rows=rows)

@@ -48,6 +48,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         seconds=seconds,
         broken=broken,
         tests=attack.tests,
+        zero_control=attack.zero_control,
         date=datetime.now(UTC).strftime("%d %B %Y").lstrip("0"),
     )
 

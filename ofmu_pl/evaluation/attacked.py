@@ -38,8 +38,6 @@ UNLEARNED, TARGET = "unlearned", "target"
 THAN = {"retrained": "the retrained model", "held_out": "held-out rows"}
 """Controls of a record, the better one first."""
 NAMES = {UNLEARNED: "unlearned model", **THAN, TARGET: "the model before"}
-BY_CONSTRUCTION = ("depth_left",)
-"""Figures that are 0 on the control by construction, as on no second retrained model."""
 
 
 class Told(NamedTuple):
@@ -78,7 +76,7 @@ def _told(a: AttackRecord) -> Told:
     reasons: dict[str, object] = {
         "there was nothing to compare with": not control,
         f"the model before gave no more than {than}, or one of them broke": not more > 0 or {*a.broken} - {UNLEARNED},
-        f"{than} is at 0 by construction, and no second one would be": a.found in BY_CONSTRUCTION,
+        f"{than} is at 0 by construction, and no second one would be": a.zero_control,
         "how much is chance is not known": share.interval is None,
         "its interval holds both nothing and all": low <= 0 and high >= 1,
         "it broke the model": low <= 0 and UNLEARNED in a.broken,

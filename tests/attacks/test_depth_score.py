@@ -11,6 +11,7 @@ import torch
 
 from ofmu_pl import DepthScore
 from ofmu_pl.attacks.depth_score import _lost, entities_of, narrowed
+from ofmu_pl.attacks.summary import summary
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised_models import Made
@@ -38,6 +39,7 @@ def test_target_and_retrained_model_are_the_ends_by_construction(subjects, entit
             assert found.y == [left] * len(found.x)
             assert set(found.rows["depth_left"]) == {left}
             assert found.broken is None
+    assert summary(attack, {"unlearned": [found], "retrained": [found]}, [0]).zero_control
 
 
 def test_what_is_half_way_is_between(subjects):

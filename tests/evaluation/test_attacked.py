@@ -26,18 +26,18 @@ MODELS = ("unlearned", "retrained", "target")
 def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
     """What an attack found whose share returns between two ends; none: the share is not known."""
     entries = dict(zip(models, values, strict=True))
-    name, day = more.pop("found", "p"), more.pop("date", "25 November 2026")
-    found = {m: {name: {"value": x, "unit": "0 to 1", "higher_is_better": False}} for m, x in entries.items()}
-    found["unlearned"][name]["interval"] = [0.25, 0.35]
+    day = more.pop("date", "25 November 2026")
+    found = {m: {"p": {"value": x, "unit": "0 to 1", "higher_is_better": False}} for m, x in entries.items()}
+    found["unlearned"]["p"]["interval"] = [0.25, 0.35]
     returns = {"value": sum(ends) / 2, "interval": list(ends)} if ends else {}
-    return AttackRecord({}, [0], "x", "probability", name, found, returns=returns, tests=tests, date=day, **more)
+    return AttackRecord({}, [0], "x", "probability", "p", found, returns=returns, tests=tests, date=day, **more)
 
 
 @pytest.mark.parametrize(
     ("made", "verdict"),
     [
         (attack((0.1, 0.4)), "more"),
-        (attack((0.1, 0.4), found="depth_left"), ""),  # 0 on the control by construction
+        (attack((0.1, 0.4), zero_control=True), ""),
         (attack((-0.1, 0.4)), "no"),
         (attack((0.0, 0.4)), "no"),
         (attack((-0.4, -0.1)), "less"),

@@ -140,6 +140,7 @@ class AttackRecord:
         seconds: Time by model, all seeds together.
         broken: Models that the attack broke, each with a sentence.
         tests: What of the audit page's list of what was not tested it tests; empty: nothing, or not known.
+        zero_control: Whether what it finds is 0 on the retrained model by construction.
         date: Day on which it was made, or found to be known, in UTC, as ``25 November 2026``.
     """
 
@@ -156,6 +157,7 @@ class AttackRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     tests: str = ""
+    zero_control: bool = False
     date: str = ""
 
 
