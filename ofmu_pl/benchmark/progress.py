@@ -7,6 +7,8 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from ofmu_pl.support.terminal import span
+
 
 class Live:
     """A bar over all runs, a context manager, with the time left when so many workers run side by side."""
@@ -50,5 +52,4 @@ class Live:
         if not self.seconds:
             return "time left unknown"
         each = sum(self.seconds) / len(self.seconds)
-        seconds = (self.total - self.finished) * each / self.workers
-        return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
+        return f"{span((self.total - self.finished) * each / self.workers)} left"

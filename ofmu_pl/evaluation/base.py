@@ -26,6 +26,7 @@ from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult, by_name
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.training.progress import TIMED, forecast
 
 
 class Evaluation(pl.Callback, ABC):
@@ -66,6 +67,7 @@ class Evaluation(pl.Callback, ABC):
         self.told: Account | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self._mark: float | None = None
+        self._ends: list[float] = []  # when the first iterations ended, in seconds of training
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse data of the other modality."""
@@ -137,6 +139,7 @@ class Evaluation(pl.Callback, ABC):
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Make a cheap measurement every ``every_n_steps`` iterations, except after the last one."""
         if pl_module.unlearns:
+            self._foretell(trainer, pl_module)
             self._measure(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -175,6 +178,17 @@ class Evaluation(pl.Callback, ABC):
         now = time.perf_counter()
         self.seconds[kind] += 0.0 if self._mark is None else now - self._mark
         self._mark = now
+
+    def _foretell(self, trainer: pl.Trainer, pl_module: UnlearningModule) -> None:
+        """Say how long the run will take, once its first iterations are timed."""
+        left = trainer.max_steps - trainer.global_step
+        if not self.prints or left <= 0 or len(self._ends) == TIMED:
+            return
+        self._book("training")
+        self._ends.append(self.seconds["training"])
+        if len(self._ends) == TIMED:
+            first = self.seconds["evaluation"] if trainer.global_step == TIMED else None
+            pl_module.print(forecast(self._ends, left, pl_module.period, first))
 
     def _measure(self, trainer: pl.Trainer, pl_module: UnlearningModule) -> None:
         """Make a cheap measurement if one is due in this iteration and not made yet."""

@@ -1,4 +1,4 @@
-"""Tables on a terminal: nothing of them is cut, however narrow it is."""
+"""Times as people say them, and tables of which a terminal cuts nothing, however narrow it is."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def console() -> Console:
     """
     found = Console(file=sys.stdout)
     return Console(file=sys.stdout, width=max(found.width, NARROWEST) if found.is_terminal else FILE)
+
+
+def span(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> span(0.523), span(240.0), span(6000.0)
+    ('0.52 s', '4 min', '1.7 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def padding(on: Console) -> tuple[int, int, int, int]:

@@ -1,13 +1,34 @@
-"""One progress bar over all outer iterations; Lightning's own starts anew every epoch."""
+"""How long a run takes: a sentence, and one progress bar over all iterations; Lightning's starts anew every epoch."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import TQDMProgressBar
 from tqdm import tqdm
+
+from ofmu_pl.support.terminal import span
+
+TIMED = 6
+"""Iterations after which a run says how long it will take; the first, in which much is made ready, is not timed."""
+
+
+def forecast(ends: Sequence[float], left: int, period: int, evaluation: float | None) -> str:
+    """Say how long the rest of a run takes, by when its first iterations ended; one of a period may be longer.
+
+    >>> forecast([3.0, 3.5, 4.0, 4.6], 316, 5, 40.0)
+    'Some 3 min: at most 316 more iterations of 0.5 s (every 5th may take longer), and an evaluation of 40 s.'
+    """
+    each = median(later - earlier for earlier, later in pairwise(ends))
+    longer = f" (every {period}th may take longer)" if period > 1 else ""
+    last = "the evaluation" if evaluation is None else f"an evaluation of {span(evaluation)}"
+    total = span(left * each + (evaluation or 0.0))
+    return f"Some {total}: at most {left} more iterations of {span(each)}{longer}, and {last}."
 
 
 class IterationProgressBar(TQDMProgressBar):

@@ -1,5 +1,6 @@
 """A run's callbacks: the budget (what it allows on one rank is tested with OFMU), the bar, and what others refuse."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -9,12 +10,14 @@ from lightning.pytorch.callbacks import Callback
 
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data import Authors
+from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.modules import FineTune
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
 from ofmu_pl.training.export import ModelExport
-from ofmu_pl.training.progress import IterationProgressBar
+from ofmu_pl.training.progress import TIMED, IterationProgressBar
+from ofmu_pl.training.record import Record
 from ofmu_pl.training.resumable import Resumable
 from ofmu_pl.training.run import Run
 from tests.helpers.forked_ranks import on_two_ranks
@@ -65,6 +68,25 @@ def test_callbacks_that_step_for_lightning_are_refused(name, options):
 def test_what_the_run_writes_is_no_name_for_the_model(name):
     with pytest.raises(UserError, match="would take the place of what the run itself writes"):
         ModelExport(name)
+
+
+@pytest.mark.parametrize("resumed_at", [0, 10])
+def test_how_long_a_run_takes_is_said_once_and_counts_what_is_left(resumed_at, monkeypatch):
+    """An evaluation of 30 s, then iterations of 2 s, but for the first of 9 and one of 7 s; a resumed one has 100 s."""
+    said, clock = [], [0.0]
+    module = SimpleNamespace(unlearns=True, period=1, record=Record(), print=said.append)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    evaluation = ImageEvaluation()
+    evaluation.seconds["evaluation"] = 100.0 if resumed_at else 30.0
+    evaluation._book("evaluation")
+    for number, seconds in enumerate([9, 2, 2, 7, 2, 2, 2, 2], start=1):
+        clock[0] += seconds
+        trainer = SimpleNamespace(max_steps=66, global_step=resumed_at + number)
+        evaluation.on_train_batch_end(trainer, module, None, None, number)
+        assert len(said) == (number >= TIMED)
+    minutes, iterations, last = (2, 50, "the evaluation.") if resumed_at else (2, 60, "30 s.")
+    assert f" {minutes} min: at most {iterations} more iterations of 2 s" in said[0]
+    assert said[0].endswith(last)
 
 
 class Fail(Callback):
