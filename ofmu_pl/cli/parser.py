@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from jsonargparse import Namespace
@@ -26,8 +27,14 @@ class Parser(LightningArgumentParser):
         return super().parse_args(args, *more, **options)
 
     def dump(self, namespace: Namespace, *args: Any, **options: Any) -> str:
-        """Write a configuration as text, without checking it against its types once more: it was parsed."""
-        return str(super().dump(namespace, *args, **{**options, "skip_validation": True}))
+        """Write a configuration as text, without checking it against its types once more: it was parsed.
+
+        A class's default that has no name, as a torchvision ViT's ``partial(LayerNorm)``, is left to the class.
+        """
+        written = namespace.clone()
+        for key in [k for k, value in namespace.items() if isinstance(value, partial)]:
+            del written[key]
+        return str(super().dump(written, *args, **{**options, "skip_validation": True}))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the message and exit with code 2.

@@ -17,15 +17,20 @@ from tests.cli.conftest import the_error
 
 ROOT = Path(__file__).parent.parent.parent
 NETS = '''
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import nn
 
 class SmallCNN(nn.Module):
-    """ReLU, BatchNorm, pooling and dropout, as most have them."""
+    """ReLU, BatchNorm, pooling and dropout, as most have them; its norm has no name, as a torchvision ViT's."""
 
-    def __init__(self, classes: int = 3, width: int = 8):
+    def __init__(
+        self, classes: int = 3, width: int = 8, norm: Callable[..., nn.Module] = partial(nn.BatchNorm2d, eps=1e-5)
+    ):
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(3, width, 3, 2, 1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2))
+        self.features = nn.Sequential(nn.Conv2d(3, width, 3, 2, 1), norm(width), nn.ReLU(), nn.MaxPool2d(2))
         self.head = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(width * 16, classes))
 
     def forward(self, x):
@@ -123,6 +128,8 @@ def test_a_strangers_classifier_forgets_a_class(words, tmp_path, capsys):
     assert found["metrics"]["MIA_attack_accuracy"]["n"] == 2 * 16, "all test images of what is kept"
     assert "No retrained model, so nothing says how far UA, RA, TA and MIA should go" in " ".join(table.split())
     assert found["remark"].startswith("No retrained model")
+    main(["attack", "--runs", str(tmp_path / "logs"), "--attacks+", "Confidence"])
+    assert "confidence_forget" in capsys.readouterr().out
 
 
 def test_the_gap_to_a_retrained_model(words, tmp_path):
