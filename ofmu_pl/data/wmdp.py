@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.encoded import SHORTEST, Row
-from ofmu_pl.data.own_files import READERS, Rows, is_text, read_file, read_part
+from ofmu_pl.data.own_files import Rows, is_text, read_file, read_part
 from ofmu_pl.data.row_encoder import first_tokens
+from ofmu_pl.data.row_formats import READERS
 from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range

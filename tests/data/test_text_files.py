@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 from pyarrow import parquet
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
-from ofmu_pl.data import RowEncoder, TextFiles, own_files
+from ofmu_pl.data import RowEncoder, TextFiles, row_formats
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -518,8 +518,8 @@ def test_bad_files(tmp_path, name, content, words):
 
 @pytest.mark.parametrize("column", [["x" * 2000] * 16, ["x" * 32000], ["x"] * 200])
 def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypatch, column):
-    monkeypatch.setattr(own_files, "LARGEST_LINE", 1000)
-    monkeypatch.setattr(own_files, "LARGEST_TABLE", 100)
+    monkeypatch.setattr(row_formats, "LARGEST_LINE", 1000)
+    monkeypatch.setattr(row_formats, "LARGEST_TABLE", 100)
     path = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.table({"text": column}), path)
     with pytest.raises(UserError, match="Split the file"):

@@ -1,0 +1,139 @@
+"""Formats of files of rows: JSON lines, JSON, tables, parquet and text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from math import inf
+from pathlib import Path
+
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, numbered_lines
+
+TURNS = {"messages", "conversations"}
+"""Columns that hold a row's turns, which are no rows of their own."""
+_WORD = re.compile(r"\S")
+SEPARATORS = ",;\t"
+"""What may stand between values of a .csv file; semicolons where a comma separates decimals."""
+REMEDY = "write texts with separators, quotes or line breaks in double quotes, and double the quotes inside"
+Read = tuple[list[object], list[str]]
+"""Rows, and where each is where that is no plain number."""
+
+
+def json_lines(path: Path) -> Read:
+    """Read a JSON value a line, or values of any number of lines one after another, as jq prints them."""
+    text, place, line = whole_text(path, most=inf).rstrip(), 0, 1
+    rows: list[object] = []
+    marks, decoder = [], json.JSONDecoder()
+    while place < len(text):
+        begin = _WORD.search(text, place).start()  # type: ignore[union-attr]  # there is one before the end
+        line += text.count("\n", place, begin)
+        try:
+            value, place = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"Line {line} of '{path}' is no JSON: mend the file, which needs a row a line.") from error
+        rows.append(value)
+        marks.append(f"Line {line}")
+        line += text.count("\n", begin, place)
+    return rows, marks
+
+
+def _json(path: Path) -> Read:
+    """Read a list of rows, alone or under one name (``{"data": [...]}``), columns by row number, or JSON lines."""
+    text = whole_text(path)
+    if not text.lstrip().startswith("["):
+        rows, marks = json_lines(path)
+        table = _table(rows[0]) if len(rows) == 1 else rows
+        return (rows, marks) if table == rows else (table, [])
+    try:
+        return list(json.loads(text)), []
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"'{path}' begins as a JSON list and is none ({error}): mend the file.") from error
+
+
+def _table(value: object) -> list[object]:
+    """The rows of one JSON object: the one list of rows that it holds, its columns by row (pandas' form), or itself."""
+    if not isinstance(value, dict) or not value or value.keys() & TURNS:
+        return [value]
+    columns = list(value.values())
+    lists = [x for x in columns if isinstance(x, list) and x and set(map(type, x)) == {dict}]
+    if len(lists) == 1:
+        return lists[0]
+    if not all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
+        return [value]
+    return [{name: column[row] for name, column in value.items()} for row in columns[0]]
+
+
+def _table_of_texts(path: Path) -> Read:
+    """Read a table whose first line has the names of its columns; every value is text, as it is written."""
+    whole_text(path)
+    separators = "\t" if path.suffix.lower() == ".tsv" else SEPARATORS
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        names = next(filter(str.strip, file), "")
+        file.seek(0)
+        separator = next((x for x in separators if x in names), separators[0])
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        limit = csv.field_size_limit(LARGEST_JSON)  # the module's is meant for other tables, which the process may read
+        try:
+            lines = [(reader.line_num, values) for values in reader if values]
+        except csv.Error as error:
+            raise UserError(f"Line {reader.line_num} of '{path}' is of no table ({error}): {REMEDY}.") from error
+        finally:
+            csv.field_size_limit(limit)
+    columns = [name.strip() for name in lines[0][1]] if lines else []
+    named = list(filter(None, columns))
+    if len(set(named)) < len(named):
+        raise UserError(f"Two columns of '{path}' have one name ({', '.join(named)}): rename one, or remove it.")
+    rows: list[object] = []
+    for number, values in lines[1:]:
+        if len(values) > len(columns):
+            raise UserError(f"Line {number} of '{path}' has more values than there are columns: {REMEDY}.")
+        rows.append(dict(zip(columns, values + [""] * len(columns), strict=False)))
+    return rows, []
+
+
+def _parquet(path: Path) -> Read:
+    import pyarrow  # type: ignore[import-untyped]  # comes with datasets
+    from pyarrow import parquet
+
+    rows: list[object] = []
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=16):  # what a small file names many times is as large as its text
+                if batch.nbytes > 16 * LARGEST_LINE or len(rows) > LARGEST_TABLE:
+                    raise UserError(
+                        f"Row {len(rows)} of '{path}' (counted from 0) and the next 15 have {batch.nbytes} bytes: a "
+                        f"row may have {LARGEST_LINE}, and a table {LARGEST_TABLE} rows. Split the file."
+                    )
+                rows += batch.to_pylist()
+        return rows, []
+    except UserError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise UserError(f"'{path}' is no parquet file that can be read ({reason}): write it anew.") from error
+
+
+def _text(path: Path) -> Read:
+    return [whole_text(path).strip()], [f"'{path.name}'"]
+
+
+READERS = {
+    ".jsonl": json_lines,
+    ".json": _json,
+    ".csv": _table_of_texts,
+    ".tsv": _table_of_texts,
+    ".parquet": _parquet,
+    ".txt": _text,
+}
+"""Readers by the end of a file's name."""
+
+
+def whole_text(path: Path, most: float = LARGEST_JSON) -> str:
+    """A file's text, without the mark that some programs put in front."""
+    if path.stat().st_size > most:
+        raise UserError(f"'{path}' has more than {most} bytes: give JSON lines (.jsonl) or parquet.")
+    for _ in numbered_lines(path):  # names the line that is in another encoding
+        pass
+    return path.read_text(encoding="utf-8-sig")
