@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,6 +11,21 @@ from torch.utils.data import Dataset
 from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.support.errors import UserError
+
+
+def class_names(datasets: Iterable[Any]) -> list[str]:
+    """The names of classes that data sets of torchvision's kind give; none: their numbers are all that is known.
+
+    Raises:
+        UserError: Two number different classes: an ``ImageFolder`` numbers the sub-folders that it has.
+    """
+    known = [list(x.classes) for x in datasets if getattr(x, "classes", None) and not getattr(x, "target_transform", 0)]
+    if any(names != known[0] for names in known):
+        raise UserError(
+            "Two data sets have different `classes`, so that one number means two: give each ImageFolder an empty "
+            "sub-folder for every class that it lacks (`allow_empty`), or take parts of one (torch.utils.data.Subset)."
+        )
+    return known[0] if known else []
 
 
 class ImageDatasets(OwnImages):
@@ -60,10 +75,8 @@ class ImageDatasets(OwnImages):
         for option in list(self.datasets)[1:]:
             parts[option] = self._items(option, range(self._count(option)))
         read = {part: self.pictures(items) for part, items in parts.items()}
-        names = getattr(self.datasets["dataset"], "classes", None)
-        if names is None:
-            names = range(max(label for _, label, _ in chain.from_iterable(read.values())) + 1)
-        return read, tuple(map(str, names))
+        numbered = range(max(label for _, label, _ in chain.from_iterable(read.values())) + 1)
+        return read, tuple(map(str, class_names(self.datasets.values()) or numbered))
 
     def _count(self, option: str) -> int:
         """Count the rows of a data set."""

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset
 
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.data.image_datasets import ImageDatasets
+from ofmu_pl.data.image_datasets import ImageDatasets, class_names
 from ofmu_pl.data.text_files import TextFiles
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.images import ImageEvaluation
@@ -195,7 +195,7 @@ def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> Ima
     """The data sets as one, of which the first rows are to be forgotten.
 
     Raises:
-        UserError: Nothing says how images were normalised, or a data set has no length.
+        UserError: Nothing says how images were normalised, a data set has no length, or two number other classes.
     """
     if not {"mean", "std"} <= options.keys():
         raise UserError(
@@ -206,8 +206,7 @@ def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> Ima
         if not hasattr(rows, "__len__") or not len(rows):
             raise UserError(f"`{name}` {type(rows).__name__} is empty or has no length: give a map-style data set.")
     joined: Any = ConcatDataset([forget, retain])
-    if hasattr(retain, "classes"):
-        joined.classes = retain.classes
+    joined.classes = class_names((forget, retain))
     return ImageDatasets(joined, test, forget_rows=list(range(len(forget))), **options)
 
 

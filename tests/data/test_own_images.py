@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
 from ofmu_pl.data import ImageDatasets, ImageFolders
+from ofmu_pl.data.image_datasets import class_names
 from ofmu_pl.support.errors import UserError
 
 PREPARED = {"mean": [0.5] * 3, "std": [0.25] * 3}
@@ -44,6 +46,15 @@ def datasets(**options):
     data = ImageDatasets(**{"dataset": rows(6), "test": rows(4, 100), "forget_rows": [4, 0]} | PREPARED | options)
     data.setup()
     return data
+
+
+def test_data_sets_whose_classes_have_other_numbers_are_refused(root):
+    every, (forget, retain, test) = ["ant", "bee", "cow"], (ImageFolder(root / p) for p in ("forget", "retain", "test"))
+    with pytest.raises(UserError, match="`classes`"):  # bees are 0 here and 1 there
+        class_names([retain, test])
+    forget.target_transform = every.index
+    assert class_names([forget, retain, rows(2)]) == retain.classes
+    assert class_names([rows(2)]) == []
 
 
 def test_folders_become_splits(root):

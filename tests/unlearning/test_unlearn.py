@@ -240,6 +240,23 @@ def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(mid
             ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, method=chosen, **PREPARED, steps=1, **QUIET)
 
 
+class Bees(list):
+    """Images as an ``ImageFolder`` has them whose only sub-folder is ``bee``."""
+
+    classes = ("bee",)
+
+
+class Both(list):
+    classes = ("ant", "bee")
+
+
+def test_images_whose_classes_have_other_numbers_are_refused():
+    sides = {"forget": Bees(images(0, 6)), "retain": Both(images(20, 30)), "test": Both(images(100, 20))}
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    with pytest.raises(UserError, match="`classes`"):
+        ofmu_pl.unlearn(model, **sides, **PREPARED, steps=1, **QUIET)
+
+
 RUNAWAY = partial(ofmu_pl.GradDiff, optimizer=partial(torch.optim.SGD, lr=1e4), gradient_clip=None)
 TWO = {"test": images(0, 2)}
 REFUSED = {
