@@ -142,11 +142,15 @@ class Account:
 
 
 class Measured(NamedTuple):
-    """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's."""
+    """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's.
+
+    What needs all ranks is there already, as the first one writes alone: ``weights``, the hash of the network's.
+    """
 
     trainer: pl.Trainer
     module: UnlearningModule
     network: nn.Module
+    weights: str
     folder: Path
     scores: Scored
     columns: dict[str, Metrics]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -26,6 +27,7 @@ from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult, by_name
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.provenance import weights_hash
 from ofmu_pl.training.progress import TIMED, forecast
 
 
@@ -130,7 +132,7 @@ class Evaluation(pl.Callback, ABC):
         if pl_module.unlearns:
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
-                self.before = self.measured(trainer, pl_module.whole_network(), "before")
+                self.before = self.measured(trainer, pl_module.network, "before")
                 self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
@@ -190,14 +192,14 @@ class Evaluation(pl.Callback, ABC):
             first = self.seconds["evaluation"] if trainer.global_step == TIMED else None
             pl_module.print(forecast(self._ends, left, pl_module.period, first))
 
-    def _measure(self, trainer: pl.Trainer, pl_module: UnlearningModule) -> None:
+    def _measure(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Make a cheap measurement if one is due in this iteration and not made yet."""
         step, history = trainer.global_step, pl_module.record.history
         due = self.every_n_steps and step % self.every_n_steps == 0 and step != trainer.max_steps
         if not due or (history and history[-1]["step"] == step):
             return
         self._book("training")
-        metrics = self.interim_metrics(trainer, self.score(trainer, pl_module.whole_network(), cheap=True))
+        metrics = self.interim_metrics(trainer, self.score(trainer, pl_module.network, cheap=True))
         self._log(trainer, pl_module, metrics)
         history.append({"step": step, "metrics": as_dicts(metrics)})
         self._book("evaluation")
@@ -225,6 +227,7 @@ class Evaluation(pl.Callback, ABC):
         if self.source is None or self.reference is not None:
             return
         self.reference = self.load_reference(trainer, pl_module, self.source)
+        gc.collect()  # its shards refer to one another in a circle
         found = self.more.setdefault("retrained", {})  # empty where the reference is a file
         both_know(found, self.reference.values, len(alignment_rows(data_of(trainer), self.rows)))
 
@@ -235,8 +238,9 @@ class Evaluation(pl.Callback, ABC):
 
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         judged = "after" if self.before else "model"
-        network = pl_module.whole_network()  # this, scores and log_dir take all ranks
-        scores, log_dir = self.measured(trainer, network, judged), trainer.log_dir
+        network = pl_module.network
+        scores = self.measured(trainer, network, judged)  # this, the hash and log_dir take all ranks
+        weights, log_dir = weights_hash(network), trainer.log_dir
         if not trainer.is_global_zero:
             return
         sides = {"before": self.before, judged: scores, "retrained": self.reference.scores if self.reference else {}}
@@ -244,7 +248,7 @@ class Evaluation(pl.Callback, ABC):
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
-            run = Measured(trainer, pl_module, network, Path(log_dir), scores, columns, judged)
+            run = Measured(trainer, pl_module, network, weights, Path(log_dir), scores, columns, judged)
             self.told = write_results(self, run, remark)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"

@@ -51,18 +51,16 @@ def with_layers(cache: Cache, layers: list[DynamicLayer]) -> Cache:
 
 
 def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None = None) -> Cache:
-    """Read tokens, (B, P), of which no logits are made, after those in a cache, if there are some.
+    """Read tokens, (B, P), whose logits nobody needs, after those in a cache, if there are some.
 
     The mask is 1 where a column may be attended to, (B, P), or more columns where the cache holds some.
     """
-    whole = getattr(model, "get_base_model", lambda: model)()
     if cache is None:
         cache = DynamicCache(config=model.config)
-        if not _selects_rows(whole, cache):
+        if not _selects_rows(getattr(model, "get_base_model", lambda: model)(), cache):
             return ReadAgain(ids, positions, alone=_reads_padding(model))
     if ids.shape[1]:
-        body = whole.base_model  # under adapters too: no logits of prompts
-        body(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True)
+        go_on(model, cache, ids, mask, positions, keep=1)  # not by the model's body alone: shards need all of it
     return cache
 
 

@@ -40,10 +40,6 @@ def gradient_alignment(pl_module: Any, model: nn.Module, data: Any, rows: int | 
         path = content_path(folder, "alignment", facts)
     found = read_shared(path)
     if found is None:
-        if run.ranks.sharded and pl_module.replica is not None and model is pl_module.replica.network:
-            model = pl_module.network  # the method's own instead of its whole copy
-        elif run.ranks.sharded:
-            run.shard(model)
         batches = _batches(data, index)
         found = sum_of_units(model, partial(pl_module.recipe.sample_losses, model), batches, run.ranks)
         if path is not None and run.ranks.rank == 0:

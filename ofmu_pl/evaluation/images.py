@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
@@ -23,6 +24,7 @@ from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.sets import is_request
+from ofmu_pl.training.together import together
 
 ATTACK_SAMPLES = 1000
 """Members, and strangers, that an attack learns from where nobody says otherwise."""
@@ -119,7 +121,7 @@ class ImageEvaluation(Evaluation):
         check_model(source, facts, data)
         retrained: ImageNetwork = Classifier(source) if loaded else recipe.at(source)
         dtype = next(pl_module.network.parameters()).dtype
-        model = retrained.build(data, exact=False).to(device=pl_module.device, dtype=dtype)
+        model = pl_module.run.place(retrained.build(data, exact=False).to(dtype=dtype), pl_module.device)
         told = self.scoring_facts(trainer, model)
         return Reference(LOADED if loaded else source, self.measured(trainer, model, "retrained"), facts, told)
 
@@ -129,16 +131,18 @@ def score_images(
 ) -> dict[str, ImageScores]:
     """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share."""
     metric = ImageUnlearning(more=tuple(filter(is_request, sets))).to(next(model.parameters()).device)
-    for name in sets:
-        images, labels = data.images_of(name)
-        chosen = np.arange(len(labels))
-        if items is not None and len(chosen) > items:
-            chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
-        # A rank without an image of its own takes the first, which counts once: ranks gather states of like shapes.
-        mine = chosen[own_share()] if len(chosen[own_share()]) else chosen[:1]
-        if len(mine):
-            ids = torch.from_numpy(data.evaluation_sets[name][mine])
-            metric.update(name, ids, labels[mine], predict(model, images[mine]))
+    blank = torch.zeros_like(data.images_of(sets[0])[0][:1])
+    with together(model, partial(predict, model, blank)):
+        for name in sets:
+            images, labels = data.images_of(name)
+            chosen = np.arange(len(labels))
+            if items is not None and len(chosen) > items:
+                chosen = np.sort(batch_indices(len(chosen), items, 0, name, 0))
+            # A rank without an image of its own takes the first, which counts once: ranks gather states of like shapes.
+            mine = chosen[own_share()] if len(chosen[own_share()]) else chosen[:1]
+            if len(mine):
+                ids = torch.from_numpy(data.evaluation_sets[name][mine])
+                metric.update(name, ids, labels[mine], predict(model, images[mine]))
     with metric.sync_context(should_sync=dist.is_initialized()):
         scores = metric.scores()
     broken = {name: int(np.isnan(s.log_probs).any(axis=1).sum()) for name, s in scores.items()}

@@ -40,7 +40,7 @@ def answer_questions(
     hidden: int | None = None,
     progress: bool = False,
 ) -> None:
-    """Fill in what a model in eval mode says, under ``torch.inference_mode``, with prompts of like length together.
+    """Fill in what a model in eval mode says, without gradients, with prompts of like length together.
 
     Without ``max_new_tokens`` nothing is generated; ``hidden`` is that of ``read_prompts``.
     """

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -22,7 +23,7 @@ from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder
-from ofmu_pl.support.provenance import provenance, weights_hash
+from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 
@@ -73,28 +74,28 @@ def scoring_facts(model: PreTrainedModel, items: int | None, max_new_tokens: int
     }
 
 
-def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, settings: Facts) -> Facts:
-    """Provenance of a model's scores; ``settings`` are the arguments of ``scoring_facts``."""
+def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, settings: Facts, weights: str) -> Facts:
+    """Provenance of a model's scores; ``settings`` are those of ``scoring_facts``, ``weights`` the weights' hash."""
     name, facts = getattr(model.config, "_name_or_path", "") or None, scoring_facts(model, **settings)
-    return provenance(datamodule, weights=weights_hash(model), model=name, **facts)
+    return provenance(datamodule, weights=weights, model=name, **facts)
 
 
 def load_retrained(
-    source: str | nn.Module, datamodule: TextDataModule, place: Facts
+    source: str | nn.Module, datamodule: TextDataModule, dtype: torch.dtype
 ) -> tuple[str, PreTrainedModel, Facts | None]:
-    """Load a retrained model, or copy one in memory, to the ``device`` and in the ``dtype`` of ``place``.
+    """Load a retrained model, or copy one in memory, in a number format and where it is made.
 
     Returns:
         What it is called, the model, and its provenance if that is known.
     """
     if isinstance(source, nn.Module):
-        return LOADED, copy.deepcopy(source).to(**place).eval(), None
+        return LOADED, copy.deepcopy(source).to(dtype).eval(), None
     model_folder(source, "reference")
     facts = read_model_facts(source)
     check_model(source, facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)
     try:
-        return source, CausalLM(path=source).build(datamodule, exact=False).to(**place), facts
+        return source, CausalLM(path=source).build(datamodule, exact=False).to(dtype), facts
     except OwnCodeError as error:
         raise UserError(
             f"The reference '{source}' needs Python code of its own, which a reference never runs: `validate` it "

@@ -15,7 +15,7 @@ from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.provenance import STARTED_IN, provenance, weights_hash
+from ofmu_pl.support.provenance import STARTED_IN, provenance
 from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
@@ -29,7 +29,7 @@ def write_results(evaluation: Evaluation, run: Measured, remark: str | None) -> 
     data, told = data_of(trainer), None
     evaluation.write_files(run)
     facts = provenance(data, method=type(module).__name__, steps=trainer.global_step, seed=data.seed)
-    facts |= {"weights": weights_hash(run.network), **evaluation.scoring_facts(trainer, run.network)}
+    facts |= {"weights": run.weights, **evaluation.scoring_facts(trainer, run.network)}
     facts |= {"second_reference": evaluation.second.source} if evaluation.second else {}
     if evaluation.before:
         target, here = getattr(module.recipe, "path", None), os.path.relpath(".", run.folder)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 
 import numpy as np
-import torch
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.encoded import Encoded, Row, wrong_answers_of
@@ -21,7 +20,7 @@ from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.evaluation.questions import answer_questions
 from ofmu_pl.evaluation.saying import Answer, Question, Questions
-from ofmu_pl.evaluation.shares import gathered, own_share, read_shared, refuse_broken, writes
+from ofmu_pl.evaluation.shares import gathered, one_token, own_share, read_shared, refuse_broken, writes
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.fluency import ngram_entropy, repetition
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
@@ -30,6 +29,7 @@ from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep
 from ofmu_pl.support.sets import is_document, prefix_of
+from ofmu_pl.training.together import together
 
 DETAILED = ("forget", "forget_paraphrased", "holdout")
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
@@ -103,7 +103,7 @@ def score_rows(
     training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with together(model, one_token(model)):
             answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     finally:
         model.train(training)

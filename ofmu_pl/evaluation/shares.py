@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import read_kept
@@ -37,6 +39,11 @@ def gathered(share: T) -> list[T]:
     shares = [share] * dist.get_world_size()
     dist.all_gather_object(shares, share)
     return shares
+
+
+def one_token(model: PreTrainedModel) -> Callable[[], object]:
+    """The least pass of a language model, for ranks that must make one and have no row (``training.together``)."""
+    return partial(model, input_ids=torch.zeros(1, 1, dtype=torch.long, device=model.device), use_cache=False)
 
 
 def writes() -> bool:

@@ -21,7 +21,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.evaluation.shares import read_shared
+from ofmu_pl.evaluation.shares import one_token, read_shared
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
@@ -30,6 +30,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep
 from ofmu_pl.support.provenance import config_hash, weights_hash
+from ofmu_pl.training.together import together
 
 BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
@@ -67,9 +68,10 @@ class Tasks:
                 if stored is not None:
                     return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
                 judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
-                found = lm_eval.simple_evaluate(
-                    judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
-                )
+                with together(model, one_token(model)):
+                    found = lm_eval.simple_evaluate(
+                        judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
+                    )
         finally:
             model.train(training)
         if found is None:  # of several ranks the first one has it

@@ -37,7 +37,7 @@ from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.nearness import ROWS, nearness
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.support.provenance import provenance
+from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records import REFERENCE
 from ofmu_pl.support.sets import forgets, is_probe, is_request
 
@@ -175,9 +175,9 @@ class TextEvaluation(Evaluation):
         if path is not None and path.suffix == ".json":
             found = read_reference(path, data)
         else:
-            place = {"device": pl_module.device, "dtype": pl_module.network.dtype}
-            name, model, trained_on = load_retrained(source, data, place)
-            facts = evaluation_facts(model, data, self._settings(trainer))
+            name, model, trained_on = load_retrained(source, data, pl_module.network.dtype)
+            model = pl_module.run.place(model, pl_module.device)
+            facts = evaluation_facts(model, data, self._settings(trainer), weights_hash(model))
             found = Reference(name, score(model), trained_on, facts)
         check_comparable(found, self.scoring_facts(trainer, pl_module.network))
         if found.model is None:
@@ -190,7 +190,7 @@ class TextEvaluation(Evaluation):
         if r is not None:
             r.save(run.folder / REFERENCE)
         elif not run.module.unlearns or run.trainer.state.fn != "fit":  # it can be another run's reference
-            facts = evaluation_facts(run.network, data, self._settings(run.trainer))
+            facts = evaluation_facts(run.network, data, self._settings(run.trainer), run.weights)
             fits, source = run.trainer.state.fn == "fit", getattr(run.module.recipe, "path", None)
             model = provenance(data, streams=list(run.module.streams)) if fits else read_model_facts(str(source))
             aligned = metrics.get(ALIGNMENT.name)

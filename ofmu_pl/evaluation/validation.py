@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
-import torch
-from torch import nn
+from torch import Tensor
 
 from ofmu_pl.data.base import data_of
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.evaluation.shares import gathered, own_share
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
+from ofmu_pl.training.together import together
 
 
 class ValidationRows(pl.Callback):
@@ -38,7 +39,7 @@ class ValidationRows(pl.Callback):
         data = data_of(trainer)
         if data.modality != "text":
             return
-        log_dir, network = trainer.log_dir, pl_module.whole_network()  # these take all ranks
+        log_dir = trainer.log_dir  # takes all ranks
         reported: set[Hashable] = set()
         for evaluated in data.evaluation_sets.values():
             reported |= set(map(_shown, evaluated))
@@ -52,22 +53,23 @@ class ValidationRows(pl.Callback):
         means = {}
         for name, index in rows.items():
             chosen = [index[i] for i in rng.permutation(len(index))[: self.items]]
-            means[name] = _probability(pl_module, network, data, name, chosen)
+            means[name] = _probability(pl_module, data, name, chosen)
         if trainer.is_global_zero and log_dir is not None:
             write_json(Path(log_dir) / "validation.json", means)
 
 
-@torch.no_grad()
-def _probability(
-    pl_module: UnlearningModule, network: nn.Module, data: TextDataModule, split: str, index: list[int]
-) -> float:
-    """Mean over rows of exp(-nats per token)."""
-    values: list[float] = []
-    for start in range(0, len(index), data.batch_size):
-        batch = data.collate(split, index[start : start + data.batch_size], 0)
-        batch = {name: x.to(pl_module.device) for name, x in batch.items()}
-        values += pl_module.recipe.sample_losses(network, batch).double().neg().exp().tolist()
-    return float(np.mean(values))
+def _probability(pl_module: Any, data: TextDataModule, split: str, index: list[int]) -> float:
+    """Mean over rows of exp(-nats per token); every rank takes its share."""
+    mine, values = index[own_share()], []
+
+    def losses(rows: list[int]) -> Tensor:
+        batch = {name: x.to(pl_module.device) for name, x in data.collate(split, rows, 0).items()}
+        return pl_module.recipe.sample_losses(pl_module.network, batch)
+
+    with together(pl_module.network, partial(losses, index[:1])):
+        for start in range(0, len(mine), data.batch_size):
+            values += losses(mine[start : start + data.batch_size]).double().neg().exp().tolist()
+    return float(np.mean(np.concatenate(gathered(values))))
 
 
 def _shown(row: Row) -> Hashable:

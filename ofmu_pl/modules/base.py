@@ -174,6 +174,9 @@ class UnlearningModule(Iteration, pl.LightningModule):
             f"{type(self).__name__}: {each} with {self.num_batches} batch(es) of {self.run.data.batch_size} "
             f"of {', '.join(self.streams)}; {trained:.2f} of {every:.2f} M parameters trained."
         )
+        if self.exact and self.replica is not None:
+            size = sum(p.numel() * p.element_size() for p in self.trained.parameters())
+            rank_zero_info(f"The exact engine holds a whole copy of the parameters on each rank: {size / 1e9:.2f} GB.")
 
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """Run one outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""

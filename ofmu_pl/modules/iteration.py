@@ -119,8 +119,6 @@ class Iteration(ABC):
         self.ending.begin(self)
         if self.exact:
             self.whole_network()
-        elif self.replica is not None:
-            self.replica.rest()
         try:
             gradient, scalars = self.iterate(batch)
             self._share_statistics()
@@ -193,7 +191,7 @@ class Iteration(ABC):
         return FiniteDifference(trainable(self.trained), ranks=self.run.ranks)
 
     def whole_network(self) -> nn.Module:
-        """The network to be measured; where ranks hold shards of it, a whole copy on each (takes all ranks)."""
+        """The network; where ranks hold shards of it, a whole copy on each (takes all ranks)."""
         assert self.network is not None, "configure_model has not run"
         return self.network if self.replica is None else self.replica.of(self.network, self.device)
 

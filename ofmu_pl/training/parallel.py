@@ -95,11 +95,6 @@ class Replica:
             self.stale = False
         return self.network
 
-    def rest(self) -> None:
-        """Free the GPU's memory until the copy is asked for again."""
-        if "network" in self.__dict__:
-            self.network.cpu()
-
 
 def check_rows(datamodule: PairedDataModule, streams: tuple[str, ...], ranks: Ranks) -> None:
     """Refuse batches that FSDP2's ranks cannot share evenly.

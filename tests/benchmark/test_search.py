@@ -58,10 +58,8 @@ def authors():
     data = Authors(authors=12, forget_authors=2, batch_size=7)
     data.setup()
     recipe = CausalLM(config={**TINY, "num_hidden_layers": 1})
-    module = SimpleNamespace(recipe=recipe, device="cpu")
     network = recipe.build(data, exact=False).eval()
-    module.whole_network = lambda: network
-    return data, module, network
+    return data, SimpleNamespace(recipe=recipe, device="cpu", network=network), network
 
 
 def test_validation_rows_are_in_no_evaluation_set(authors, tmp_path):
