@@ -176,7 +176,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
         )
         if self.exact and self.replica is not None:
             size = sum(p.numel() * p.element_size() for p in self.trained.parameters())
-            rank_zero_info(f"The exact engine holds a whole copy of the parameters on each rank: {size / 1e9:.2f} GB.")
+            rank_zero_info(f"The exact engine holds a whole copy of the parameters on each rank: {size / 1e9:.3g} GB.")
 
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """Run one outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""

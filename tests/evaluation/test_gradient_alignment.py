@@ -70,7 +70,7 @@ def test_parameters_of_16_bits_and_none_have_no_value():
 
 
 def method(data, recipe):
-    return SimpleNamespace(recipe=recipe, run=SimpleNamespace(data=data, ranks=ALONE), replica=None)
+    return SimpleNamespace(recipe=recipe, run=SimpleNamespace(data=data, ranks=ALONE))
 
 
 def test_images_are_taken_as_they_are():
