@@ -32,7 +32,7 @@ def words(fit, models, tmp_path):
 @pytest.mark.parametrize("launched", ["as by torchrun", pytest.param("by itself", marks=pytest.mark.slow)])
 def test_fsdp2_fits_evaluates_and_exports_as_one_process_does(fit, words, models, tmp_path, launched, monkeypatch):
     monkeypatch.setenv("OFMU_CACHE", "")  # nothing is to be known beforehand
-    monkeypatch.setattr("ofmu_pl.training.together.SHARE", 0.0)  # evaluations gather layer by layer, but for the slow case
+    monkeypatch.setattr("ofmu_pl.training.together.SHARE", 0.0)  # evaluations on shards, but for the slow case
     options = ["--model.engine", "finite_difference", "--trainer.max_steps", "2"]
     options += ["--evaluation.reference", str(models / "retrained/latest/hf"), "--evaluation.every_n_steps", "1"]
     options += ["--evaluation.max_new_tokens", "8"]
