@@ -8,9 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -21,6 +19,7 @@ from ofmu_pl.training import together as module
 from ofmu_pl.training.together import fits, together
 from tests.evaluation.test_scoring import ROWS, Letters
 from tests.helpers.forked_ranks import on_two_ranks
+from tests.helpers.sharded import shard
 from tests.helpers.texts import SHAPE
 
 WAYS = [pytest.param(True, id="whole"), pytest.param(False, id="shards")]
@@ -45,15 +44,6 @@ def classifier():
     network = nn.Sequential(*layers)
     network(torch.randn(20, 1, 4, 4))
     return network.eval()
-
-
-def shard(network):
-    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
-    for part in network.modules():
-        if isinstance(part, nn.ModuleList):
-            for layer in part:
-                fully_shard(layer, mesh=mesh)
-    fully_shard(network, mesh=mesh)
 
 
 class Images:

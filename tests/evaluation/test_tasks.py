@@ -15,6 +15,8 @@ from ofmu_pl.evaluation.tasks import Tasks, _load, read_results
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.support.errors import UserError
 from tests.helpers.citizen_rows import SIDES, TRADES, learnt
+from tests.helpers.forked_ranks import on_two_ranks
+from tests.helpers.sharded import shard
 from tests.helpers.texts import token_losses
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed")
@@ -95,6 +97,19 @@ def test_groups_and_the_first_rows(trained, folder):
     assert {name: r.n for name, r in found.items()} == {"task_both_acc": 12}
     found = Tasks(["apart"], str(folder), rows=4)(*trained)
     assert {name: r.n for name, r in found.items()} == {"task_early_acc": 4, "task_late_acc": 4}
+
+
+def test_ranks_with_shards_find_what_one_process_finds(trained, folder, tmp_path, monkeypatch):
+    """Each makes all passes, which the others' layers are gathered for."""
+    model, tokenizer = trained
+    (alone,) = Tasks(["late"], str(folder))(model, tokenizer).values()
+    monkeypatch.setattr("ofmu_pl.training.together.SHARE", 0.0)
+
+    def found(rank):
+        (result,) = Tasks(["late"], str(folder))(shard(deepcopy(model)), tokenizer).values()
+        return result.value
+
+    assert on_two_ranks(found, tmp_path) == [alone.value] * 2
 
 
 def test_a_model_is_asked_once_and_another_anew(trained, folder, tmp_path, monkeypatch):
