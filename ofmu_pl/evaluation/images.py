@@ -131,8 +131,8 @@ def score_images(
 ) -> dict[str, ImageScores]:
     """Score evaluation sets, or so many of their images, always the same ones; every rank takes its share."""
     metric = ImageUnlearning(more=tuple(filter(is_request, sets))).to(next(model.parameters()).device)
-    blank = torch.zeros_like(data.images_of(sets[0])[0][:1])
-    with together(model, partial(predict, model, blank)):
+    shape = data.images_of("forget")[0].shape[1:]
+    with together(model, partial(predict, model, torch.zeros(1, *shape, dtype=torch.uint8))):
         for name in sets:
             images, labels = data.images_of(name)
             chosen = np.arange(len(labels))
