@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ofmu_pl.support.files import below, replacing
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import PROVENANCE, ModelRecord
+from ofmu_pl.training.parallel import reshard
 
 FILES = (".csv", ".html", ".json", ".jsonl", ".yaml")
 """How the names of a run's own files end."""
@@ -63,9 +65,17 @@ def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
 
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
     """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
-    network = pl_module.whole_network()
+    recipe, data, facts = pl_module.recipe, data_of(trainer), model_facts(trainer, pl_module, **more)
+    if not recipe.in_shards:
+        network = pl_module.whole_network()
+        if trainer.is_global_zero:
+            write_model(path, network, recipe, data, facts)
+        return
+    reshard(pl_module.network)
     if trainer.is_global_zero:
-        write_model(path, network, pl_module.recipe, data_of(trainer), model_facts(trainer, pl_module, **more))
+        write_model(path, pl_module.network, recipe, data, facts, trainer.strategy.broadcast)
+    else:
+        recipe.save(pl_module.network, trainer.strategy.broadcast(path), data)
 
 
 def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, Any]:
@@ -79,10 +89,20 @@ def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, A
     )
 
 
-def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any]) -> None:
-    """Write a whole network in one move, with what it was trained on (``model_facts``)."""
+def write_model(
+    path: Path,
+    network: Any,
+    recipe: Any,
+    datamodule: Any,
+    facts: dict[str, Any],
+    tell: Callable[[Path], Path] = lambda folder: folder,
+) -> None:
+    """Write a network in one move, with what it was trained on (``model_facts``).
+
+    ``tell`` names the folder to the other ranks, which help to save a network in shards.
+    """
     with replacing(path) as temporary:
         temporary.mkdir()
-        recipe.save(network, temporary, datamodule)
+        recipe.save(network, tell(temporary), datamodule)
         ModelRecord(facts).write(temporary / PROVENANCE)
         write_sums(temporary)

@@ -111,6 +111,12 @@ class Run:
         """Convert a network to the precision's types."""
         return network if self.trainer is None else self.trainer.precision_plugin.convert_module(network)
 
+    def build(self, recipe: Any, *, exact: bool) -> nn.Module:
+        """Make a network from its recipe, in shards where the ranks hold them."""
+        if self.ranks.sharded:
+            return recipe.build_in_shards(self.data, exact=exact, cut=self.shard)
+        return recipe.build(self.data, exact=exact)
+
     def shard(self, network: nn.Module) -> bool:
         """Cut a network's parameters among the ranks if they hold shards; returns whether they do."""
         if self.ranks.sharded and self.trainer is not None:
