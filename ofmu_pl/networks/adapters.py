@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
@@ -117,6 +118,11 @@ def is_adapted(model: PreTrainedModel) -> bool:
     return hasattr(model, "disable_adapter")
 
 
+def below(model: PreTrainedModel) -> PreTrainedModel:
+    """The model that adapters were put on, or the model itself."""
+    return model.get_base_model() if is_adapted(model) else model
+
+
 @contextmanager
 def without_adapters(model: PreTrainedModel) -> Iterator[None]:
     """A context in which a model computes what it does below its adapters; what is trained of it stays so."""
@@ -156,20 +162,23 @@ def plain_tensors(model: PreTrainedModel) -> tuple[dict[str, Tensor], Callable[[
         The parameters below the adapters, by plain name, and a function that gives one of them with its adapter added:
         whole, on all ranks, which it takes; without an adapter the shards as they are.
     """
-    plain = model.get_base_model() if is_adapted(model) else model
-    adapted = {name: layer for name, layer in plain.named_modules() if hasattr(layer, "base_layer")}
-    layers = {plain_name(f"{name}.base_layer.weight"): layer for name, layer in adapted.items()}
+    plain = below(model)
+    layers, added = {}, set()
+    for name, layer in plain.named_modules():
+        if hasattr(layer, "base_layer"):
+            layers[plain_name(f"{name}.base_layer.weight")] = layer
+            added |= {*layer.parameters()} - {*layer.base_layer.parameters()}
     named = plain.named_parameters(remove_duplicate=not must_part(plain))
-    tensors: dict[str, Tensor] = {plain_name(name): p for name, p in named if "lora_" not in name}
+    tensors: dict[str, Tensor] = {plain_name(name): p for name, p in named if p not in added}
     return tensors, lambda name: _merged_weight(layers[name]) if name in layers else tensors[name]
 
 
-def _merged_weight(layer: nn.Module) -> Tensor:
+def _merged_weight(layer: Any) -> Tensor:
     """The weight of a layer with its adapter added, computed from whole tensors, as ``merged`` does."""
     whole = deepcopy(layer)
     for module in whole.modules():
         for name, p in list(module.named_parameters(recurse=False)):
-            setattr(module, name, nn.Parameter(p.full_tensor(), requires_grad=False))
+            setattr(module, name, nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
     whole.merge()
     return whole.get_base_layer().weight
 

@@ -60,7 +60,7 @@ class Network(ABC):
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Write the network into an existing folder, from which a recipe with that ``path`` makes it again.
 
-        A network that was built ``in_shards`` is saved by all ranks together, into one folder.
+        A network that was built ``in_shards`` is saved by all ranks together, into the first one's folder.
         """
 
     @abstractmethod

@@ -20,7 +20,7 @@ from ofmu_pl.networks.adapters import add_adapters, keep_trainable, made_from_no
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
-from ofmu_pl.networks.slices import emptied, exchange, read_rows
+from ofmu_pl.networks.slices import exchange, read_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
@@ -112,14 +112,17 @@ class CausalLM(Network):
         self.in_shards = found is not None
         if found is None:
             if self.path:
-                rank_zero_info(f"'{self.path}' is read whole by every rank, and then cut (docs/hardware.md).")
+                rank_zero_info(
+                    f"Every rank reads all of '{self.path}' before it keeps its share: its files or the adapters are "
+                    "of a kind that cannot be read in parts (docs/hardware.md)."
+                )
             return super().build_in_shards(datamodule, exact=exact, cut=cut)
         model, files = found
         check_readable(model.config, datamodule)
         # Adapters get numbers only beside parameters that have some: zeros, which take no memory.
         exchange(model, lambda _, p: nn.Parameter(torch.zeros((), dtype=p.dtype).expand(p.shape)))
         model = self._prepared(model)
-        exchange(model, lambda name, p: emptied(p) if plain_name(name) in files else p)
+        exchange(model, lambda name, p: _on_meta(p) if plain_name(name) in files else p)
         cut(model)
         read_rows(model, files, plain_name)
         return model
@@ -234,6 +237,10 @@ def _one_sentence() -> Iterator[None]:
         raise UserError(
             f"The fields under model.network.config make no language model ({reason}): mend them."
         ) from error
+
+
+def _on_meta(p: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(torch.empty(p.shape, dtype=p.dtype, device="meta"), requires_grad=p.requires_grad)
 
 
 def _silence_dropout(model: PreTrainedModel) -> dict[str, float]:

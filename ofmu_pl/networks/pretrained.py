@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from ofmu_pl.networks.adapters import is_adapted, must_part, plain_tensors
+from ofmu_pl.networks.adapters import below, must_part, plain_tensors
 from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
 from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError
@@ -108,7 +108,8 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
             files = sorted({folder / name for name in read_json(folder / INDEX)["weight_map"].values()})
         found = {name: at for name, at in shapes_in(files).items() if not CONSTANTS.search(name)}
         with init_empty_weights():
-            model = described(path, attention)
+            model = described(str(folder), attention)
+        model.config.name_or_path = path
         if (folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(folder)
     except Exception:  # the same ones as in load_pretrained, which says what they mean
@@ -123,12 +124,16 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
 
 
 def write_shards(model: PreTrainedModel, folder: Path) -> None:
-    """Write what ``save_pretrained`` writes of a model that was ``outlined``, adapters merged; takes all ranks."""
-    tensors, value = plain_tensors(model)
-    write_rows(folder, tensors, value)
+    """Write, into the first rank's folder, what ``save_pretrained`` writes of a model with its adapters merged.
+
+    The model was ``outlined``, so that its parameters have the names of the files; takes all ranks.
+    """
+    named = [folder]
+    dist.broadcast_object_list(named)
+    write_rows(named[0], *plain_tensors(model))
     if dist.get_rank() != 0:
         return
-    plain = model.get_base_model() if is_adapted(model) else model
+    plain = below(model)
     shared = plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
     plain.config.update({"dtype": plain.dtype, "tie_word_embeddings": shared and not must_part(plain)})
     plain.config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from ofmu_pl.core.vectors import local
 from ofmu_pl.support.files import write_json
 
 WEIGHTS = "model.safetensors"
@@ -28,7 +29,6 @@ INDEX = f"{WEIGHTS}.index.json"
 LARGEST_FILE = "50GB"
 """From here on weights are several files, as in transformers."""
 _TYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
-_TYPES |= {torch.int64: "I64", torch.int32: "I32", torch.bool: "BOOL"}
 """Names of types in the header of a file (huggingface.co/docs/safetensors, "Format")."""
 
 
@@ -40,11 +40,6 @@ def shapes_in(files: list[Path]) -> dict[str, tuple[Path, list[int]]]:
             for name in file.keys():  # noqa: SIM118, it is no dictionary
                 found[name] = path, file.get_slice(name).get_shape()
     return found
-
-
-def emptied(p: nn.Parameter) -> nn.Parameter:
-    """The parameter on the meta device."""
-    return nn.Parameter(torch.empty(p.shape, dtype=p.dtype, device="meta"), requires_grad=p.requires_grad)
 
 
 def exchange(model: nn.Module, make: Callable[[str, nn.Parameter], nn.Parameter]) -> None:
@@ -71,96 +66,79 @@ def read_rows(model: nn.Module, files: Mapping[str, Path], named: Callable[[str]
         def read(name: str, old: nn.Parameter) -> nn.Parameter:
             if not old.is_meta:
                 return old
-            assert isinstance(old, DTensor)
-            new = torch.empty_like(old, device=old.device_mesh.device_type)
-            mine = rows_of(old)
+            key, mine = named(name), rows_of(old)
+            new = torch.empty_like(old, device=cast(DTensor, old).device_mesh.device_type)
             if mine.stop > mine.start:
-                key = named(name)
-                new.to_local().copy_(opened[files[key]].get_slice(key)[mine])
+                local(new).copy_(opened[files[key]].get_slice(key)[mine])
             return nn.Parameter(new, requires_grad=old.requires_grad)
 
         with torch.no_grad():
             exchange(model, read)
 
 
-def rows_of(x: DTensor) -> slice:
-    """The rows of a tensor that this rank holds."""
+def rows_of(x: Tensor) -> slice:
+    """The rows of a tensor in shards that this rank holds."""
+    assert isinstance(x, DTensor)
     rows = distribute_tensor(torch.arange(len(x)), x.device_mesh, x.placements, src_data_rank=None).to_local()
     first = int(rows[0]) if len(rows) else 0
     return slice(first, first + len(rows))
 
 
 def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str], Tensor]) -> None:
-    """Write a model's weights into a folder that all ranks see, byte for byte as one rank would write them.
-
-    The first rank makes files of the final size; then every rank writes its rows. All ranks fail where one does.
+    """Write weights into a folder that all ranks see, byte for byte as transformers writes whole ones.
 
     Args:
         folder: An existing folder.
-        tensors: Tensors by their names in the files: cut ones, and whole ones, which the first rank writes.
-        value: Gives what is written of a name: this tensor or, on all ranks, a whole one of its shape.
+        tensors: Tensors in shards, by their names in the files.
+        value: Gives what is written of a name: this tensor or, on all ranks, a whole one of its shape and type.
 
     Raises:
-        OSError: A rank cannot write.
+        OSError: A rank cannot write; it is raised on all.
     """
+    first, failed = dist.get_rank() == 0, None
     blank = {name: torch.empty(x.shape, dtype=x.dtype, device="meta") for name, x in tensors.items()}
     split = split_torch_state_dict_into_shards(
         blank, filename_pattern="model{suffix}.safetensors", max_shard_size=LARGEST_FILE
     )
-    layouts = {file: _layout({k: blank[k] for k in names}) for file, names in split.filename_to_tensors.items()}
-    first, failed = dist.get_rank() == 0, None
-    try:
+    for file, names in split.filename_to_tensors.items():
+        header, begins = _header({name: blank[name] for name in names})
         if first:
-            for file, (header, _, size) in layouts.items():
-                with (folder / file).open("wb") as new:
-                    new.write(header)
-                    new.truncate(len(header) + size)
-            if split.is_sharded:
-                facts = {"total_parameters": sum(x.numel() for x in blank.values()), **split.metadata}
-                write_json(folder / INDEX, {"metadata": facts, "weight_map": split.tensor_to_filename})
-    except OSError as error:
-        failed = error
-    _fail_together(failed)
-    for file, (header, begins, _) in layouts.items():
-        with (folder / file).open("r+b") as opened:
-            for name, begin in begins.items():
-                x = value(name)  # takes all ranks, also after a failure
-                try:
-                    _write(opened, len(header) + begin, tensors[name], x, first)
-                except OSError as error:
-                    failed = failed or error
-    _fail_together(failed)
+            failed = _put(folder / file, 0, header) or failed
+        for name, begin in begins.items():
+            mine, x = rows_of(tensors[name]), value(name)  # takes all ranks, also after a failure
+            rows = (local(x) if isinstance(x, DTensor) else x[mine]).detach().cpu().contiguous()
+            place = len(header) + begin + mine.start * (blank[name].nbytes // len(x))
+            failed = _put(folder / file, place, rows.reshape(-1).view(torch.uint8).numpy().data) or failed
+    errors: list[OSError | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(errors, failed)  # here all ranks wait for each other
+    for error in errors:
+        if error is not None:
+            raise error
+    if first and split.is_sharded:
+        facts = {"total_parameters": sum(x.numel() for x in blank.values()), **split.metadata}
+        write_json(folder / INDEX, {"metadata": facts, "weight_map": split.tensor_to_filename})
 
 
-def _layout(tensors: Mapping[str, Tensor]) -> tuple[bytes, dict[str, int], int]:
-    """The header of a file, where each tensor begins after it, and the bytes of all: larger types first, then names."""
+def _header(tensors: Mapping[str, Tensor]) -> tuple[bytes, dict[str, int]]:
+    """The header of a file, and where each tensor begins after it: larger types first, then by name."""
     described: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    begins, size = {}, 0
+    begins, end = {}, 0
     for name, x in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):
-        begins[name] = size
-        size += x.nbytes
-        described[name] = {"dtype": _TYPES[x.dtype], "shape": list(x.shape), "data_offsets": [begins[name], size]}
+        begins[name] = end
+        end += x.nbytes
+        described[name] = {"dtype": _TYPES[x.dtype], "shape": list(x.shape), "data_offsets": [begins[name], end]}
     header = json.dumps(described, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    return struct.pack("<Q", len(header)) + header, begins, size
+    return struct.pack("<Q", len(header)) + header, begins
 
 
-def _write(file: BinaryIO, begin: int, tensor: Tensor, x: Tensor, first: bool) -> None:
-    """Write this rank's rows of a tensor, or on the first rank a whole one."""
-    if isinstance(tensor, DTensor):
-        mine = rows_of(tensor)
-        x = x.to_local() if isinstance(x, DTensor) else x[mine]
-        begin += mine.start * (tensor.nbytes // max(len(tensor), 1))
-    elif not first:
-        return
-    file.seek(begin)
-    file.write(x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-
-
-def _fail_together(error: OSError | None) -> None:
-    """Wait for all ranks, and raise on each the first one's error, if any has one."""
-    errors: list[OSError | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(errors, error)
-    for found in errors:
-        if found is not None:
-            raise found
+def _put(path: Path, begin: int, content: memoryview | bytes) -> OSError | None:
+    """Write bytes at their place in a file that others write elsewhere in; returns what went wrong."""
+    try:
+        path.touch()
+        with path.open("r+b") as file:
+            file.seek(begin)
+            file.write(content)
+    except OSError as error:
+        return error
+    return None

@@ -121,20 +121,16 @@ def _damage(folder: Path, changed: tuple[tuple[Path, int], ...]) -> str | None:
 def require_undamaged(folder: Path, together: bool = False) -> None:
     """Refuse a model whose files are not those that were exported; a folder without sums is another program's.
 
-    Args:
-        folder: The model's folder.
-        together: Whether all ranks ask: the first one reads the files, and tells the others.
+    Where all ranks ask ``together``, the first one reads the files and tells the others.
 
     Raises:
         UserError: A file does not match its sum, or is gone.
     """
-    problem = None
-    if (folder / SUMS).exists() and not (together and dist.get_rank()):
-        problem = damage(folder)
+    asks = (folder / SUMS).exists() and not (together and dist.get_rank())
+    found = [damage(folder) if asks else None]
     if together:
-        told = [problem]
-        dist.broadcast_object_list(told)
-        problem = told[0]
+        dist.broadcast_object_list(found)
+    problem = found[0]
     if problem is not None:
         raise UserError(
             f"The model in '{folder}' {problem}: export it again or take a copy; if you changed it yourself, remove "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +64,13 @@ def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
 
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
     """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
-    recipe, data, facts = pl_module.recipe, data_of(trainer), model_facts(trainer, pl_module, **more)
-    if not recipe.in_shards:
-        network = pl_module.whole_network()
-        if trainer.is_global_zero:
-            write_model(path, network, recipe, data, facts)
-        return
-    reshard(pl_module.network)
+    recipe, data = pl_module.recipe, data_of(trainer)
+    network = pl_module.network if recipe.in_shards else pl_module.whole_network()
+    reshard(network)
     if trainer.is_global_zero:
-        write_model(path, pl_module.network, recipe, data, facts, trainer.strategy.broadcast)
-    else:
-        recipe.save(pl_module.network, trainer.strategy.broadcast(path), data)
+        write_model(path, network, recipe, data, model_facts(trainer, pl_module, **more))
+    elif recipe.in_shards:
+        recipe.save(network, path, data)  # into the folder that the first rank names
 
 
 def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, Any]:
@@ -89,20 +84,10 @@ def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, A
     )
 
 
-def write_model(
-    path: Path,
-    network: Any,
-    recipe: Any,
-    datamodule: Any,
-    facts: dict[str, Any],
-    tell: Callable[[Path], Path] = lambda folder: folder,
-) -> None:
-    """Write a network in one move, with what it was trained on (``model_facts``).
-
-    ``tell`` names the folder to the other ranks, which help to save a network in shards.
-    """
+def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any]) -> None:
+    """Write a network in one move, with what it was trained on (``model_facts``)."""
     with replacing(path) as temporary:
         temporary.mkdir()
-        recipe.save(network, tell(temporary), datamodule)
+        recipe.save(network, temporary, datamodule)
         ModelRecord(facts).write(temporary / PROVENANCE)
         write_sums(temporary)
