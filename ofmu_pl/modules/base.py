@@ -134,12 +134,12 @@ class UnlearningModule(Iteration, pl.LightningModule):
                     f"{what} is for {wanted}, and '{run.data.name}' holds {given}: choose another method, network or "
                     "data (docs/choosing.md)."
                 )
-        self.network = self.recipe.build(run.data, exact=self.exact)
+        if run.ranks.sharded:
+            check_rows(run.data, self.streams, run.ranks)
+        self.network = run.build(self.recipe, exact=self.exact)
         if run.resumed_from:
             require_fit(run.resumed_from, self.network)
         if run.ranks.sharded:
-            check_rows(run.data, self.streams, run.ranks)
-        if run.shard(self.network):
             # The exact engine differentiates the whole copy; optimizer state and checkpoints stay sharded.
             build = partial(self.recipe.build, run.data, exact=self.exact)
             self.replica = Replica(build if self.exact else lambda: build().eval())

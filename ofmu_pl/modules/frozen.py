@@ -10,12 +10,11 @@ from torch import Tensor, nn
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import weights_hash
-from ofmu_pl.training.parallel import Replica
 from ofmu_pl.training.run import Run
 
 
 class Frozen:
-    """A whole copy of the network's first weights on every rank, in eval mode and without gradients.
+    """A copy of the network's first weights, in shards as the network is, in eval mode and without gradients.
 
     A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the
     recipe makes them again, a random network from the random numbers of the first time, and their hash is compared.
@@ -39,10 +38,12 @@ class Frozen:
             return
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.random_state)
-            replica = Replica(lambda: run.convert(recipe.build(run.data, exact=False)))
-            copy = replica.network.to(device)
+            copy = run.convert(run.build(recipe, exact=False)).to(device)
         if not self.resumed:
-            replica.of(network, device)
+            first = network.state_dict()
+            with torch.no_grad():
+                for name, x in copy.state_dict().items():
+                    x.copy_(first[name])
         elif self.weights not in (None, weights_hash(copy)):
             raise UserError(
                 "What model.network describes now is not the model that the run started from, which its method "

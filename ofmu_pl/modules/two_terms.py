@@ -25,6 +25,7 @@ from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.layers import hidden_states, share_up_to
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.training.parallel import reshard
 
 SAM_IN_WORDS = "Each step of forgetting was taken from where, near the present weights, least would be forgotten."
 """What ``sam_rho`` does, in one sentence for people who do not know the field."""
@@ -182,6 +183,7 @@ class TwoTerms(UnlearningModule):
             else:
                 assert self._frozen.network is not None, "a method says in frozen_in_forget_term that it needs it"
                 yield self._frozen.network
+                reshard(self._frozen.network)
 
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""

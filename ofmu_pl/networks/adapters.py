@@ -6,14 +6,25 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from lightning.pytorch.utilities import rank_zero_warn
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.limits import within
+
+FROM_NOTHING = {"r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "layers_to_transform"}
+FROM_NOTHING |= {"layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora", "task_type", "init_lora_weights"}
+"""Fields of adapters that can be made before weights are read; DoRA, PiSSA and others begin from them."""
+
+
+def made_from_nothing(fields: dict[str, Any] | None) -> bool:
+    """Whether adapters of these fields do not depend on the weights that they stand beside."""
+    fields = fields or {}
+    return fields.keys() <= FROM_NOTHING and fields.get("init_lora_weights", True) in (True, False, "gaussian")
 
 
 def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedModel:
@@ -107,6 +118,11 @@ def is_adapted(model: PreTrainedModel) -> bool:
     return hasattr(model, "disable_adapter")
 
 
+def below(model: PreTrainedModel) -> PreTrainedModel:
+    """The model that adapters were put on, or the model itself."""
+    return model.get_base_model() if is_adapted(model) else model
+
+
 @contextmanager
 def without_adapters(model: PreTrainedModel) -> Iterator[None]:
     """A context in which a model computes what it does below its adapters; what is trained of it stays so."""
@@ -129,14 +145,58 @@ def merged(model: PreTrainedModel) -> PreTrainedModel:
     return copied.merge_and_unload()
 
 
-def _untie(model: PreTrainedModel) -> None:
-    """Give the output layer weights of its own where it shares the embedding's and one of the two has an adapter.
+def plain_name(name: str) -> str:
+    """The name that a parameter of a model with adapters has in the model below them.
+
+    Example:
+        >>> plain_name("base_model.model.model.layers.0.mlp.up_proj.base_layer.weight")
+        'model.layers.0.mlp.up_proj.weight'
+    """
+    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+
+
+def plain_tensors(model: PreTrainedModel) -> tuple[dict[str, Tensor], Callable[[str], Tensor]]:
+    """What ``merged`` has, of a model that ranks hold shards of: no more than one layer is ever whole.
+
+    Returns:
+        The parameters below the adapters, by plain name, and a function that gives one of them with its adapter added:
+        whole, on all ranks, which it takes; without an adapter the shards as they are.
+    """
+    plain = below(model)
+    layers, added = {}, set()
+    for name, layer in plain.named_modules():
+        if hasattr(layer, "base_layer"):
+            layers[plain_name(f"{name}.base_layer.weight")] = layer
+            added |= {*layer.parameters()} - {*layer.base_layer.parameters()}
+    named = plain.named_parameters(remove_duplicate=not must_part(plain))
+    tensors: dict[str, Tensor] = {plain_name(name): p for name, p in named if p not in added}
+    return tensors, lambda name: _merged_weight(layers[name]) if name in layers else tensors[name]
+
+
+def _merged_weight(layer: Any) -> Tensor:
+    """The weight of a layer with its adapter added, computed from whole tensors, as ``merged`` does."""
+    whole = deepcopy(layer)
+    for module in whole.modules():
+        for name, p in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
+    whole.merge()
+    return whole.get_base_layer().weight
+
+
+def must_part(model: PreTrainedModel) -> bool:
+    """Whether the output layer shares the embedding's weights and one of the two has an adapter.
 
     An adapter changes what its own layer computes, and merged into weights that both hold it would change both.
     """
     inputs, outputs = model.get_input_embeddings(), model.get_output_embeddings()
     adapted = any(hasattr(layer, "base_layer") for layer in (inputs, outputs))
-    if not adapted or getattr(outputs, "weight", None) is not inputs.weight:
+    return adapted and getattr(outputs, "weight", None) is inputs.weight
+
+
+def _untie(model: PreTrainedModel) -> None:
+    """Give the output layer weights of its own where an adapter makes them differ from the embedding's."""
+    if not must_part(model):
         return
+    outputs = model.get_output_embeddings()
     layer = getattr(outputs, "base_layer", outputs)
     layer.weight = nn.Parameter(layer.weight.detach().clone(), requires_grad=layer.weight.requires_grad)

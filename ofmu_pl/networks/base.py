@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -24,6 +25,8 @@ class Network(ABC):
     """Whether ``build`` puts adapters on the model, so that the model that must forget is what is below them."""
     modality: ClassVar[Literal["text", "images"]]
     """The kind of data that the network reads."""
+    in_shards: bool = False
+    """Whether no rank held the network whole when it was built, and none needs to when it is saved."""
 
     def at(self, path: str | None) -> Self:
         """Copy the recipe, with weights from another place, or untrained ones, and a tokenizer that it has."""
@@ -40,13 +43,25 @@ class Network(ABC):
             exact: Whether it must be differentiable three times by autograd.
         """
 
+    def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
+        """Make what ``build`` makes, with parameters that ``cut`` leaves this rank its share of (takes all ranks).
+
+        Here every rank first makes the whole network on its host.
+        """
+        network = self.build(datamodule, exact=exact)
+        cut(network)
+        return network
+
     @abstractmethod
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make what ``build`` makes, on the meta device: shapes and types without numbers; no weights are read."""
 
     @abstractmethod
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Write the network into an existing folder, from which a recipe with that ``path`` makes it again."""
+        """Write the network into an existing folder, from which a recipe with that ``path`` makes it again.
+
+        A network that was built ``in_shards`` is saved by all ranks together, into the first one's folder.
+        """
 
     @abstractmethod
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

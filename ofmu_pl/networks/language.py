@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.losses import IGNORED, shifted
-from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
+from ofmu_pl.networks.adapters import add_adapters, keep_trainable, made_from_nothing, merged, plain_name
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
-from ofmu_pl.networks.pretrained import buildable, described, load_pretrained
+from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
+from ofmu_pl.networks.slices import exchange, read_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
@@ -100,6 +104,29 @@ class CausalLM(Network):
         check_readable(model.config, datamodule)
         return self._prepared(model)
 
+    def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
+        """Make the model in shards; each rank reads its rows alone where the files hold the parameters as they are."""
+        found = None
+        if self.path and not (self.load_in_4bit or self.trust_remote_code) and made_from_nothing(self.lora):
+            found = outlined(self.path, self.attention or ("eager" if exact else None))
+        self.in_shards = found is not None
+        if found is None:
+            if self.path:
+                rank_zero_info(
+                    f"Every rank reads all of '{self.path}' before it keeps its share: its files or the adapters are "
+                    "of a kind that cannot be read in parts (docs/hardware.md)."
+                )
+            return super().build_in_shards(datamodule, exact=exact, cut=cut)
+        model, files = found
+        check_readable(model.config, datamodule)
+        # Adapters get numbers only beside parameters that have some: zeros, which take no memory.
+        exchange(model, lambda _, p: nn.Parameter(torch.zeros((), dtype=p.dtype).expand(p.shape)))
+        model = self._prepared(model)
+        exchange(model, lambda name, p: _on_meta(p) if plain_name(name) in files else p)
+        cut(model)
+        read_rows(model, files, plain_name)
+        return model
+
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the model on the meta device from config.json alone, or a random one with the tokenizer's vocabulary."""
         # Torch's fused kernel keeps as much memory as another, and needs neither a GPU nor a package here.
@@ -147,19 +174,23 @@ class CausalLM(Network):
     def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
         """Write model (adapters merged) and tokenizer in Hugging Face's format."""
         model: PreTrainedModel = module
-        config = model.config
+        config, sharded = model.config, is_sharded([*model.parameters()])
         before = {"use_cache": config.use_cache, "tie_word_embeddings": config.tie_word_embeddings}
         before |= dict.fromkeys(self._dropout, 0.0)
         config.update({"use_cache": True, **self._dropout})  # generation wants a cache
         try:
-            whole = merged(model)
-            outputs = whole.get_output_embeddings()
-            if getattr(outputs, "weight", None) is not whole.get_input_embeddings().weight:
-                whole.config.update({"tie_word_embeddings": False})  # or a reader would drop one of two matrices
-            whole.save_pretrained(folder)
+            if sharded:
+                write_shards(model, folder)
+            else:
+                whole = merged(model)
+                outputs = whole.get_output_embeddings()
+                if getattr(outputs, "weight", None) is not whole.get_input_embeddings().weight:
+                    whole.config.update({"tie_word_embeddings": False})  # or a reader would drop one of two matrices
+                whole.save_pretrained(folder)
         finally:
             config.update(before)
-        datamodule.tokenizer.save_pretrained(folder)
+        if not sharded or dist.get_rank() == 0:
+            datamodule.tokenizer.save_pretrained(folder)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
@@ -206,6 +237,10 @@ def _one_sentence() -> Iterator[None]:
         raise UserError(
             f"The fields under model.network.config make no language model ({reason}): mend them."
         ) from error
+
+
+def _on_meta(p: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(torch.empty(p.shape, dtype=p.dtype, device="meta"), requires_grad=p.requires_grad)
 
 
 def _silence_dropout(model: PreTrainedModel) -> dict[str, float]:

@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.networks.adapters import is_adapted, require_separate, require_weights
+from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.support.errors import UserError
@@ -67,6 +68,8 @@ class LoadedLM(CausalLM):
         self.tokenizer_source = tokenizer
         self.model: PreTrainedModel = model
         self._given = False
+
+    build_in_shards = Network.build_in_shards  # of the model itself, not of the files that it may come from
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Give the model itself, with float32 parameters, and whoever asks again a copy as it is then."""

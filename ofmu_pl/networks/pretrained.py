@@ -6,9 +6,20 @@ import re
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+from huggingface_hub import snapshot_download
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
+from ofmu_pl.networks.adapters import below, must_part, plain_tensors
+from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
 from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
@@ -16,9 +27,8 @@ from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.kept import require_undamaged
 
-CAUSAL_MASK = re.compile(r"(attn|attention)\.(masked_)?bias$")
-"""Constants that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J)."""
-
+CONSTANTS = re.compile(r"(^|\.)(attn|attention)\.(masked_)?bias$|rotary_emb\.inv_freq$")
+"""Names that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J; Llama)."""
 
 MOST_LAYERS = 10_000
 """Each layer takes time to be made, and a configuration is quickly written; the deepest models have hundreds."""
@@ -48,7 +58,7 @@ def load_pretrained(
     try:
         if (folder / "config.json").is_file() and not trust_remote_code:
             buildable(AutoConfig.from_pretrained(folder, trust_remote_code=False))
-        _check_index(folder / "model.safetensors.index.json")
+        _check_index(folder / INDEX)
         model, found = AutoModelForCausalLM.from_pretrained(
             folder if folder.is_dir() else path,
             attn_implementation=attention,
@@ -71,9 +81,64 @@ def load_pretrained(
             f"'{path}' {what} ({_reason(error)}): give a folder with config.json, model.safetensors and the files of "
             "the tokenizer."
         ) from error
-    unexpected = [name for name in found["unexpected_keys"] if not CAUSAL_MASK.search(name)]
+    unexpected = [name for name in found["unexpected_keys"] if not CONSTANTS.search(name)]
     check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])
     return model
+
+
+def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[str, Path]] | None:
+    """Make the model in a folder or on the hub with parameters on the meta device and all buffers; takes all ranks.
+
+    Returns:
+        The model and the file of each parameter; ``None`` where its safetensors files do not hold exactly the model's
+        parameters, under their names: ``load_pretrained`` then converts them, or says what is wrong.
+    """
+    from accelerate import init_empty_weights  # peft requires it
+
+    folder = model_folder(path, "path")
+    if folder is not None:
+        require_undamaged(folder, together=True)
+    try:
+        if folder is None:
+            wanted = ["*.json", "model*.safetensors"]
+            folder = Path(snapshot_download(path, allow_patterns=wanted, local_files_only=offline()))
+        files = [folder / WEIGHTS]
+        if not files[0].is_file():
+            _check_index(folder / INDEX)
+            files = sorted({folder / name for name in read_json(folder / INDEX)["weight_map"].values()})
+        found = {name: at for name, at in shapes_in(files).items() if not CONSTANTS.search(name)}
+        with init_empty_weights():
+            model = described(str(folder), attention)
+        model.config.name_or_path = path
+        if (folder / "generation_config.json").is_file():
+            model.generation_config = GenerationConfig.from_pretrained(folder)
+    except Exception:  # the same ones as in load_pretrained, which says what they mean
+        return None
+    model.tie_weights()
+    wanted_shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    experts = any(len(shape) > 2 for shape in wanted_shapes.values())  # which transformers may keep in other ways
+    buffers = len(model.state_dict()) > len([*model.named_parameters(remove_duplicate=False)])
+    if experts or buffers or wanted_shapes != {name: shape for name, (_, shape) in found.items()}:
+        return None
+    return model, {name: path for name, (path, _) in found.items()}
+
+
+def write_shards(model: PreTrainedModel, folder: Path) -> None:
+    """Write, into the first rank's folder, what ``save_pretrained`` writes of a model with its adapters merged.
+
+    The model was ``outlined``, so that its parameters have the names of the files; takes all ranks.
+    """
+    named = [folder]
+    dist.broadcast_object_list(named)
+    write_rows(named[0], *plain_tensors(model))
+    if dist.get_rank() != 0:
+        return
+    plain = below(model)
+    shared = plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
+    plain.config.update({"dtype": plain.dtype, "tie_word_embeddings": shared and not must_part(plain)})
+    plain.config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own
+    plain.config.save_pretrained(folder)
+    plain.generation_config.save_pretrained(folder)
 
 
 def described(path: str, attention: str | None) -> PreTrainedModel:

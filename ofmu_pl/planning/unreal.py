@@ -11,6 +11,7 @@ import copy
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,7 @@ class Weightless:
         self.stand_in = copy.copy(recipe)
         # A classifier knows the number of its classes from what it has made, which is asked of the real recipe.
         vars(self.stand_in).update(build=self.build, sample_losses=self.sample_losses, uniform_loss=recipe.uniform_loss)
+        vars(self.stand_in).update(build_in_shards=partial(Network.build_in_shards, self.stand_in))
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network's skeleton of fake tensors: the network to train, then further copies."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
@@ -117,13 +118,19 @@ def _damage(folder: Path, changed: tuple[tuple[Path, int], ...]) -> str | None:
     return None if lines else f"has no readable {SUMS}"
 
 
-def require_undamaged(folder: Path) -> None:
+def require_undamaged(folder: Path, together: bool = False) -> None:
     """Refuse a model whose files are not those that were exported; a folder without sums is another program's.
+
+    Where all ranks ask ``together``, the first one reads the files and tells the others.
 
     Raises:
         UserError: A file does not match its sum, or is gone.
     """
-    problem = damage(folder) if (folder / SUMS).exists() else None
+    asks = (folder / SUMS).exists() and not (together and dist.get_rank())
+    found = [damage(folder) if asks else None]
+    if together:
+        dist.broadcast_object_list(found)
+    problem = found[0]
     if problem is not None:
         raise UserError(
             f"The model in '{folder}' {problem}: export it again or take a copy; if you changed it yourself, remove "

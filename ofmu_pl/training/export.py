@@ -14,6 +14,7 @@ from ofmu_pl.support.files import below, replacing
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import PROVENANCE, ModelRecord
+from ofmu_pl.training.parallel import reshard
 
 FILES = (".csv", ".html", ".json", ".jsonl", ".yaml")
 """How the names of a run's own files end."""
@@ -63,9 +64,13 @@ def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
 
 def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
     """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
-    network = pl_module.whole_network()
+    recipe, data = pl_module.recipe, data_of(trainer)
+    network = pl_module.network if recipe.in_shards else pl_module.whole_network()
+    reshard(network)
     if trainer.is_global_zero:
-        write_model(path, network, pl_module.recipe, data_of(trainer), model_facts(trainer, pl_module, **more))
+        write_model(path, network, recipe, data, model_facts(trainer, pl_module, **more))
+    elif recipe.in_shards:
+        recipe.save(network, path, data)  # into the folder that the first rank names
 
 
 def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, Any]:
@@ -80,7 +85,7 @@ def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, A
 
 
 def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any]) -> None:
-    """Write a whole network in one move, with what it was trained on (``model_facts``)."""
+    """Write a network in one move, with what it was trained on (``model_facts``)."""
     with replacing(path) as temporary:
         temporary.mkdir()
         recipe.save(network, temporary, datamodule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,12 @@ class Run:
     def convert(self, network: nn.Module) -> nn.Module:
         """Convert a network to the precision's types."""
         return network if self.trainer is None else self.trainer.precision_plugin.convert_module(network)
+
+    def build(self, recipe: Any, *, exact: bool) -> nn.Module:
+        """Make a network from its recipe, in shards where the ranks hold them."""
+        build = partial(recipe.build_in_shards, cut=self.shard) if self.ranks.sharded else recipe.build
+        network: nn.Module = build(self.data, exact=exact)
+        return network
 
     def shard(self, network: nn.Module) -> bool:
         """Cut a network's parameters among the ranks if they hold shards; returns whether they do."""

@@ -11,6 +11,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import GRU, NPO, OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
@@ -61,7 +62,7 @@ def adam(parameters):
     return torch.optim.AdamW(parameters, lr=1e-3)
 
 
-def make(method):
+def make(method, folder):
     lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
     ascent = {"inner_optimizer": "adam", "inner_lr": 1e-3}
@@ -76,6 +77,9 @@ def make(method):
         "ofmu-shared-lm": lambda: Central(lm, forget_ceiling=4.0, **shared | whole),
         "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
+        "kl-files": lambda: GradDiff(
+            CausalLM(str(folder / "model")), retain_loss="kl", optimizer=lambda p: torch.optim.SGD(p, lr=0.1)
+        ),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
@@ -102,7 +106,7 @@ def main(runs):
 
 
 def one(method, strategy, file, checkpoint=None):
-    module = make(method)
+    module = make(method, Path(file).parent)
     options = {"streams": module.streams, "num_batches": module.num_batches}
     if not method.endswith("cnn"):
         data = Authors(authors=4, forget_authors=1, holdout_authors=2, batch_size=4, **options)
@@ -133,6 +137,8 @@ def one(method, strategy, file, checkpoint=None):
         require_sound(Path(checkpoint))
         trainer.ckpt_path = checkpoint  # as the command line does, so that the network is compared with it
     trainer.fit(module, datamodule=data, weights_only=True)
+    if method == "kl-files" and strategy == "fsdp2":  # the frozen model is in shards, too
+        assert is_sharded([*module._frozen.network.parameters()])
     state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
     if trainer.is_global_zero:
         torch.save({"state": state, "batches": seen.ids}, file)
