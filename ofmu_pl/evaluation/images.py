@@ -121,7 +121,7 @@ class ImageEvaluation(Evaluation):
         check_model(source, facts, data)
         retrained: ImageNetwork = Classifier(source) if loaded else recipe.at(source)
         dtype = next(pl_module.network.parameters()).dtype
-        model = pl_module.run.place(retrained.build(data, exact=False).to(dtype=dtype), pl_module.device)
+        model = pl_module.run.build(retrained, exact=False).to(device=pl_module.device, dtype=dtype)
         told = self.scoring_facts(trainer, model)
         return Reference(LOADED if loaded else source, self.measured(trainer, model, "retrained"), facts, told)
 

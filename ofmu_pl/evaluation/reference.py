@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -26,6 +25,7 @@ from ofmu_pl.support.hub import model_folder
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
+from ofmu_pl.training.run import Run
 
 Scored = dict[str, Any]
 """Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
@@ -81,21 +81,23 @@ def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, setting
 
 
 def load_retrained(
-    source: str | nn.Module, datamodule: TextDataModule, dtype: torch.dtype
+    source: str | nn.Module, datamodule: TextDataModule, run: Run
 ) -> tuple[str, PreTrainedModel, Facts | None]:
-    """Load a retrained model, or copy one in memory, in a number format and where it is made.
+    """Load a retrained model, or copy one in memory; in shards where the run's ranks hold them.
 
     Returns:
         What it is called, the model, and its provenance if that is known.
     """
     if isinstance(source, nn.Module):
-        return LOADED, copy.deepcopy(source).to(dtype).eval(), None
+        copied = copy.deepcopy(source).eval()
+        run.shard(copied)
+        return LOADED, copied, None
     model_folder(source, "reference")
     facts = read_model_facts(source)
     check_model(source, facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)
     try:
-        return source, CausalLM(path=source).build(datamodule, exact=False).to(dtype), facts
+        return source, run.build(CausalLM(path=source), exact=False), facts
     except OwnCodeError as error:
         raise UserError(
             f"The reference '{source}' needs Python code of its own, which a reference never runs: `validate` it "

@@ -175,8 +175,8 @@ class TextEvaluation(Evaluation):
         if path is not None and path.suffix == ".json":
             found = read_reference(path, data)
         else:
-            name, model, trained_on = load_retrained(source, data, pl_module.network.dtype)
-            model = pl_module.run.place(model, pl_module.device)
+            name, model, trained_on = load_retrained(source, data, pl_module.run)
+            model = model.to(device=pl_module.device, dtype=pl_module.network.dtype)
             facts = evaluation_facts(model, data, self._settings(trainer), weights_hash(model))
             found = Reference(name, score(model), trained_on, facts)
         check_comparable(found, self.scoring_facts(trainer, pl_module.network))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -124,10 +123,6 @@ class Run:
         if self.ranks.sharded and self.trainer is not None:
             shard(network, self.trainer.strategy)
         return self.ranks.sharded
-
-    def place(self, network: nn.Module, device: torch.device) -> nn.Module:
-        """Bring a network to the device: whole, or cut among the ranks if they hold shards, and never whole then."""
-        return network if self.shard(network) else network.to(device)
 
     @property
     def resumed_from(self) -> Path | None:
