@@ -7,6 +7,8 @@ Upstream's means run over all tokens of a batch and so weigh long answers more; 
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -180,6 +182,21 @@ def logit_margin(logits: Tensor, targets: Tensor) -> Tensor:
     return sample_mean((z.amax(2) - z.mean(2)).square(), targets)
 
 
+def js_to_token(logits: Tensor, targets: Tensor) -> Tensor:
+    """Jensen-Shannon divergence from all mass on one token (JensUn's forget term; Singh et al. 2025).
+
+    ``mean_t ln 2 + (q_t ln q_t - (1 + q_t) ln(1 + q_t)) / 2`` with q the probability of the token that ``targets``,
+    (B, S), name: between 0 and ln 2, and its gradient vanishes at both ends.
+
+    Example:
+        >>> js_to_token(torch.tensor([[[0.0, 0.0], [0.0, -99.0]]]), torch.tensor([[1, 0]])).round(decimals=4)
+        tensor([0.1079])
+    """
+    nll = token_nll(logits, targets)
+    q = (-nll).exp()
+    return sample_mean(math.log(2) - (q * nll + (1 + q) * q.log1p()) / 2, targets)
+
+
 # Distances to a frozen model or vector ---------------------------------------------------------------------------
 
 
@@ -187,6 +204,13 @@ def kl(logits: Tensor, targets: Tensor, reference_logits: Tensor) -> Tensor:
     """``mean_t KL(p_ref || p)`` over answer positions (upstream includes prompt and padding)."""
     log_p, log_q = _precise(logits).log_softmax(2), _precise(reference_logits).log_softmax(2)
     return sample_mean((log_q.exp() * (log_q - log_p)).sum(2), targets)
+
+
+def js(logits: Tensor, targets: Tensor, reference_logits: Tensor) -> Tensor:
+    """``mean_t (KL(p || m) + KL(p_ref || m)) / 2`` with ``m = (p + p_ref) / 2`` over answer positions; at most ln 2."""
+    log_p, log_q = _precise(logits).log_softmax(2), _precise(reference_logits).log_softmax(2)
+    log_m = torch.logaddexp(log_p, log_q) - math.log(2)
+    return sample_mean((log_p.exp() * (log_p - log_m) + log_q.exp() * (log_q - log_m)).sum(2), targets) / 2
 
 
 def hidden_distance(hidden: Tensor, goal: Tensor, mask: Tensor) -> Tensor:

@@ -163,6 +163,31 @@ def test_kl(case):
     same(L.kl(reference, targets, reference), np.zeros(B))
 
 
+def divergence(p, q):
+    """Jensen-Shannon, where 0 log 0 is 0."""
+    m = (p + q) / 2
+    return sum((x[x > 0] * np.log(x[x > 0] / m[x > 0])).sum() for x in (p, q)) / 2
+
+
+def test_js(case):
+    logits, targets, reference = case
+    wanted = by_token(lambda y, z, r: divergence(*np.exp((log_softmax(z), log_softmax(r)))), targets, logits, reference)
+    same(L.js(logits, targets, reference), wanted)
+    same(L.js(reference, targets, logits), wanted)
+    same(L.js(reference, targets, reference), np.zeros(B))
+
+
+def test_js_to_token(case):
+    logits, targets, _ = case
+    wanted = by_token(lambda y, z: divergence(np.exp(log_softmax(z)), np.eye(V)[y]), targets, logits)
+    same(L.js_to_token(logits, targets), wanted)
+    ends = torch.tensor([[[0.0, 1000.0]], [[1000.0, 0.0]]], dtype=torch.float64).requires_grad_()
+    found = L.js_to_token(ends, torch.zeros(2, 1, dtype=torch.long))
+    same(found, [math.log(2), 0.0])
+    (gradient,) = torch.autograd.grad(found.sum(), ends)
+    assert torch.isfinite(gradient).all()
+
+
 def test_hidden_distance_of_rows_of_different_lengths():
     torch.manual_seed(0)
     hidden, frozen = torch.randn(2, B, S, D, dtype=torch.float64)
@@ -180,6 +205,8 @@ ALL = {
     "nll": lambda z, y, r: L.sample_mean(L.token_nll(z, y), y),
     "undial": lambda z, y, r: L.undial(z, y, r, 10.0),
     "kl": L.kl,
+    "js": L.js,
+    "js_to_token": lambda z, y, r: L.js_to_token(z, y),
     "logit_margin": lambda z, y, r: L.logit_margin(z, y),
     "ce_u": lambda z, y, r: L.ce_u(z, y),
     "weighted_ascent": lambda z, y, r: L.weighted_ascent(z, y, 1.0, 1.0),
@@ -188,7 +215,7 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("name", ["nll", "undial", "kl", "logit_margin", "npo", "simnpo"])
+@pytest.mark.parametrize("name", ["nll", "undial", "kl", "js", "js_to_token", "logit_margin", "npo", "simnpo"])
 def test_gradients_are_those_of_differences(case, name):
     logits, targets, reference = case
     assert torch.autograd.gradcheck(lambda z: ALL[name](z, targets, reference), (logits,))

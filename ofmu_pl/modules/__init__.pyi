@@ -4,6 +4,7 @@ from .finetune import FineTune as FineTune
 from .fisher import Fisher as Fisher
 from .graddiff import GradDiff as GradDiff
 from .influence import Influence as Influence
+from .jensun import JensUn as JensUn
 from .ofmu import OFMU as OFMU
 from .one_shot import BatchNormOnly as BatchNormOnly
 from .one_shot import DoNothing as DoNothing

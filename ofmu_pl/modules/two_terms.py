@@ -16,7 +16,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.sharpness import shifted
 from ofmu_pl.core.vectors import Vector, add_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.losses import IGNORED, hidden_distance, kl
+from ofmu_pl.losses import IGNORED, hidden_distance, js, kl
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.modules.rectify import Rectifier
@@ -37,7 +37,8 @@ class TwoTerms(UnlearningModule):
         network: Recipe of the network that shall forget.
         gamma: Weight of the forget term.
         alpha: Weight of the retain term; 0 leaves out the term, and the retain batches unless ``rectify`` needs them.
-        retain_loss: ``nll``, or distance to the frozen model: ``kl`` of its answers, ``embedding`` of hidden states.
+        retain_loss: ``nll``, or distance to the frozen model: ``kl`` or ``js`` of its answers, ``embedding`` of hidden
+            states.
         layer: Name of the module whose output hidden states are taken from, for example ``model.layers.7``.
         rectify: ``BLUR`` or ``GRU`` (``modules.rectify``): changes one term's gradient by the other's before they are
             added; ``null``: they are added as they are.
@@ -57,7 +58,7 @@ class TwoTerms(UnlearningModule):
         network: Network,
         gamma: float = 1.0,
         alpha: float = 1.0,
-        retain_loss: Literal["nll", "kl", "embedding"] = "nll",
+        retain_loss: Literal["nll", "kl", "js", "embedding"] = "nll",
         layer: str | None = None,
         rectify: Rectifier | None = None,
         sam_rho: float | None = None,
@@ -113,10 +114,11 @@ class TwoTerms(UnlearningModule):
         """Losses of a micro-batch, (b,), whose descent is retaining."""
         if self.retain_loss == "nll":
             return self.recipe.sample_losses(self.trained, part)
-        if self.retain_loss == "kl":
+        if self.retain_loss in ("kl", "js"):
             with self.frozen() as reference:
                 goal = self.recipe.logits(reference, part)[0]
-            return kl(*self.recipe.logits(self.trained, part), goal)
+            distance = kl if self.retain_loss == "kl" else js
+            return distance(*self.recipe.logits(self.trained, part), goal)
         with self.frozen() as reference:
             goal = hidden_states(reference, part, str(self.layer))
         return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)

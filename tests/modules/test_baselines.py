@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
+from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, JensUn, SimNPO, WeightedAscent
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
@@ -29,6 +29,7 @@ METHODS = {
     "grad_ascent": lambda n, **k: GradDiff(n, alpha=0.0, **k),
     "grad_diff": GradDiff,
     "kl": lambda n, **k: GradDiff(n, retain_loss="kl", **k),
+    "jensun": JensUn,
     "embedding": lambda n, **k: GradDiff(n, retain_loss="embedding", layer="model.layers.1", **k),
     "npo": NPO,
     "simnpo": lambda n, **k: SimNPO(n, gamma=0.125, **k),
