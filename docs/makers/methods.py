@@ -13,6 +13,7 @@ import yaml
 from makers.rst import heading, tree
 from makers.stored import stored
 from ofmu_pl import losses, modules
+from ofmu_pl.modules.rectify import Rectifier
 
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ROOT / "configs/methods"
@@ -56,7 +57,7 @@ def method_page(name: str, overlays: list[Path]) -> str:
     text = heading(name, "=")
     if words := getattr(cls, "in_words", ""):
         text += f"*In plain words:* {words}\n\n"
-    if name in ("OFMU", "BLUR", "GRU"):  # whose formula stands where the file begins
+    if name == "OFMU" or issubclass(cls, Rectifier):  # whose formula stands where the file begins
         text += f".. automodule:: {cls.__module__}\n   :no-members:\n   :no-index:\n\n"
     text += f".. autoclass:: ofmu_pl.{name}\n   :no-members:\n\n"
     used = [f for f in vars(losses).values() if inspect.isfunction(f) and f.__name__ in names_in(cls)]

@@ -5,6 +5,8 @@ With g_f the gradient of a forget loss that is *minimised* (NPO's, or minus a lo
     BLUR    gamma g_f + alpha (g_r - <g_r, g_f> / |g_f|^2 g_f)                    retaining gives way to forgetting
     GRU     gamma (g_f - min(0, <g_f, m>) / |m|^2 m) + alpha g_r                  forgetting gives way to retaining
             with m <- w g_r + (1 - w) m
+    PCGrad  gamma (g_f - min(0, <g_f, g_r>) / |g_r|^2 g_r)                        each gives way to the other
+            + alpha (g_r - min(0, <g_f, g_r>) / |g_f|^2 g_f)
 
 docs/methods.md says where the published codes differ from the papers and from this, and what OFMU's similarity adds.
 """
@@ -19,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ofmu_pl.core.projection import MovingAverage, project_
-from ofmu_pl.core.vectors import Vector
+from ofmu_pl.core.vectors import Vector, combine
 from ofmu_pl.support.errors import check_range
 
 
@@ -37,7 +39,7 @@ class Rectifier(ABC):
 
     @abstractmethod
     def rectify_(self, forget: Vector, retain: Vector) -> float:
-        """Change one of the two in place: the forget loss's gradient, times its weight, or the retain loss's.
+        """Change them in place: the forget loss's gradient, times its weight, and the retain loss's.
 
         Returns:
             The cosine of the two vectors that are compared, before the change.
@@ -97,3 +99,28 @@ class GRU(Rectifier):
         """Take out of the forget gradient what points against the average, which takes in the retain gradient first."""
         assert self._average is not None, "memory has not run"
         return project_(forget, self._average.update(retain), conflicts_only=True)
+
+
+class PCGrad(Rectifier):
+    """Projecting conflicting gradients (Yu et al. 2020, arXiv 2001.06782, algorithm 1), with two tasks.
+
+    Where the two gradients point against each other, each loses its part along the other as it was before.
+
+    Faithful: with two tasks the paper's random order of them changes nothing.
+
+    Example:
+        >>> import torch
+        >>> forget, retain = [torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]
+        >>> round(PCGrad().rectify_(forget, retain), 4), forget, retain
+        (-0.7071, [tensor([0.5000, 0.5000])], [tensor([0., 1.])])
+    """
+
+    in_words = "Where steps of forgetting and of keeping would have harmed each other, that part of both was left out."
+    changes_retain = True
+
+    def rectify_(self, forget: Vector, retain: Vector) -> float:
+        """Take out of each what points against the other."""
+        before = combine([(1.0, forget)])
+        cosine = project_(forget, retain, conflicts_only=True)
+        project_(retain, before, conflicts_only=True)
+        return cosine

@@ -6,7 +6,22 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, JensUn, SimNPO, WeightedAscent
+from ofmu_pl.modules import (
+    BLUR,
+    CEU,
+    DPO,
+    GRU,
+    NPO,
+    OFMU,
+    PDU,
+    RMU,
+    UNDIAL,
+    GradDiff,
+    JensUn,
+    PCGrad,
+    SimNPO,
+    WeightedAscent,
+)
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
@@ -42,12 +57,13 @@ METHODS = {
     "rmu": lambda n, **k: RMU(n, layer="model.layers.1", coefficient=2.0, alpha=1.0, **k),
     "blur": lambda n, **k: NPO(n, rectify=BLUR(), **k),
     "gru": lambda n, **k: NPO(n, alpha=0.0, rectify=GRU(), **k),
+    "pcgrad": lambda n, **k: GradDiff(n, rectify=PCGrad(), **k),
     "npo_sam": lambda n, **k: NPO(n, sam_rho=0.05, **k),
     "undial_sam_blur": lambda n, **k: UNDIAL(n, alpha=1.0, retain_loss="kl", rectify=BLUR(), sam_rho=0.05, **k),
 }
 
 
-ALIKE = ("grad_ascent", "satimp", "simnpo", "undial", "npo", "npo_sam", "blur")
+ALIKE = ("grad_ascent", "satimp", "simnpo", "undial", "npo", "npo_sam", "blur", "pcgrad")
 """Methods whose forget terms, retain terms and rules have their parts in other methods, too."""
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import BLUR, DPO, GRU, NPO, RMU, SCRUB, GradDiff
+from ofmu_pl.modules import BLUR, DPO, GRU, NPO, RMU, SCRUB, GradDiff, PCGrad
 from ofmu_pl.modules.two_terms import SAM_IN_WORDS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -102,6 +102,24 @@ def test_gru_leaves_forget_gradients_that_help():
         assert scalars["cosine"] > 0
         assert torch.equal(found, unrectified)
     assert (module.streams, plain_module.streams) == (("forget", "retain"), ("forget",))
+
+
+@pytest.mark.parametrize(("gamma", "alpha"), [(1.0, 1.0), (2.0, 0.5)])
+def test_pcgrad_takes_conflicts_out_of_both_gradients(gamma, alpha):
+    options = {"gamma": gamma, "alpha": alpha, "micro_batch_size": 5, "rectify": PCGrad()}
+    module, [(found, scalars)] = directions(Learn, **options)
+    g_f, g_r = gradients(module, sign=1.0)
+    assert scalars["cosine"] == pytest.approx(float(F.cosine_similarity(g_f, g_r, dim=0)), rel=1e-11)
+    assert scalars["cosine"] < -0.1
+    f, r = g_f - (g_f @ g_r) / (g_r @ g_r) * g_r, g_r - (g_f @ g_r) / (g_f @ g_f) * g_f
+    close(found, gamma * f + alpha * r)
+
+
+def test_pcgrad_leaves_gradients_that_agree():
+    _, [(rectified, scalars)] = directions(GradDiff, rectify=PCGrad())
+    _, [(plain, _)] = directions(GradDiff)
+    assert scalars["cosine"] > 0
+    close(rectified, plain)
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.01])
