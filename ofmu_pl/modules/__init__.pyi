@@ -14,6 +14,7 @@ from .preference import NPO as NPO
 from .preference import SimNPO as SimNPO
 from .rectify import BLUR as BLUR
 from .rectify import GRU as GRU
+from .rectify import HAMU as HAMU
 from .rectify import PCGrad as PCGrad
 from .relabel import RandomLabels as RandomLabels
 from .relabel import SalUn as SalUn
