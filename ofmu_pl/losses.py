@@ -182,6 +182,30 @@ def logit_margin(logits: Tensor, targets: Tensor) -> Tensor:
     return sample_mean((z.amax(2) - z.mean(2)).square(), targets)
 
 
+def margins(logits: Tensor, targets: Tensor, rivals: int | None = None) -> Tensor:
+    """Log-odds of each target against its ``rivals`` likeliest others, ``z_y - log sum_v e^(z_v)``, (B, S).
+
+    ``None``: against all others, ``ln(p / (1 - p))``. Values at places without a target mean nothing.
+
+    Example:
+        >>> margins(torch.tensor([[[2.0, 1.0, 0.5]]]), torch.tensor([[0]]), rivals=1)
+        tensor([[1.]])
+    """
+    z, own = _precise(logits), _one_hot(targets, logits.shape[2]).bool()
+    others = z.masked_fill(own, -torch.inf)
+    if rivals is not None:
+        others = others.topk(min(rivals, z.shape[2] - 1)).values
+    return z.gather(2, targets.clamp(min=0).unsqueeze(2)).squeeze(2) - others.logsumexp(2)
+
+
+def confident_npo(logits: Tensor, targets: Tensor, beta: float) -> Tensor:
+    """NPO token by token, ``mean_t (2/beta) log(1 + (p_t / (1 - p_t))^beta)``, with 1 - p in the frozen model's place.
+
+    At beta 1 it is ``-2 log(1 - p)``: what pushes a token's log-odds down is 2 p, its confidence (CATNIP; a variant).
+    """
+    return sample_mean(2 / beta * F.softplus(beta * margins(logits, targets)), targets)
+
+
 def js_to_token(logits: Tensor, targets: Tensor) -> Tensor:
     """Jensen-Shannon divergence from all mass on one token (JensUn's forget term; Singh et al. 2025).
 

@@ -188,6 +188,32 @@ def test_js_to_token(case):
     assert torch.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("rivals", [None, 1, 3, 99])
+def test_margins(case, rivals):
+    logits, targets, _ = case
+
+    def margin(y, z):
+        others = np.sort(np.delete(z, y))[::-1][:rivals]
+        return z[y] - np.log(np.exp(others).sum())
+
+    same(L.sample_mean(L.margins(logits, targets, rivals), targets), by_token(margin, targets, logits))
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+def test_confident_npo(case, beta):
+    logits, targets, _ = case
+    p = lambda y, z: np.exp(log_softmax(z)[y])  # noqa: E731
+    got = L.confident_npo(logits, targets, beta)
+    same(got, by_token(lambda y, z: 2 / beta * np.log1p((p(y, z) / (1 - p(y, z))) ** beta), targets, logits))
+    (gradient,) = torch.autograd.grad(got.sum(), logits)
+    true = gradient.gather(2, targets.clamp(min=0).unsqueeze(2)).squeeze(2).sum(1)
+    if beta == 1:  # what pushes a token is its confidence
+        same(true, by_token(lambda y, z: 2 * p(y, z), targets, logits))
+    sure = torch.tensor([[[0.0, 900.0]]], dtype=torch.float64).requires_grad_()
+    (gradient,) = torch.autograd.grad(L.confident_npo(sure, torch.ones(1, 1).long(), beta), sure)
+    same(gradient, [[[-2.0, 2.0]]])
+
+
 def test_hidden_distance_of_rows_of_different_lengths():
     torch.manual_seed(0)
     hidden, frozen = torch.randn(2, B, S, D, dtype=torch.float64)
@@ -206,6 +232,7 @@ ALL = {
     "undial": lambda z, y, r: L.undial(z, y, r, 10.0),
     "kl": L.kl,
     "js": L.js,
+    "confident_npo": lambda z, y, r: L.confident_npo(z, y, 0.7),
     "js_to_token": lambda z, y, r: L.js_to_token(z, y),
     "logit_margin": lambda z, y, r: L.logit_margin(z, y),
     "ce_u": lambda z, y, r: L.ce_u(z, y),
@@ -215,7 +242,9 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("name", ["nll", "undial", "kl", "js", "js_to_token", "logit_margin", "npo", "simnpo"])
+@pytest.mark.parametrize(
+    "name", ["nll", "undial", "kl", "js", "js_to_token", "confident_npo", "logit_margin", "npo", "simnpo"]
+)
 def test_gradients_are_those_of_differences(case, name):
     logits, targets, reference = case
     assert torch.autograd.gradcheck(lambda z: ALL[name](z, targets, reference), (logits,))

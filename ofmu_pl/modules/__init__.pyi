@@ -9,6 +9,7 @@ from .ofmu import OFMU as OFMU
 from .one_shot import BatchNormOnly as BatchNormOnly
 from .one_shot import DoNothing as DoNothing
 from .pdu import PDU as PDU
+from .preference import CATNIP as CATNIP
 from .preference import DPO as DPO
 from .preference import NPO as NPO
 from .preference import SimNPO as SimNPO

@@ -8,6 +8,7 @@ from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
 from ofmu_pl.modules import (
     BLUR,
+    CATNIP,
     CEU,
     DPO,
     GRU,
@@ -49,6 +50,7 @@ METHODS = {
     "embedding": lambda n, **k: GradDiff(n, retain_loss="embedding", layer="model.layers.1", **k),
     "npo": NPO,
     "simnpo": lambda n, **k: SimNPO(n, gamma=0.125, **k),
+    "catnip": CATNIP,
     "dpo": DPO,
     "undial": UNDIAL,
     "wga": WeightedAscent,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import JensUn
+from ofmu_pl.modules import CATNIP, JensUn
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import train
@@ -88,3 +88,15 @@ def test_jensun_repeats_the_fixed_answer_along_every_true_one(folder, size):
 def test_jensun_needs_an_answer(folder):
     with pytest.raises(UserError, match="model.answer"):
         train(JensUn(CausalLM(path=folder), answer=""), steps=1)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+def test_catnip_pushes_tokens_by_their_odds(folder, beta):
+    module = CATNIP(CausalLM(path=folder), beta=beta, gamma=2.0, **SGD)
+    assert module.streams == ("forget",)
+
+    def loss(network, frozen, batch):
+        sure = (p.gather(1, true[:, None]) for p, true in rows(network, batch["forget"]))
+        return 2 * mean((2 / beta * (1 + (p / (1 - p)) ** beta).log()).mean() for p in sure)
+
+    second_direction(module, loss)
