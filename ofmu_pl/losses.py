@@ -206,6 +206,11 @@ def confident_npo(logits: Tensor, targets: Tensor, beta: float) -> Tensor:
     return sample_mean(2 / beta * F.softplus(beta * margins(logits, targets)), targets)
 
 
+def margin_hinge(logits: Tensor, targets: Tensor, rivals: int, bound: float, buffer: float) -> Tensor:
+    """``mean_t max(0, m_t - bound + buffer) / buffer`` of ``margins`` (MASC): at least the share of m_t > bound."""
+    return sample_mean(F.relu(margins(logits, targets, rivals) - bound + buffer) / buffer, targets)
+
+
 def js_to_token(logits: Tensor, targets: Tensor) -> Tensor:
     """Jensen-Shannon divergence from all mass on one token (JensUn's forget term; Singh et al. 2025).
 

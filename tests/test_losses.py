@@ -199,6 +199,20 @@ def test_margins(case, rivals):
     same(L.sample_mean(L.margins(logits, targets, rivals), targets), by_token(margin, targets, logits))
 
 
+def test_margin_hinge(case):
+    logits, targets, _ = case
+
+    def loss(y, z):
+        margin = z[y] - np.log(np.exp(np.sort(np.delete(z, y))[-2:]).sum())
+        return max(0.0, margin + 3.0 + 0.25) / 0.25
+
+    got = L.margin_hinge(logits, targets, 2, -3.0, 0.25)
+    same(got, by_token(loss, targets, logits))
+    above = L.sample_mean((L.margins(logits, targets, 2) > -3.0).double(), targets)
+    assert 0 < above.mean() < 1
+    assert (got >= above).all()
+
+
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 def test_confident_npo(case, beta):
     logits, targets, _ = case
@@ -233,6 +247,7 @@ ALL = {
     "kl": L.kl,
     "js": L.js,
     "confident_npo": lambda z, y, r: L.confident_npo(z, y, 0.7),
+    "margin_hinge": lambda z, y, r: L.margin_hinge(z, y, 3, 0.8, 0.3),
     "js_to_token": lambda z, y, r: L.js_to_token(z, y),
     "logit_margin": lambda z, y, r: L.logit_margin(z, y),
     "ce_u": lambda z, y, r: L.ce_u(z, y),

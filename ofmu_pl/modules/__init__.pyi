@@ -5,6 +5,7 @@ from .fisher import Fisher as Fisher
 from .graddiff import GradDiff as GradDiff
 from .influence import Influence as Influence
 from .jensun import JensUn as JensUn
+from .masc import MASC as MASC
 from .ofmu import OFMU as OFMU
 from .one_shot import BatchNormOnly as BatchNormOnly
 from .one_shot import DoNothing as DoNothing

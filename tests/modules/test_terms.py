@@ -11,7 +11,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import CATNIP, JensUn
+from ofmu_pl.modules import CATNIP, MASC, JensUn
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import train
@@ -100,3 +100,26 @@ def test_catnip_pushes_tokens_by_their_odds(folder, beta):
         return 2 * mean((2 / beta * (1 + (p / (1 - p)) ** beta).log()).mean() for p in sure)
 
     second_direction(module, loss)
+
+
+def test_masc_lowers_margins_that_are_above_their_bound(folder):
+    module = MASC(CausalLM(path=folder), rivals=3, rho=0.3, buffer=0.5, gamma=2.0, **SGD)
+    bound = math.log(0.3 / 0.7)
+
+    def loss(network, frozen, batch):
+        hinges, kinds = [], set()
+        for p, true in rows(network, batch["forget"]):
+            others = p.log().scatter(1, true[:, None], -math.inf).sort(1).values[:, -3:]
+            margin = p.log().gather(1, true[:, None])[:, 0] - others.exp().sum(1).log()
+            kinds |= set((margin > bound - 0.5).tolist())
+            hinges.append(((margin - bound + 0.5).clamp(min=0) / 0.5).mean())
+        assert kinds == {True, False}
+        return 2 * mean(hinges)
+
+    second_direction(module, loss)
+
+
+@pytest.mark.parametrize("options", [{"rho": 1.0}, {"rho": 0.0}, {"rivals": 0}, {"buffer": 0.0}])
+def test_bad_arguments(options):
+    with pytest.raises(UserError, match=next(iter(options))):
+        MASC(CausalLM("gpt2"), **options)
