@@ -186,10 +186,6 @@ def margins(logits: Tensor, targets: Tensor, rivals: int | None = None) -> Tenso
     """Log-odds of each target against its ``rivals`` likeliest others, ``z_y - log sum_v e^(z_v)``, (B, S).
 
     ``None``: against all others, ``ln(p / (1 - p))``. Values at places without a target mean nothing.
-
-    Example:
-        >>> margins(torch.tensor([[[2.0, 1.0, 0.5]]]), torch.tensor([[0]]), rivals=1)
-        tensor([[1.]])
     """
     z, own = _precise(logits), _one_hot(targets, logits.shape[2]).bool()
     others = z.masked_fill(own, -torch.inf)
@@ -216,10 +212,6 @@ def js_to_token(logits: Tensor, targets: Tensor) -> Tensor:
 
     ``mean_t ln 2 + (q_t ln q_t - (1 + q_t) ln(1 + q_t)) / 2`` with q the probability of the token that ``targets``,
     (B, S), name: between 0 and ln 2, and its gradient vanishes at both ends.
-
-    Example:
-        >>> js_to_token(torch.tensor([[[0.0, 0.0], [0.0, -99.0]]]), torch.tensor([[1, 0]])).round(decimals=4)
-        tensor([0.1079])
     """
     nll = token_nll(logits, targets)
     q = (-nll).exp()

@@ -32,7 +32,7 @@ def method_pages() -> Iterator[tuple[str, str]]:
     overlays = defaultdict(list)
     for path in sorted(OVERLAYS.glob("*.yaml")):
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for name in {config["model"].get("class_path"), *rectifiers(config)} - {None}:
+        for name in {config["model"].get("class_path"), *parts(config)} - {None}:
             overlays[name.rpartition(".")[2]].append(path)
     names = sorted(modules.__all__, key=str.lower)
     for name in names:  # the overlay of the method's own name first
@@ -45,10 +45,10 @@ def method_pages() -> Iterator[tuple[str, str]]:
     yield "methods/index", tree("Methods, one by one", about, names)
 
 
-def rectifiers(config: Mapping[str, Any]) -> set[str]:
-    """What an overlay rectifies a method's steps with."""
-    rectify = config["model"].get("init_args", {}).get("rectify")
-    return {rectify["class_path"]} if isinstance(rectify, dict) else {rectify} if rectify else set()
+def parts(config: Mapping[str, Any]) -> set[str]:
+    """What an overlay rectifies a method's steps with, and what constrains them."""
+    given = [config["model"].get("init_args", {}).get(option) for option in ("rectify", "constrain")]
+    return {part["class_path"] if isinstance(part, dict) else part for part in given if part}
 
 
 def method_page(name: str, overlays: list[Path]) -> str:

@@ -1,3 +1,4 @@
+from .constrain import SAUL as SAUL
 from .distillation import CEU as CEU
 from .distillation import UNDIAL as UNDIAL
 from .finetune import FineTune as FineTune

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ofmu_pl.losses import IGNORED, js_to_token
-from ofmu_pl.modules.two_terms import TwoTerms
+from ofmu_pl.modules.two_terms import RetainLoss, TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
 
@@ -42,11 +42,7 @@ class JensUn(TwoTerms):
     modality = "text"
 
     def __init__(
-        self,
-        network: Network,
-        answer: str = "No idea",
-        retain_loss: Literal["nll", "kl", "js", "embedding"] = "js",
-        **kwargs: Any,
+        self, network: Network, answer: str = "No idea", retain_loss: RetainLoss = "js", **kwargs: Any
     ) -> None:
         super().__init__(network, retain_loss=retain_loss, **kwargs)
         self.answer = answer

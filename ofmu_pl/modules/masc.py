@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
@@ -73,17 +74,14 @@ class MASC(TwoTerms):
         reached, seen = super().reached(number)
         if self.stop_share is None or number % EVERY:
             return reached, seen
-        share = self._share_above()
-        if share <= self.stop_share:
-            rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens lead their rivals.")
-            self.run.stop()
-        return reached, {**seen, "share_above": share}
-
-    def _share_above(self) -> float:
         rows, shares = evenly(range(len(self.run.data.splits["forget"])), LOOKED_AT), []
         with torch.no_grad(), self.scoring():
             for part in torch.tensor(rows).split(ROWS):
                 logits, targets = self.read(self.run.data.collate("forget", part.tolist(), 0))
                 above = margins(logits, targets, self.rivals) > self.bound
-                shares.append(sample_mean(above.float(), targets))
-        return float(torch.cat(shares).mean())
+                shares += sample_mean(above.float(), targets).tolist()
+        share = float(np.mean(shares))
+        if share <= self.stop_share:
+            rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens lead their rivals.")
+            self.run.stop()
+        return reached, {**seen, "share_above": share}

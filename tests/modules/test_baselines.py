@@ -18,6 +18,7 @@ from ofmu_pl.modules import (
     OFMU,
     PDU,
     RMU,
+    SAUL,
     UNDIAL,
     GradDiff,
     JensUn,
@@ -63,6 +64,7 @@ METHODS = {
     "blur": lambda n, **k: NPO(n, rectify=BLUR(), **k),
     "gru": lambda n, **k: NPO(n, alpha=0.0, rectify=GRU(), **k),
     "hamu": lambda n, **k: GradDiff(n, rectify=HAMU(gain=0.5, per_tensor=True), **k),
+    "saul": lambda n, **k: GradDiff(n, constrain=SAUL(level=-9.0, step=0.1), sam_rho=0.05, **k),
     "pcgrad": lambda n, **k: GradDiff(n, rectify=PCGrad(), **k),
     "npo_sam": lambda n, **k: NPO(n, sam_rho=0.05, **k),
     "undial_sam_blur": lambda n, **k: UNDIAL(n, alpha=1.0, retain_loss="kl", rectify=BLUR(), sam_rho=0.05, **k),
@@ -177,6 +179,7 @@ def test_rmu_steers_hidden_states_of_a_batch(folder):
         "pdu",
         "rmu",
         "gru",
+        "saul",
         "undial_sam_blur",
     ],
 )
@@ -186,6 +189,8 @@ def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
 
     whole, resumed = interrupted(make, tmp_path, 4, at=2)
     assert whole.alpha == resumed.alpha
+    if whole.constrain:
+        assert whole.constrain.multiplier == resumed.constrain.multiplier > 0
 
 
 @pytest.mark.parametrize("precision", ["16-true", "bf16-true"])  # on a CPU 16-mixed is bf16-mixed

@@ -1,5 +1,6 @@
 """Rectified steps and SAM as modules: in float64 against torch.autograd, what must hold of them, and short runs."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import BLUR, DPO, GRU, HAMU, NPO, RMU, SCRUB, GradDiff, PCGrad
+from ofmu_pl.modules import BLUR, DPO, GRU, HAMU, NPO, RMU, SAUL, SCRUB, GradDiff, PCGrad
 from ofmu_pl.modules.two_terms import SAM_IN_WORDS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -190,6 +191,33 @@ def test_sam_takes_the_forget_gradient_at_the_shifted_weights_and_no_other(rho):
     assert (shifted - g_f).norm() > 0.01 * rho * g_f.norm()
 
 
+@pytest.mark.parametrize("rho", [None, 0.05])
+def test_a_constraint_weighs_the_forget_term_by_how_far_it_is_from_its_level(rho):
+    options = {"gamma": 2.0, "alpha": 3.0, "micro_batch_size": 5, "sam_rho": rho}
+    _, plain = directions(GradDiff, steps=4, **options | {"alpha": 0.0})
+    module, seen = directions(GradDiff, steps=4, constrain=SAUL(level=-2.56, step=0.5), **options)
+    multiplier = 0.0
+    for number, ((found, scalars), (forget, _)) in enumerate(zip(seen, plain, strict=True)):
+        g_f, g_r = gradients(module, number)
+        (part,) = module.run.data.iteration(number)["forget"]
+        network, at = copy.deepcopy(module.network), 0
+        with torch.no_grad():
+            for p in network.parameters():
+                p.add_(((rho or 0.0) * g_f / g_f.norm())[at : at + p.numel()].view_as(p))
+                at += p.numel()
+            loss = -float(F.cross_entropy(network(part["images"].double()), part["labels"]))
+        multiplier = max(0.0, multiplier + 0.5 * (loss + 2.56))
+        assert scalars["multiplier"] == pytest.approx(multiplier, rel=1e-12)
+        close(found, multiplier * forget + 3.0 * g_r)
+    assert rho or [scalars["multiplier"] > 0 for _, scalars in seen] == [False, True, True, False]
+
+
+def test_a_constraint_that_holds_leaves_retaining_alone():
+    module, [(found, scalars)] = directions(GradDiff, constrain=SAUL(level=0.0))
+    assert scalars["multiplier"] == 0.0
+    close(found, gradients(module)[1])
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -230,6 +258,7 @@ def test_the_page_says_it_in_words():
         (lambda n: NPO(n, rectify=GRU(weight=0.0)), "weight"),
         (lambda n: NPO(n, alpha=0.0, rectify=HAMU()), "model.alpha"),
         (lambda n: NPO(n, rectify=HAMU(gain=-1.0)), "gain"),
+        (lambda n: NPO(n, constrain=SAUL(level=1.0, step=0.0)), "step"),
         (lambda n: RMU(n, sam_rho=-0.1), "sam_rho"),
     ],
 )
