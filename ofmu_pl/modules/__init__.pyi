@@ -10,6 +10,7 @@ from .masc import MASC as MASC
 from .ofmu import OFMU as OFMU
 from .one_shot import BatchNormOnly as BatchNormOnly
 from .one_shot import DoNothing as DoNothing
+from .one_shot import Negation as Negation
 from .pdu import PDU as PDU
 from .preference import CATNIP as CATNIP
 from .preference import DPO as DPO

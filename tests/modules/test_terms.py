@@ -11,7 +11,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import CATNIP, MASC, JensUn
+from ofmu_pl.modules import CATNIP, MASC, JensUn, Negation
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import train
@@ -117,6 +117,26 @@ def test_masc_lowers_margins_that_are_above_their_bound(folder):
         return 2 * mean(hinges)
 
     second_direction(module, loss)
+
+
+def test_negation_is_training_turned_round(folder):
+    module = Negation(CausalLM(path=folder), steps=3, lr=1e-2, scale=2.0)
+    trainer = train(module, steps=5, precision="64-true", callbacks=[seen := Seen()])
+    assert trainer.global_step == 1, "one iteration, whatever max_steps says"
+    assert module.gradient_evaluations == 3
+    network = copy.deepcopy(module.network)
+    network.load_state_dict(seen.weights[0])
+    start = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2, weight_decay=0.0)
+    for number in range(3):
+        (batch,) = module.run.data.iteration(number)["forget"]
+        optimizer.zero_grad()
+        mean(-p.gather(1, true[:, None]).log().mean() for p, true in rows(network, batch)).backward()
+        optimizer.step()
+    trained = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+    found = torch.nn.utils.parameters_to_vector(module.network.parameters()).detach()
+    assert (trained - start).norm() > 0.1
+    assert (found - (start - 2 * (trained - start))).norm() < 1e-9 * (trained - start).norm()
 
 
 @pytest.mark.parametrize("options", [{"rho": 1.0}, {"rho": 0.0}, {"rivals": 0}, {"buffer": 0.0}])
