@@ -194,25 +194,13 @@ def margins(logits: Tensor, targets: Tensor, rivals: int | None = None) -> Tenso
     return z.gather(2, targets.clamp(min=0).unsqueeze(2)).squeeze(2) - others.logsumexp(2)
 
 
-def confident_npo(logits: Tensor, targets: Tensor, beta: float) -> Tensor:
-    """NPO token by token, ``mean_t (2/beta) log(1 + (p_t / (1 - p_t))^beta)``, with 1 - p in the frozen model's place.
-
-    At beta 1 it is ``-2 log(1 - p)``: what pushes a token's log-odds down is 2 p, its confidence (CATNIP; a variant).
-    """
-    return sample_mean(2 / beta * F.softplus(beta * margins(logits, targets)), targets)
-
-
 def margin_hinge(logits: Tensor, targets: Tensor, rivals: int, bound: float, buffer: float) -> Tensor:
     """``mean_t max(0, m_t - bound + buffer) / buffer`` of ``margins`` (MASC): at least the share of m_t > bound."""
     return sample_mean(F.relu(margins(logits, targets, rivals) - bound + buffer) / buffer, targets)
 
 
 def js_to_token(logits: Tensor, targets: Tensor) -> Tensor:
-    """Jensen-Shannon divergence from all mass on one token (JensUn's forget term; Singh et al. 2025).
-
-    ``mean_t ln 2 + (q_t ln q_t - (1 + q_t) ln(1 + q_t)) / 2`` with q the probability of the token that ``targets``,
-    (B, S), name: between 0 and ln 2, and its gradient vanishes at both ends.
-    """
+    """``mean_t ln 2 + (q ln q - (1 + q) ln(1 + q)) / 2``, q = p(target): JS to all mass on the target (JensUn)."""
     nll = token_nll(logits, targets)
     q = (-nll).exp()
     return sample_mean(math.log(2) - (q * nll + (1 + q) * q.log1p()) / 2, targets)

@@ -8,12 +8,10 @@ from ofmu_pl.support.errors import check_range
 class SAUL:
     """``L <= level`` for the forget term's loss L, by a multiplier m that weighs the term (Choi et al. 2026, SAUL).
 
-    ``m <- max(0, m + step (L - level))``, from 0, before each step: while too little is forgotten the weight grows,
-    beyond the level it fades to nothing, and retaining goes on alone. The loss goes past its level meanwhile. L is the
-    batch's, where its gradient is taken; GradDiff's is minus the answers' loss.
-
-    Simplified: the paper's augmented Lagrangian (section 4.1, algorithm 1) around any forget term. ``sam_rho`` gives
-    its sharpness on the forget side; that on the retain side and an optimizer for each side are left out.
+    ``m <- max(0, m + step (L - level))``, from 0, before each step: the weight grows while too little is forgotten, and
+    fades to nothing beyond the level, past which the loss goes meanwhile. L is the batch's, where its gradient is
+    taken. Simplified: the paper's augmented Lagrangian (section 4.1) around any forget term, with ``sam_rho`` its
+    sharpness on the forget side; that on the retain side and an optimizer for each side are left out.
 
     Args:
         level: Largest forget loss (authors, TOFU's forget01: answers' losses of 10 nats, which is -10 of GradDiff).

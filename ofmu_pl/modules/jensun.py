@@ -16,12 +16,9 @@ from ofmu_pl.support.errors import UserError
 class JensUn(TwoTerms):
     """Jensen-Shannon divergence to one fixed answer, and on retain rows to the frozen model (Singh et al. 2025).
 
-    The t-th token of every forget answer is to become the t-th of ``answer``, which begins again where it ends, while
-    the true tokens are still what is read. Both terms are at most ln 2, so that neither runs away. Source:
-    arXiv 2509.02820.
-
-    Faithful: as the authors' code (nmndeep/JensUn-Unlearning 9d0cfd5), but for means over rows instead of tokens, and
-    without its floor of 1e-9 under probabilities.
+    The t-th token of every forget answer is to become the t-th of ``answer``, which begins again where it ends; what is
+    read are still the true tokens. Both terms are at most ln 2. Faithful (arXiv 2509.02820; nmndeep/JensUn-Unlearning
+    9d0cfd5), but for means over rows, not tokens, and without the code's floor of 1e-9 under probabilities.
 
     Args:
         network: Recipe of the network that shall forget.
@@ -35,10 +32,7 @@ class JensUn(TwoTerms):
         ('forget', 'retain')
     """
 
-    in_words = (
-        "The model was trained to give one fixed answer to all forgotten rows, and to answer rows that must stay as "
-        "it did before."
-    )
+    in_words = "The model was trained to give one fixed answer to all forgotten rows, and to answer others as before."
     modality = "text"
 
     def __init__(
@@ -52,7 +46,7 @@ class JensUn(TwoTerms):
         logits, targets = self.recipe.logits(self.trained, part)
         tokens = self.run.data.tokenizer.encode(self.answer, add_special_tokens=False)
         if not tokens:
-            raise UserError(f"model.answer '{self.answer}' has no token: give words that forget rows shall end at.")
+            raise UserError(f"model.answer '{self.answer}' has no token: give words to answer forget rows with.")
         place = (targets != IGNORED).cumsum(1) - 1
         wanted = torch.tensor(tokens, device=targets.device)[place % len(tokens)]
         return js_to_token(logits, wanted.where(targets != IGNORED, IGNORED))

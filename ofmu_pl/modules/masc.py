@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
@@ -22,11 +21,11 @@ class MASC(TwoTerms):
     """Margin self-correction (Di Gennaro et al. 2026, arXiv 2606.02920): no retain rows, and an end of its own.
 
     A token's margin is its log-odds against its likeliest rivals; what is above ``ln(rho / (1 - rho)) - buffer`` is
-    lowered. At every tenth iteration up to 64 forget rows are scored. The run ends where the share of their tokens
-    whose probability among the rivals is above ``rho`` is at most ``stop_share``, on average over rows.
+    lowered. Every tenth iteration up to 64 forget rows are scored. The run ends where the share of their tokens whose
+    probability among the rivals is above ``rho`` is at most ``stop_share``, on average over rows.
 
-    Simplified: as the authors' code on TOFU (FedericoDiGennaro/Fast-LLM-Unlearning-MarginSelfCorrection 6b94838), but
-    rows of 64 tokens and more are pushed as a whole, not from a random place on, and one look replaces their two.
+    Simplified: in the authors' code (FedericoDiGennaro/Fast-LLM-Unlearning-MarginSelfCorrection 6b94838) rows of 64
+    tokens and more are pushed from a random place on, and two smaller looks come before the end.
 
     Args:
         network: Recipe of the network that shall forget.
@@ -43,10 +42,7 @@ class MASC(TwoTerms):
         0.8473
     """
 
-    in_words = (
-        "The model was trained until the right words of the forgotten answers were no longer far likelier than the "
-        "words next in line."
-    )
+    in_words = "The model was trained until right words of forgotten answers hardly led the words next in line."
 
     def __init__(
         self,
@@ -59,9 +55,8 @@ class MASC(TwoTerms):
         **kwargs: Any,
     ) -> None:
         super().__init__(network, alpha=alpha, **kwargs)
-        check_range(1, rivals=rivals)
         check_range(0, 0.999, above=True, rho=rho)
-        check_range(0, above=True, buffer=buffer)
+        check_range(0, above=True, rivals=rivals, buffer=buffer)
         self.rivals, self.buffer, self.stop_share = rivals, buffer, stop_share
         self.bound = math.log(rho / (1 - rho))
 
@@ -80,7 +75,7 @@ class MASC(TwoTerms):
                 logits, targets = self.read(self.run.data.collate("forget", part.tolist(), 0))
                 above = margins(logits, targets, self.rivals) > self.bound
                 shares += sample_mean(above.float(), targets).tolist()
-        share = float(np.mean(shares))
+        share = sum(shares) / len(shares)
         if share <= self.stop_share:
             rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens lead their rivals.")
             self.run.stop()

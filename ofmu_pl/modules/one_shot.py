@@ -58,8 +58,8 @@ class DoNothing(OneShot):
 class Negation(OneShot):
     """Task-vector negation, ``theta - scale (theta_f - theta)``, theta_f from theta by training on the forget rows.
 
-    That training is AdamW's on the mean loss of forget batches, without decay. Faithful: Ilharco et al. 2023 (arXiv
-    2212.04089, section 2, negation), where theta is the model that is edited, here the target.
+    That training is AdamW's, without decay. Faithful: Ilharco et al. 2023 (arXiv 2212.04089, section 2), with the
+    target as the model that is edited.
 
     Args:
         network: Recipe of the network that shall forget.
@@ -91,14 +91,13 @@ class Negation(OneShot):
         for number in range(self.steps):
             (part,) = self.run.data.iteration(number)["forget"]
             part = {name: x.to(self.device) for name, x in part.items()}
-            trained = self.gradient_engine().expand(self.loss(part), order=1)
-            set_gradients(parameters, trained.gradient)
+            found = self.gradient_engine().expand(self.loss(part), order=1)
+            set_gradients(parameters, found.gradient)
             optimizer.step()
             self.charge(1.0)
-        optimizer.zero_grad()
-        found = combine([(self.scale, before), (-self.scale, parameters)])
+        turned = combine([(self.scale, before), (-self.scale, parameters)])
         copy_(parameters, before)
-        return found, {"L_f": trained.value}
+        return turned, {"L_f": found.value}
 
 
 class BatchNormOnly(UnlearningModule):

@@ -106,9 +106,8 @@ class GRU(Rectifier):
 class PCGrad(Rectifier):
     """Projecting conflicting gradients (Yu et al. 2020, arXiv 2001.06782, algorithm 1), with two tasks.
 
-    Where the two gradients point against each other, each loses its part along the other as it was before.
-
-    Faithful: with two tasks the paper's random order of them changes nothing.
+    Where the two gradients point against each other, each loses its part along the other as it was before. Faithful:
+    with two tasks the paper's random order of them changes nothing.
 
     Example:
         >>> import torch
@@ -138,20 +137,15 @@ class HAMU(Rectifier):
         d = gain/|g_f|^2 g_f + sqrt(|g_r|^2 - gain^2/|g_f|^2) n              otherwise, n = P g_r / |P g_r|
         d = gain/|g_f|^2 g_f                                                 if |g_r| |g_f| < gain: no such step
 
-    with ``P g_r = g_r - <g_r, g_f>/|g_f|^2 g_f``. It holds for steps of SGD at the method's ``gamma: 1, alpha: 1``.
-
-    Faithful: as the authors' code (aoi3142/HAMU d841b70) at their runs' flags ``use_lr_radius`` and, with
-    ``per_tensor``, ``distribute_constraint_grad_norm``. Their end of a run, as soon as |P g_r| |g_f| < gain, and HAMU-U
-    are not offered.
+    with ``P g_r = g_r - <g_r, g_f>/|g_f|^2 g_f``, for steps of SGD at ``gamma: 1, alpha: 1``. Faithful to the authors'
+    runs (aoi3142/HAMU d841b70: ``use_lr_radius``; with ``per_tensor``, ``distribute_constraint_grad_norm``); their
+    optional end of a run, where |P g_r| |g_f| < gain, and HAMU-U are not offered.
 
     Args:
         gain: What the forget loss is to lose in a step, in nats per unit of learning rate (published runs: 0.5).
-        per_tensor: Whether each tensor takes a step of its own, for a share of the gain as its |g_f| |g_r| (the
-            published default), instead of the whole vector.
+        per_tensor: Whether each tensor takes a step of its own, for a share of the gain as its |g_f| |g_r| (theirs).
 
     Example:
-        A step along the retain gradient would forget 1; to forget 3, it has to turn.
-
         >>> import torch
         >>> forget, retain = [torch.tensor([1.0, 0.0])], [torch.tensor([1.0, 5.0])]
         >>> _ = HAMU(gain=3.0).rectify_(forget, retain)
@@ -169,13 +163,11 @@ class HAMU(Rectifier):
     def rectify_(self, forget: Vector, retain: Vector) -> float:
         """Give both the lengths that make the step of least harm."""
         inner, sizes = dot(forget, retain), norm(forget) * norm(retain)
-        if not self.per_tensor:
-            _least_harm_(forget, retain, self.gain)
-        else:
-            products = [norm([f]) * norm([r]) for f, r in zip(forget, retain, strict=True)]
-            each = self.gain / sum(products) if any(products) else 0.0
-            for f, r, product in zip(forget, retain, products, strict=True):
-                _least_harm_([f], [r], each * product)
+        parts = [([f], [r]) for f, r in zip(forget, retain, strict=True)] if self.per_tensor else [(forget, retain)]
+        products = [norm(f) * norm(r) for f, r in parts]
+        each = self.gain / sum(products) if any(products) else 0.0
+        for (f, r), product in zip(parts, products, strict=True):
+            _least_harm_(f, r, each * product)
         return inner / sizes if sizes else 0.0
 
 

@@ -39,13 +39,11 @@ class TwoTerms(UnlearningModule):
         network: Recipe of the network that shall forget.
         gamma: Weight of the forget term.
         alpha: Weight of the retain term; 0 leaves out the term, and the retain batches unless ``rectify`` needs them.
-        retain_loss: ``nll``, or distance to the frozen model: ``kl`` or ``js`` of its answers, ``embedding`` of hidden
-            states.
+        retain_loss: ``nll``, or distance to the frozen model: ``kl``, ``js`` of answers, ``embedding`` of states.
         layer: Name of the module whose output hidden states are taken from, for example ``model.layers.7``.
-        rectify: ``BLUR`` or ``GRU`` (``modules.rectify``): changes one term's gradient by the other's before they are
-            added; ``null``: they are added as they are.
-        constrain: ``SAUL`` (``modules.constrain``): the forget term weighs as much as its loss is above a level;
-            ``null``: always the same.
+        rectify: ``BLUR``, ``GRU``, ``PCGrad`` or ``HAMU`` (``modules.rectify``): changes the terms' gradients by each
+            other before they are added; ``null``: they are added as they are.
+        constrain: ``SAUL``: the forget term weighs the more, the longer its loss is above a level; ``null``: always 1.
         sam_rho: Sharpness-aware minimisation: the forget term's gradient is that at ``theta + sam_rho g_f / |g_f|``, so
             that what was forgotten is also forgotten nearby (Fan et al. 2025: 0.01), at one more forget gradient an
             iteration; ``null``: the gradient at theta.
