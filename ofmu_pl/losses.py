@@ -7,6 +7,8 @@ Upstream's means run over all tokens of a batch and so weigh long answers more; 
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -180,6 +182,30 @@ def logit_margin(logits: Tensor, targets: Tensor) -> Tensor:
     return sample_mean((z.amax(2) - z.mean(2)).square(), targets)
 
 
+def margins(logits: Tensor, targets: Tensor, rivals: int | None = None) -> Tensor:
+    """Log-odds of each target against its ``rivals`` likeliest others, ``z_y - log sum_v e^(z_v)``, (B, S).
+
+    ``None``: against all others, ``ln(p / (1 - p))``. Values at places without a target mean nothing.
+    """
+    z, own = _precise(logits), _one_hot(targets, logits.shape[2]).bool()
+    others = z.masked_fill(own, -torch.inf)
+    if rivals is not None:
+        others = others.topk(min(rivals, z.shape[2] - 1)).values
+    return z.gather(2, targets.clamp(min=0).unsqueeze(2)).squeeze(2) - others.logsumexp(2)
+
+
+def margin_hinge(logits: Tensor, targets: Tensor, rivals: int, bound: float, buffer: float) -> Tensor:
+    """``mean_t max(0, m_t - bound + buffer) / buffer`` of ``margins`` (MASC): at least the share of m_t > bound."""
+    return sample_mean(F.relu(margins(logits, targets, rivals) - bound + buffer) / buffer, targets)
+
+
+def js_to_token(logits: Tensor, targets: Tensor) -> Tensor:
+    """``mean_t ln 2 + (q ln q - (1 + q) ln(1 + q)) / 2``, q = p(target): JS to all mass on the target (JensUn)."""
+    nll = token_nll(logits, targets)
+    q = (-nll).exp()
+    return sample_mean(math.log(2) - (q * nll + (1 + q) * q.log1p()) / 2, targets)
+
+
 # Distances to a frozen model or vector ---------------------------------------------------------------------------
 
 
@@ -187,6 +213,13 @@ def kl(logits: Tensor, targets: Tensor, reference_logits: Tensor) -> Tensor:
     """``mean_t KL(p_ref || p)`` over answer positions (upstream includes prompt and padding)."""
     log_p, log_q = _precise(logits).log_softmax(2), _precise(reference_logits).log_softmax(2)
     return sample_mean((log_q.exp() * (log_q - log_p)).sum(2), targets)
+
+
+def js(logits: Tensor, targets: Tensor, reference_logits: Tensor) -> Tensor:
+    """``mean_t (KL(p || m) + KL(p_ref || m)) / 2`` with ``m = (p + p_ref) / 2`` over answer positions; at most ln 2."""
+    log_p, log_q = _precise(logits).log_softmax(2), _precise(reference_logits).log_softmax(2)
+    log_m = torch.logaddexp(log_p, log_q) - math.log(2)
+    return sample_mean((log_p.exp() * (log_p - log_m) + log_q.exp() * (log_q - log_m)).sum(2), targets) / 2
 
 
 def hidden_distance(hidden: Tensor, goal: Tensor, mask: Tensor) -> Tensor:

@@ -163,6 +163,76 @@ def test_kl(case):
     same(L.kl(reference, targets, reference), np.zeros(B))
 
 
+def divergence(p, q):
+    """Jensen-Shannon, where 0 log 0 is 0."""
+    m = (p + q) / 2
+    return sum((x[x > 0] * np.log(x[x > 0] / m[x > 0])).sum() for x in (p, q)) / 2
+
+
+def test_js(case):
+    logits, targets, reference = case
+    wanted = by_token(lambda y, z, r: divergence(*np.exp((log_softmax(z), log_softmax(r)))), targets, logits, reference)
+    same(L.js(logits, targets, reference), wanted)
+    same(L.js(reference, targets, logits), wanted)
+    same(L.js(reference, targets, reference), np.zeros(B))
+
+
+def test_js_to_token(case):
+    logits, targets, _ = case
+    wanted = by_token(lambda y, z: divergence(np.exp(log_softmax(z)), np.eye(V)[y]), targets, logits)
+    same(L.js_to_token(logits, targets), wanted)
+    ends = torch.tensor([[[0.0, 1000.0]], [[1000.0, 0.0]]], dtype=torch.float64).requires_grad_()
+    found = L.js_to_token(ends, torch.zeros(2, 1, dtype=torch.long))
+    same(found, [math.log(2), 0.0])
+    (gradient,) = torch.autograd.grad(found.sum(), ends)
+    assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("rivals", [None, 1, 3, 99])
+def test_margins(case, rivals):
+    logits, targets, _ = case
+
+    def margin(y, z):
+        others = np.sort(np.delete(z, y))[::-1][:rivals]
+        return z[y] - np.log(np.exp(others).sum())
+
+    same(L.sample_mean(L.margins(logits, targets, rivals), targets), by_token(margin, targets, logits))
+
+
+def test_margin_hinge(case):
+    logits, targets, _ = case
+
+    def loss(y, z):
+        margin = z[y] - np.log(np.exp(np.sort(np.delete(z, y))[-2:]).sum())
+        return max(0.0, margin + 3.0 + 0.25) / 0.25
+
+    got = L.margin_hinge(logits, targets, 2, -3.0, 0.25)
+    same(got, by_token(loss, targets, logits))
+    above = L.sample_mean((L.margins(logits, targets, 2) > -3.0).double(), targets)
+    assert 0 < above.mean() < 1
+    assert (got >= above).all()
+
+
+def confident_npo(logits, targets, beta):
+    """CATNIP's, token by token."""
+    return L.sample_mean(L.simnpo(-L.margins(logits, targets), beta), targets)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+def test_confident_npo(case, beta):
+    logits, targets, _ = case
+    p = lambda y, z: np.exp(log_softmax(z)[y])  # noqa: E731
+    got = confident_npo(logits, targets, beta)
+    same(got, by_token(lambda y, z: 2 / beta * np.log1p((p(y, z) / (1 - p(y, z))) ** beta), targets, logits))
+    (gradient,) = torch.autograd.grad(got.sum(), logits)
+    true = gradient.gather(2, targets.clamp(min=0).unsqueeze(2)).squeeze(2).sum(1)
+    if beta == 1:  # what pushes a token is its confidence
+        same(true, by_token(lambda y, z: 2 * p(y, z), targets, logits))
+    sure = torch.tensor([[[0.0, 900.0]]], dtype=torch.float64).requires_grad_()
+    (gradient,) = torch.autograd.grad(confident_npo(sure, torch.ones(1, 1).long(), beta), sure)
+    same(gradient, [[[-2.0, 2.0]]])
+
+
 def test_hidden_distance_of_rows_of_different_lengths():
     torch.manual_seed(0)
     hidden, frozen = torch.randn(2, B, S, D, dtype=torch.float64)
@@ -180,6 +250,10 @@ ALL = {
     "nll": lambda z, y, r: L.sample_mean(L.token_nll(z, y), y),
     "undial": lambda z, y, r: L.undial(z, y, r, 10.0),
     "kl": L.kl,
+    "js": L.js,
+    "confident_npo": lambda z, y, r: confident_npo(z, y, 0.7),
+    "margin_hinge": lambda z, y, r: L.margin_hinge(z, y, 3, 0.8, 0.3),
+    "js_to_token": lambda z, y, r: L.js_to_token(z, y),
     "logit_margin": lambda z, y, r: L.logit_margin(z, y),
     "ce_u": lambda z, y, r: L.ce_u(z, y),
     "weighted_ascent": lambda z, y, r: L.weighted_ascent(z, y, 1.0, 1.0),
@@ -188,7 +262,9 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("name", ["nll", "undial", "kl", "logit_margin", "npo", "simnpo"])
+@pytest.mark.parametrize(
+    "name", ["nll", "undial", "kl", "js", "js_to_token", "confident_npo", "logit_margin", "npo", "simnpo"]
+)
 def test_gradients_are_those_of_differences(case, name):
     logits, targets, reference = case
     assert torch.autograd.gradcheck(lambda z: ALL[name](z, targets, reference), (logits,))

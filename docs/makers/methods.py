@@ -13,6 +13,7 @@ import yaml
 from makers.rst import heading, tree
 from makers.stored import stored
 from ofmu_pl import losses, modules
+from ofmu_pl.modules.rectify import Rectifier
 
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ROOT / "configs/methods"
@@ -31,7 +32,7 @@ def method_pages() -> Iterator[tuple[str, str]]:
     overlays = defaultdict(list)
     for path in sorted(OVERLAYS.glob("*.yaml")):
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for name in {config["model"].get("class_path"), *rectifiers(config)} - {None}:
+        for name in {config["model"].get("class_path"), *parts(config)} - {None}:
             overlays[name.rpartition(".")[2]].append(path)
     names = sorted(modules.__all__, key=str.lower)
     for name in names:  # the overlay of the method's own name first
@@ -44,10 +45,10 @@ def method_pages() -> Iterator[tuple[str, str]]:
     yield "methods/index", tree("Methods, one by one", about, names)
 
 
-def rectifiers(config: Mapping[str, Any]) -> set[str]:
-    """What an overlay rectifies a method's steps with."""
-    rectify = config["model"].get("init_args", {}).get("rectify")
-    return {rectify["class_path"]} if isinstance(rectify, dict) else {rectify} if rectify else set()
+def parts(config: Mapping[str, Any]) -> set[str]:
+    """What an overlay rectifies a method's steps with, and what constrains them."""
+    given = [config["model"].get("init_args", {}).get(option) for option in ("rectify", "constrain")]
+    return {part["class_path"] if isinstance(part, dict) else part for part in given if part}
 
 
 def method_page(name: str, overlays: list[Path]) -> str:
@@ -56,7 +57,7 @@ def method_page(name: str, overlays: list[Path]) -> str:
     text = heading(name, "=")
     if words := getattr(cls, "in_words", ""):
         text += f"*In plain words:* {words}\n\n"
-    if name in ("OFMU", "BLUR", "GRU"):  # whose formula stands where the file begins
+    if name == "OFMU" or issubclass(cls, Rectifier):  # whose formula stands where the file begins
         text += f".. automodule:: {cls.__module__}\n   :no-members:\n   :no-index:\n\n"
     text += f".. autoclass:: ofmu_pl.{name}\n   :no-members:\n\n"
     used = [f for f in vars(losses).values() if inspect.isfunction(f) and f.__name__ in names_in(cls)]

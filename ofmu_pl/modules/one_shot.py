@@ -7,11 +7,11 @@ from abc import abstractmethod
 import torch
 
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.vectors import Vector, zeros_like
+from ofmu_pl.core.vectors import Vector, combine, copy_, set_gradients, zeros_like
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import batch_norms
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 
 BROKEN_MODEL = "give another model.network, since this one's own weights or losses are not finite"
 
@@ -53,6 +53,51 @@ class DoNothing(OneShot):
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """A vector of zeros."""
         return zeros_like(trainable(self.trained)), {}
+
+
+class Negation(OneShot):
+    """Task-vector negation, ``theta - scale (theta_f - theta)``, theta_f from theta by training on the forget rows.
+
+    That training is AdamW's, without decay. Faithful: Ilharco et al. 2023 (arXiv 2212.04089, section 2), with the
+    target as the model that is edited.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        steps: Number of training steps.
+        lr: Learning rate of training.
+        scale: How far to go the other way (paper: chosen by held-out rows).
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> Negation(CausalLM("gpt2"), steps=20).streams
+        ('forget',)
+    """
+
+    in_words = "The model was trained on the forgotten rows once more, and then moved as far in the opposite direction."
+    moves_parameters = True
+    remedy = "lower model.scale, model.lr or model.steps"
+
+    def __init__(self, network: Network, steps: int = 20, lr: float = 1e-5, scale: float = 1.0) -> None:
+        super().__init__(network)
+        check_range(1, steps=steps)
+        check_range(0, lr=lr, scale=scale)
+        self.steps, self.lr, self.scale = steps, lr, scale
+
+    def displacement(self) -> tuple[Vector, dict[str, float]]:
+        """Train, return, and give what training did, turned round."""
+        parameters = trainable(self.trained)
+        before = [p.detach().clone() for p in parameters]
+        optimizer = torch.optim.AdamW(parameters, lr=self.lr, weight_decay=0.0)
+        for number in range(self.steps):
+            (part,) = self.run.data.iteration(number)["forget"]
+            part = {name: x.to(self.device) for name, x in part.items()}
+            found = self.gradient_engine().expand(self.loss(part), order=1)
+            set_gradients(parameters, found.gradient)
+            optimizer.step()
+            self.charge(1.0)
+        turned = combine([(self.scale, before), (-self.scale, parameters)])
+        copy_(parameters, before)
+        return turned, {"L_f": found.value}
 
 
 class BatchNormOnly(UnlearningModule):

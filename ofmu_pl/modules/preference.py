@@ -1,4 +1,4 @@
-"""Preference optimisation against the forget answers: NPO, SimNPO, DPO."""
+"""Preference optimisation against the forget answers: NPO, SimNPO, CATNIP, DPO."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.losses import dpo, npo, simnpo, token_nll
+from ofmu_pl.losses import dpo, margins, npo, sample_mean, simnpo, token_nll
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import check_range
@@ -93,6 +93,35 @@ class SimNPO(_Preference):
     def forget_losses(self, part: Batch) -> Tensor:
         """``-(2/beta) log sigmoid(beta (l - delta))``."""
         return simnpo(self.recipe.sample_losses(self.trained, part), self.beta, self.delta)
+
+
+class CATNIP(_Preference):
+    """NPO that pushes each token in proportion to how sure the model is of it (Yang et al. 2026, arXiv 2602.02824).
+
+    It needs neither retain rows nor a frozen model. Variant: only the abstract could be read (the second version's name
+    is CALIBURN); the loss, NPO with 1 - p in the frozen model's place, is ours and does what the abstract says.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta: Inverse temperature; at 1 the push is proportional to the probability, larger ones spare p < 1/2 more.
+        alpha: Weight of the retain term.
+        kwargs: See ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> CATNIP(CausalLM("gpt2")).streams
+        ('forget',)
+    """
+
+    in_words = "The model was trained to find words of forgotten answers less likely, the more the surer it was."
+
+    def __init__(self, network: Network, beta: float = 1.0, alpha: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(network, beta, alpha=alpha, **kwargs)
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``mean_t (2/beta) log(1 + (p/(1 - p))^beta)``."""
+        logits, targets = self.recipe.logits(self.trained, part)
+        return sample_mean(simnpo(-margins(logits, targets), self.beta), targets)
 
 
 class DPO(_Preference):

@@ -5,12 +5,16 @@ With g_f the gradient of a forget loss that is *minimised* (NPO's, or minus a lo
     BLUR    gamma g_f + alpha (g_r - <g_r, g_f> / |g_f|^2 g_f)                    retaining gives way to forgetting
     GRU     gamma (g_f - min(0, <g_f, m>) / |m|^2 m) + alpha g_r                  forgetting gives way to retaining
             with m <- w g_r + (1 - w) m
+    PCGrad  gamma (g_f - min(0, <g_f, g_r>) / |g_r|^2 g_r)                        each gives way to the other
+            + alpha (g_r - min(0, <g_f, g_r>) / |g_f|^2 g_f)
+    HAMU    argmax <d, g_r>  with  |d| <= |g_r|  and  <d, g_f> >= gain            retaining gives way up to a bound
 
 docs/methods.md says where the published codes differ from the papers and from this, and what OFMU's similarity adds.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -19,7 +23,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ofmu_pl.core.projection import MovingAverage, project_
-from ofmu_pl.core.vectors import Vector
+from ofmu_pl.core.vectors import Vector, combine, dot, norm, scale_
 from ofmu_pl.support.errors import check_range
 
 
@@ -37,7 +41,7 @@ class Rectifier(ABC):
 
     @abstractmethod
     def rectify_(self, forget: Vector, retain: Vector) -> float:
-        """Change one of the two in place: the forget loss's gradient, times its weight, or the retain loss's.
+        """Change them in place: the forget loss's gradient, times its weight, and the retain loss's.
 
         Returns:
             The cosine of the two vectors that are compared, before the change.
@@ -97,3 +101,85 @@ class GRU(Rectifier):
         """Take out of the forget gradient what points against the average, which takes in the retain gradient first."""
         assert self._average is not None, "memory has not run"
         return project_(forget, self._average.update(retain), conflicts_only=True)
+
+
+class PCGrad(Rectifier):
+    """Projecting conflicting gradients (Yu et al. 2020, arXiv 2001.06782, algorithm 1), with two tasks.
+
+    Where the two gradients point against each other, each loses its part along the other as it was before. Faithful:
+    with two tasks the paper's random order of them changes nothing.
+
+    Example:
+        >>> import torch
+        >>> forget, retain = [torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]
+        >>> round(PCGrad().rectify_(forget, retain), 4), forget, retain
+        (-0.7071, [tensor([0.5000, 0.5000])], [tensor([0., 1.])])
+    """
+
+    in_words = "Where steps of forgetting and of keeping would have harmed each other, that part of both was left out."
+    changes_retain = True
+
+    def rectify_(self, forget: Vector, retain: Vector) -> float:
+        """Take out of each what points against the other."""
+        before = combine([(1.0, forget)])
+        cosine = project_(forget, retain, conflicts_only=True)
+        project_(retain, before, conflicts_only=True)
+        return cosine
+
+
+class HAMU(Rectifier):
+    """The step of least harm at a demanded gain: HAMU-Q of Chen et al. (2026, arXiv 2606.02119).
+
+    Of all steps no longer than the plain retain step, the one that is best for the retain loss while it lowers the
+    forget loss by ``gain`` times the learning rate, both to first order:
+
+        d = g_r                                                              if <g_r, g_f> >= gain
+        d = gain/|g_f|^2 g_f + sqrt(|g_r|^2 - gain^2/|g_f|^2) n              otherwise, n = P g_r / |P g_r|
+        d = gain/|g_f|^2 g_f                                                 if |g_r| |g_f| < gain: no such step
+
+    with ``P g_r = g_r - <g_r, g_f>/|g_f|^2 g_f``, for steps of SGD at ``gamma: 1, alpha: 1``. Faithful to the authors'
+    runs (aoi3142/HAMU d841b70: ``use_lr_radius``; with ``per_tensor``, ``distribute_constraint_grad_norm``); their
+    optional end of a run, where |P g_r| |g_f| < gain, and HAMU-U are not offered.
+
+    Args:
+        gain: What the forget loss is to lose in a step, in nats per unit of learning rate (published runs: 0.5).
+        per_tensor: Whether each tensor takes a step of its own, for a share of the gain as its |g_f| |g_r| (theirs).
+
+    Example:
+        >>> import torch
+        >>> forget, retain = [torch.tensor([1.0, 0.0])], [torch.tensor([1.0, 5.0])]
+        >>> _ = HAMU(gain=3.0).rectify_(forget, retain)
+        >>> (forget[0] + retain[0]).round(decimals=4)
+        tensor([3.0000, 4.1231])
+    """
+
+    in_words = "Each step kept rows that must stay as well as could be, while it forgot a little that was fixed before."
+    changes_retain = True
+
+    def __init__(self, gain: float = 0.5, per_tensor: bool = False) -> None:
+        check_range(0, gain=gain)
+        self.gain, self.per_tensor = gain, per_tensor
+
+    def rectify_(self, forget: Vector, retain: Vector) -> float:
+        """Give both the lengths that make the step of least harm."""
+        inner, sizes = dot(forget, retain), norm(forget) * norm(retain)
+        parts = [([f], [r]) for f, r in zip(forget, retain, strict=True)] if self.per_tensor else [(forget, retain)]
+        products = [norm(f) * norm(r) for f, r in parts]
+        each = self.gain / sum(products) if any(products) else 0.0
+        for (f, r), product in zip(parts, products, strict=True):
+            _least_harm_(f, r, each * product)
+        return inner / sizes if sizes else 0.0
+
+
+def _least_harm_(forget: Vector, retain: Vector, gain: float) -> None:
+    """Turn two gradients into the two parts of HAMU's step."""
+    inner, square, longest = dot(forget, retain), dot(forget, forget), norm(retain)
+    if inner >= gain:
+        scale_(forget, 0.0)
+        return
+    rest = longest**2 - gain**2 / square if square else -1.0
+    project_(retain, forget)
+    left = norm(retain)
+    # What is left of parallel gradients is rounding.
+    scale_(retain, math.sqrt(rest) / left if rest > 0 and left > 1e-6 * longest else 0.0)
+    scale_(forget, gain / square if square else 0.0)

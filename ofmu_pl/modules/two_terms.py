@@ -14,10 +14,11 @@ from torch.optim import Optimizer
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.sharpness import shifted
-from ofmu_pl.core.vectors import Vector, add_, zeros_like
+from ofmu_pl.core.vectors import Vector, add_, scale_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.losses import IGNORED, hidden_distance, kl
+from ofmu_pl.losses import IGNORED, hidden_distance, js, kl
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
+from ofmu_pl.modules.constrain import SAUL
 from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.modules.rectify import Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
@@ -27,6 +28,7 @@ from ofmu_pl.networks.layers import hidden_states, share_up_to
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.parallel import reshard
 
+RetainLoss = Literal["nll", "kl", "js", "embedding"]
 SAM_IN_WORDS = "Each step of forgetting was taken from where, near the present weights, least would be forgotten."
 """What ``sam_rho`` does, in one sentence for people who do not know the field."""
 
@@ -38,10 +40,11 @@ class TwoTerms(UnlearningModule):
         network: Recipe of the network that shall forget.
         gamma: Weight of the forget term.
         alpha: Weight of the retain term; 0 leaves out the term, and the retain batches unless ``rectify`` needs them.
-        retain_loss: ``nll``, or distance to the frozen model: ``kl`` of its answers, ``embedding`` of hidden states.
+        retain_loss: ``nll``, or distance to the frozen model: ``kl``, ``js`` of answers, ``embedding`` of states.
         layer: Name of the module whose output hidden states are taken from, for example ``model.layers.7``.
-        rectify: ``BLUR`` or ``GRU`` (``modules.rectify``): changes one term's gradient by the other's before they are
-            added; ``null``: they are added as they are.
+        rectify: ``BLUR``, ``GRU``, ``PCGrad`` or ``HAMU`` (``modules.rectify``): changes the terms' gradients by each
+            other before they are added; ``null``: they are added as they are.
+        constrain: ``SAUL``: the forget term weighs the more, the longer its loss is above a level; ``null``: always 1.
         sam_rho: Sharpness-aware minimisation: the forget term's gradient is that at ``theta + sam_rho g_f / |g_f|``, so
             that what was forgotten is also forgotten nearby (Fan et al. 2025: 0.01), at one more forget gradient an
             iteration; ``null``: the gradient at theta.
@@ -58,9 +61,10 @@ class TwoTerms(UnlearningModule):
         network: Network,
         gamma: float = 1.0,
         alpha: float = 1.0,
-        retain_loss: Literal["nll", "kl", "embedding"] = "nll",
+        retain_loss: RetainLoss = "nll",
         layer: str | None = None,
         rectify: Rectifier | None = None,
+        constrain: SAUL | None = None,
         sam_rho: float | None = None,
         **kwargs: Any,
     ) -> None:
@@ -73,8 +77,8 @@ class TwoTerms(UnlearningModule):
         if rectify is not None and rectify.changes_retain and alpha == 0:
             raise UserError(f"{type(rectify).__name__} changes the retain gradient: set model.alpha above 0.")
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
-        self.rectify, self.sam_rho = rectify, sam_rho
-        words = [rectify.in_words] if rectify else []
+        self.rectify, self.constrain, self.sam_rho = rectify, constrain, sam_rho
+        words = [part.in_words for part in (constrain, rectify) if part]
         self.in_words = " ".join([self.in_words, *words, *([SAM_IN_WORDS] if sam_rho else [])])
         self.reference_nll: dict[str, Tensor] = {}
         self._frozen = Frozen()  # no module, so that Lightning neither saves nor moves nor trains it
@@ -114,10 +118,11 @@ class TwoTerms(UnlearningModule):
         """Losses of a micro-batch, (b,), whose descent is retaining."""
         if self.retain_loss == "nll":
             return self.recipe.sample_losses(self.trained, part)
-        if self.retain_loss == "kl":
+        if self.retain_loss in ("kl", "js"):
             with self.frozen() as reference:
                 goal = self.recipe.logits(reference, part)[0]
-            return kl(*self.recipe.logits(self.trained, part), goal)
+            distance = kl if self.retain_loss == "kl" else js
+            return distance(*self.recipe.logits(self.trained, part), goal)
         with self.frozen() as reference:
             goal = hidden_states(reference, part, str(self.layer))
         return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)
@@ -128,8 +133,11 @@ class TwoTerms(UnlearningModule):
         engine = self.gradient_engine()
         gradient = zeros_like(parameters)
         with self.recipe.statistics(self.trained, "forget"):
-            forget = self._add_forget(gradient, engine, self.mean(batch["forget"][0], self.forget_losses))
+            forget, there = self._add_forget(gradient, engine, self.mean(batch["forget"][0], self.forget_losses))
         scalars = {"L_f": forget}
+        if self.constrain is not None:
+            scalars["multiplier"] = self.constrain.update(there)
+            scale_(gradient, scalars["multiplier"])
         if self.retains:
             # Apart where one of the two changes by the other, and unweighted: the weight may be 0.
             retain, share = (gradient, self.alpha) if self.rectify is None else (zeros_like(parameters), 1.0)
@@ -144,14 +152,14 @@ class TwoTerms(UnlearningModule):
         self.charge(forgets * self.forget_work + (self.retain_work if self.retains else 0.0))
         return gradient, scalars
 
-    def _add_forget(self, gradient: Vector, engine: FiniteDifference, loss: Loss) -> float:
-        """In place ``gradient += gamma g_f``, with g_f at theta or where SAM has it; returns the loss at theta."""
+    def _add_forget(self, gradient: Vector, engine: FiniteDifference, loss: Loss) -> tuple[float, float]:
+        """In place ``gradient += gamma g_f``, at theta or where SAM has it; returns the losses at theta and there."""
         if self.sam_rho is None:
-            return engine.add_gradient(gradient, self.gamma, loss)
+            value = engine.add_gradient(gradient, self.gamma, loss)
+            return value, value
         here = engine.expand(loss, order=1)
         with shifted(engine.parameters, here.gradient, self.sam_rho, keep=list(self.trained.buffers())):
-            engine.add_gradient(gradient, self.gamma, loss)
-        return here.value
+            return here.value, engine.add_gradient(gradient, self.gamma, loss)
 
     def own_optimizers(self, outer: Optimizer) -> list[Optimizer]:
         """Make what the rectifier remembers."""
@@ -200,8 +208,11 @@ class TwoTerms(UnlearningModule):
         """Add the frozen model's scores and the state to make it from again: its weights are gone."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["two_terms"] = {"frozen": self._frozen.state_dict(), "reference_nll": self.reference_nll}
+        checkpoint["two_terms"]["multiplier"] = self.constrain and self.constrain.multiplier
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Restore the frozen model and its scores from a checkpoint."""
         self._frozen.load_state_dict(checkpoint["two_terms"]["frozen"])
         self.reference_nll = checkpoint["two_terms"]["reference_nll"]
+        if self.constrain is not None:
+            self.constrain.multiplier = checkpoint["two_terms"]["multiplier"] or 0.0

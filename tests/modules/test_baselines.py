@@ -6,7 +6,26 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
+from ofmu_pl.modules import (
+    BLUR,
+    CATNIP,
+    CEU,
+    DPO,
+    GRU,
+    HAMU,
+    MASC,
+    NPO,
+    OFMU,
+    PDU,
+    RMU,
+    SAUL,
+    UNDIAL,
+    GradDiff,
+    JensUn,
+    PCGrad,
+    SimNPO,
+    WeightedAscent,
+)
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
@@ -29,9 +48,12 @@ METHODS = {
     "grad_ascent": lambda n, **k: GradDiff(n, alpha=0.0, **k),
     "grad_diff": GradDiff,
     "kl": lambda n, **k: GradDiff(n, retain_loss="kl", **k),
+    "jensun": JensUn,
     "embedding": lambda n, **k: GradDiff(n, retain_loss="embedding", layer="model.layers.1", **k),
     "npo": NPO,
     "simnpo": lambda n, **k: SimNPO(n, gamma=0.125, **k),
+    "catnip": CATNIP,
+    "masc": lambda n, **k: MASC(n, rho=0.05, **k),
     "dpo": DPO,
     "undial": UNDIAL,
     "wga": WeightedAscent,
@@ -41,12 +63,15 @@ METHODS = {
     "rmu": lambda n, **k: RMU(n, layer="model.layers.1", coefficient=2.0, alpha=1.0, **k),
     "blur": lambda n, **k: NPO(n, rectify=BLUR(), **k),
     "gru": lambda n, **k: NPO(n, alpha=0.0, rectify=GRU(), **k),
+    "hamu": lambda n, **k: GradDiff(n, rectify=HAMU(gain=0.5, per_tensor=True), **k),
+    "saul": lambda n, **k: GradDiff(n, constrain=SAUL(level=-9.0, step=0.1), sam_rho=0.05, **k),
+    "pcgrad": lambda n, **k: GradDiff(n, rectify=PCGrad(), **k),
     "npo_sam": lambda n, **k: NPO(n, sam_rho=0.05, **k),
     "undial_sam_blur": lambda n, **k: UNDIAL(n, alpha=1.0, retain_loss="kl", rectify=BLUR(), sam_rho=0.05, **k),
 }
 
 
-ALIKE = ("grad_ascent", "satimp", "simnpo", "undial", "npo", "npo_sam", "blur")
+ALIKE = ("grad_ascent", "satimp", "simnpo", "undial", "npo", "npo_sam", "blur", "pcgrad")
 """Methods whose forget terms, retain terms and rules have their parts in other methods, too."""
 
 
@@ -154,6 +179,7 @@ def test_rmu_steers_hidden_states_of_a_batch(folder):
         "pdu",
         "rmu",
         "gru",
+        "saul",
         "undial_sam_blur",
     ],
 )
@@ -163,6 +189,8 @@ def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
 
     whole, resumed = interrupted(make, tmp_path, 4, at=2)
     assert whole.alpha == resumed.alpha
+    if whole.constrain:
+        assert whole.constrain.multiplier == resumed.constrain.multiplier > 0
 
 
 @pytest.mark.parametrize("precision", ["16-true", "bf16-true"])  # on a CPU 16-mixed is bf16-mixed

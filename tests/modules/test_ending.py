@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from ofmu_pl.data import TextFiles
-from ofmu_pl.modules import NPO, OFMU, SCRUB, GradDiff
+from ofmu_pl.modules import MASC, NPO, OFMU, SCRUB, GradDiff
 from ofmu_pl.modules.goal import EVERY
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -49,6 +49,43 @@ def test_a_run_ends_where_retain_rows_are_harmed(unlearn):
     method, trainer = unlearn(GradDiff, steps=200, alpha=0.0, max_harm=0.2)
     assert trainer.global_step < 200
     assert method.ending.watch.harm > 0.2
+
+
+def test_masc_ends_where_few_tokens_lead_their_rivals(unlearn):
+    shares = {}
+
+    class Told(MASC):
+        def reached(self, number):
+            found = super().reached(number)
+            if "share_above" in found[1]:
+                shares[number] = found[1]["share_above"]
+            return found
+
+    def count(method):
+        """The share by probabilities, row by row."""
+        found, data = [], method.run.data
+        for row in range(len(data.splits["forget"])):
+            batch = data.collate("forget", [row], 0)
+            with torch.no_grad():
+                z = method.network(input_ids=batch["input_ids"]).logits[0, :-1]
+            (places,) = (batch["labels"][0, 1:] != -100).nonzero(as_tuple=True)
+            above = []
+            for t in places.tolist():
+                p, true = z[t].softmax(0), batch["labels"][0, t + 1]
+                rivals = torch.cat([p[:true], p[true + 1 :]]).sort().values[-10:].sum()
+                above.append(float(p[true] / (p[true] + rivals) > 0.7))
+            found.append(sum(above) / len(above))
+        return sum(found) / len(found)
+
+    method, trainer = unlearn(Told, steps=200, stop_share=0.5)
+    last, *earlier = sorted(shares)[::-1]
+    assert last == trainer.global_step < 200
+    assert shares[last] <= 0.5
+    assert all(shares[number] > 0.5 for number in earlier)
+    assert shares[last] == pytest.approx(count(method))
+    _, trainer = unlearn(MASC, steps=last + EVERY, stop_share=None, max_harm=99.0)
+    assert trainer.global_step == last + EVERY
+    assert not method.watches_held_out
 
 
 def test_the_best_weights_are_those_of_the_nearest_look(unlearn):

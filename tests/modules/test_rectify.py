@@ -1,5 +1,6 @@
 """Rectified steps and SAM as modules: in float64 against torch.autograd, what must hold of them, and short runs."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch.callbacks import Callback
 
-from ofmu_pl.modules import BLUR, DPO, GRU, NPO, RMU, SCRUB, GradDiff
+from ofmu_pl.modules import BLUR, DPO, GRU, HAMU, NPO, RMU, SAUL, SCRUB, GradDiff, PCGrad
 from ofmu_pl.modules.two_terms import SAM_IN_WORDS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -104,6 +105,75 @@ def test_gru_leaves_forget_gradients_that_help():
     assert (module.streams, plain_module.streams) == (("forget", "retain"), ("forget",))
 
 
+@pytest.mark.parametrize(("gamma", "alpha"), [(1.0, 1.0), (2.0, 0.5)])
+def test_pcgrad_takes_conflicts_out_of_both_gradients(gamma, alpha):
+    options = {"gamma": gamma, "alpha": alpha, "micro_batch_size": 5, "rectify": PCGrad()}
+    module, [(found, scalars)] = directions(Learn, **options)
+    g_f, g_r = gradients(module, sign=1.0)
+    assert scalars["cosine"] == pytest.approx(float(F.cosine_similarity(g_f, g_r, dim=0)), rel=1e-11)
+    assert scalars["cosine"] < -0.1
+    f, r = g_f - (g_f @ g_r) / (g_r @ g_r) * g_r, g_r - (g_f @ g_r) / (g_f @ g_f) * g_f
+    close(found, gamma * f + alpha * r)
+
+
+def test_pcgrad_leaves_gradients_that_agree():
+    _, [(rectified, scalars)] = directions(GradDiff, rectify=PCGrad())
+    _, [(plain, _)] = directions(GradDiff)
+    assert scalars["cosine"] > 0
+    close(rectified, plain)
+
+
+def least_harm(f, r, gain):
+    """HAMU's step by its angle to the forget gradient, for a gain that a step as long as r can have."""
+    if r @ f >= gain:
+        return r
+    beside = r - (r @ f) / (f @ f) * f
+    angle = torch.acos(gain / (r.norm() * f.norm()))
+    return r.norm() * (torch.cos(angle) * f / f.norm() + torch.sin(angle) * beside / beside.norm())
+
+
+@pytest.mark.parametrize("per_tensor", [False, True])
+@pytest.mark.parametrize(("method", "share"), [(Learn, 0.3), (GradDiff, 1e-3), (GradDiff, 0.9)])
+def test_hamu_is_the_step_of_least_harm(method, share, per_tensor):
+    """Where the two conflict, where retaining forgets enough by itself, and where it does not."""
+    module, _ = directions(method)
+    g_f, g_r = gradients(module, sign=1.0 if method is Learn else -1.0)
+    sizes = [p.numel() for p in module.network.parameters()] if per_tensor else [len(g_f)]
+    products = torch.stack([f.norm() * r.norm() for f, r in zip(g_f.split(sizes), g_r.split(sizes), strict=True)])
+    gains = share * products
+    gain = float(gains.sum())
+    _, [(found, scalars)] = directions(method, micro_batch_size=5, rectify=HAMU(gain, per_tensor))
+    assert scalars["cosine"] == pytest.approx(float(F.cosine_similarity(g_f, g_r, dim=0)), rel=1e-11)
+    parts = zip(g_f.split(sizes), g_r.split(sizes), gains, strict=True)
+    close(found, torch.cat([least_harm(f, r, g) for f, r, g in parts]))
+    assert found @ g_f >= gain * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.2, 2.0])
+def test_no_step_that_hamu_may_take_keeps_more(gain):
+    g = torch.Generator().manual_seed(0)
+    f, r = torch.randn(2, 4, generator=g, dtype=torch.float64)
+    forget, retain = [f.clone()], [r.clone()]
+    HAMU(gain).rectify_(forget, retain)
+    found = forget[0] + retain[0]
+    others = r.norm() * F.normalize(torch.randn(20000, 4, generator=g, dtype=torch.float64), dim=1)
+    allowed = others[others @ f >= gain]
+    assert len(allowed) > 1000
+    assert (allowed @ r).max() <= found @ r
+    assert (allowed @ r).max() > found @ r - 0.05 * r @ r, "some come near"
+
+
+def test_hamu_where_no_step_gains_enough():
+    forget, retain = [torch.tensor([2.0, 0.0])], [torch.tensor([0.0, 1.0])]
+    HAMU(gain=4.0).rectify_(forget, retain)
+    assert (forget[0].tolist(), retain[0].tolist()) == ([2.0, 0.0], [0.0, 0.0])
+    for f, r in (([0.0, 0.0], [0.0, 1.0]), ([2.0, 0.0], [0.0, 0.0]), ([2.0, 0.0], [-0.1, 0.0])):
+        for per_tensor in (False, True):
+            forget, retain = [torch.tensor(f)], [torch.tensor(r)]
+            HAMU(4.0, per_tensor).rectify_(forget, retain)
+            assert torch.isfinite(forget[0] + retain[0]).all()
+
+
 @pytest.mark.parametrize("rho", [0.3, 0.01])
 def test_sam_takes_the_forget_gradient_at_the_shifted_weights_and_no_other(rho):
     module, [(found, scalars)] = directions(GradDiff, gamma=2.0, alpha=3.0, micro_batch_size=5, sam_rho=rho)
@@ -119,6 +189,33 @@ def test_sam_takes_the_forget_gradient_at_the_shifted_weights_and_no_other(rho):
     shifted, _ = gradients(module)
     close(found, 2.0 * shifted + 3.0 * g_r)
     assert (shifted - g_f).norm() > 0.01 * rho * g_f.norm()
+
+
+@pytest.mark.parametrize("rho", [None, 0.05])
+def test_a_constraint_weighs_the_forget_term_by_how_far_it_is_from_its_level(rho):
+    options = {"gamma": 2.0, "alpha": 3.0, "micro_batch_size": 5, "sam_rho": rho}
+    _, plain = directions(GradDiff, steps=4, **options | {"alpha": 0.0})
+    module, seen = directions(GradDiff, steps=4, constrain=SAUL(level=-2.56, step=0.5), **options)
+    multiplier = 0.0
+    for number, ((found, scalars), (forget, _)) in enumerate(zip(seen, plain, strict=True)):
+        g_f, g_r = gradients(module, number)
+        (part,) = module.run.data.iteration(number)["forget"]
+        network, at = copy.deepcopy(module.network), 0
+        with torch.no_grad():
+            for p in network.parameters():
+                p.add_(((rho or 0.0) * g_f / g_f.norm())[at : at + p.numel()].view_as(p))
+                at += p.numel()
+            loss = -float(F.cross_entropy(network(part["images"].double()), part["labels"]))
+        multiplier = max(0.0, multiplier + 0.5 * (loss + 2.56))
+        assert scalars["multiplier"] == pytest.approx(multiplier, rel=1e-12)
+        close(found, multiplier * forget + 3.0 * g_r)
+    assert rho or [scalars["multiplier"] > 0 for _, scalars in seen] == [False, True, True, False]
+
+
+def test_a_constraint_that_holds_leaves_retaining_alone():
+    module, [(found, scalars)] = directions(GradDiff, constrain=SAUL(level=0.0))
+    assert scalars["multiplier"] == 0.0
+    close(found, gradients(module)[1])
 
 
 @pytest.mark.parametrize(
@@ -159,6 +256,9 @@ def test_the_page_says_it_in_words():
     [
         (lambda n: NPO(n, alpha=0.0, rectify=BLUR()), "model.alpha"),
         (lambda n: NPO(n, rectify=GRU(weight=0.0)), "weight"),
+        (lambda n: NPO(n, alpha=0.0, rectify=HAMU()), "model.alpha"),
+        (lambda n: NPO(n, rectify=HAMU(gain=-1.0)), "gain"),
+        (lambda n: NPO(n, constrain=SAUL(level=1.0, step=0.0)), "step"),
         (lambda n: RMU(n, sam_rho=-0.1), "sam_rho"),
     ],
 )
