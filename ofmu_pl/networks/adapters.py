@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
 from transformers import PreTrainedModel
 
+from ofmu_pl.networks.stored import widen
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.limits import within
 
@@ -121,10 +122,14 @@ def without_adapters(model: PreTrainedModel) -> Iterator[None]:
 
 
 def merged(model: PreTrainedModel) -> PreTrainedModel:
-    """The plain model that computes the same: adapters added to a copy of the weights, or the model itself."""
+    """The plain model that computes the same: adapters added to a copy of the weights in float32, or the model itself.
+
+    What bitsandbytes holds in 4 bits stays so.
+    """
     if not is_adapted(model):
         return model
     copied = deepcopy(model)
+    widen(copied)
     _untie(copied.get_base_model())
     return copied.merge_and_unload()
 

@@ -17,6 +17,7 @@ from ofmu_pl.networks.adapters import add_adapters, keep_trainable, merged
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained
+from ofmu_pl.networks.stored import keep_differentiable, store_in_bfloat16
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
@@ -36,6 +37,8 @@ class CausalLM(Network):
         trainable: Regular expression; only parameters whose name it matches are trained. ``None``: all.
         lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16}``): only adapters are trained, beside every
             linear layer but the last unless ``target_modules`` says which, and the exported model has them merged.
+        base_dtype: ``bfloat16`` keeps the matrices of frozen linear layers in half the memory; needs ``lora``. Products
+            are computed in the run's precision, and the exported model, adapters merged, is written in float32.
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
@@ -64,6 +67,7 @@ class CausalLM(Network):
         activation_checkpointing: bool = False,
         trainable: str | None = None,
         lora: dict[str, Any] | None = None,
+        base_dtype: Literal["float32", "bfloat16"] = "float32",
         load_in_4bit: bool = False,
         trust_remote_code: bool = False,
     ) -> None:
@@ -74,8 +78,11 @@ class CausalLM(Network):
             )
         if load_in_4bit and (lora is None or path is None):
             raise UserError("Weights in 4 bits cannot be trained: give `path` and `lora` too.")
+        if base_dtype == "bfloat16" and (lora is None or load_in_4bit):
+            raise UserError("Weights in bfloat16 cannot be trained, and are not in 4 bits: give `lora`, or neither.")
         self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
-        self.trainable, self.lora, self.load_in_4bit = trainable, lora, load_in_4bit
+        self.trainable, self.lora = trainable, lora
+        self.base_dtype, self.load_in_4bit = base_dtype, load_in_4bit
         self.tokenizer_source, self.adds_adapters = tokenizer or path, lora is not None
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
@@ -86,7 +93,7 @@ class CausalLM(Network):
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
         base = load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code)
         hashes = [weights_hash(base), config_hash(base, generates=True)]
-        return [type(self).__name__, *hashes, self.trainable, self.lora, self.load_in_4bit]
+        return [type(self).__name__, *hashes, self.trainable, self.lora, self.base_dtype, self.load_in_4bit]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode."""
@@ -117,6 +124,10 @@ class CausalLM(Network):
         model.config.update({"use_cache": False})
         if self.lora is not None:
             model = add_adapters(model, self.lora)
+        if self.base_dtype == "bfloat16":
+            store_in_bfloat16(model)
+        if self.load_in_4bit:
+            keep_differentiable(model)
         if self.trainable is not None:
             keep_trainable(model, self.trainable)
         if self.activation_checkpointing:
