@@ -122,13 +122,15 @@ def without_adapters(model: PreTrainedModel) -> Iterator[None]:
 
 
 def merged(model: PreTrainedModel) -> PreTrainedModel:
-    """The plain model that computes the same: adapters added to a copy of the weights in float32, or the model itself.
+    """The plain model that computes the same: on the host a copy with adapters added, or the model itself.
 
-    What bitsandbytes holds in 4 bits stays so.
+    The copy is in float32, except for what bitsandbytes holds in 4 bits.
     """
     if not is_adapted(model):
         return model
-    copied = deepcopy(model)
+    device = next(model.parameters()).device
+    copied = deepcopy(model.cpu())  # beside the model a GPU may have no room for another
+    model.to(device)
     widen(copied)
     _untie(copied.get_base_model())
     return copied.merge_and_unload()
